@@ -1,4 +1,4 @@
-//! Types are found and checked before anything is evaluated.
+//! Type checking of expressions, before any evaluation.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,22 +13,22 @@ use crate::{
     types::{Bindings, Type, most_general},
 };
 
-/// What was found out about each part of an expression, by the part's number.
+/// The results of the check, by expression ID.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     types: HashMap<u64, Type>,
     calls: HashMap<u64, Call>,
-    /// Names that stand for types.
+    /// Identifiers that are type names.
     type_names: HashMap<u64, &'static str>,
-    /// The variables that are used.
+    /// The names of the used variables.
     pub(crate) used: BTreeSet<String>,
 }
 
-/// A call, and the ways in which it can be meant.
+/// A call with its possible overloads.
 pub(crate) struct Call {
     pub(crate) function: &'static str,
     pub(crate) overloads: Vec<&'static Overload>,
-    /// What stands in front of the dot is an argument, and not a part of the name.
+    /// The expression before the dot is an argument, not a part of the function's name.
     pub(crate) on_target: bool,
 }
 
@@ -37,14 +37,14 @@ struct Checker<'a> {
     places: &'a SourceInfo,
     notes: Notes,
     bindings: Bindings,
-    /// Innermost last.
+    /// The local variables, innermost last.
     scope: Vec<(String, Type)>,
     problems: Vec<Problem>,
-    /// The next parameter of a type.
+    /// The number of the next type parameter.
     next: u32,
 }
 
-/// Types that expressions can name, and what they are.
+/// Type names in expressions, with their types.
 const TYPE_NAMES: [(&str, Type); 19] = [
     ("bool", Type::Bool),
     ("bytes", Type::Bytes),
@@ -67,15 +67,15 @@ const TYPE_NAMES: [(&str, Type); 19] = [
     ("net.IP", Type::Named("net.IP")),
 ];
 
-/// Parameters of functions have numbers below this.
+/// Type parameters of functions have numbers below this.
 const FIRST_PARAMETER: u32 = 1_000;
 
-/// A type by its name.
+/// Returns a type by its name.
 pub(crate) fn type_named(name: &str) -> Option<(&'static str, Type)> {
     TYPE_NAMES.into_iter().find(|(other, _)| *other == name)
 }
 
-/// Checks an expression with variables of these types. Returns its type as well.
+/// Checks an expression with variables of these types. Also returns its type.
 pub(crate) fn check(
     source: &str,
     expr: &IdedExpr,
@@ -112,7 +112,7 @@ impl Notes {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
 
-    /// The call that has this number.
+    /// Returns the call with this ID.
     pub(crate) fn call(&self, id: u64) -> &Call {
         static NONE: Call = Call { function: "", overloads: Vec::new(), on_target: true };
         self.calls.get(&id).unwrap_or(&NONE)
@@ -206,7 +206,7 @@ impl Checker<'_> {
         ty
     }
 
-    /// What a name stands for: a variable or a type.
+    /// Returns the type of an identifier: a variable or a type name.
     fn named(&mut self, id: u64, name: &str) -> Option<Type> {
         if let Some((_, ty)) = self.scope.iter().rev().find(|(other, _)| other == name) {
             let ty = ty.clone();
@@ -268,7 +268,7 @@ impl Checker<'_> {
         }
         let args = call.args.iter().map(|arg| self.check(arg)).collect::<Vec<_>>();
         if let Some(target) = call.target.as_deref() {
-            // `a.b.c()` calls `a.b.c`, if there is such a function, else `c` on `a.b`.
+            // `a.b.c()` calls `a.b.c` if that function exists, or else `c` on `a.b`.
             let long_name = qualified(target).map(|prefix| format!("{prefix}.{name}"));
             if let Some(found) = long_name.as_deref().and_then(overloads) {
                 return self.resolve(id, found, args, None, &call.args);
@@ -284,7 +284,7 @@ impl Checker<'_> {
         Type::Error
     }
 
-    /// Finds the ways in which a call can be meant, and the type of what comes out of it.
+    /// Resolves the overloads of a call and returns its result type.
     fn resolve(
         &mut self,
         id: u64,
@@ -352,7 +352,7 @@ impl Checker<'_> {
         self.notes.calls.insert(id, Call { function, overloads, on_target });
     }
 
-    /// What is in an optional element of a literal.
+    /// Returns the inner type of an optional element in a literal.
     fn inner(&mut self, id: u64, ty: Type) -> Type {
         let (inner, is_optional) = ty.unwrapped();
         if !is_optional && !ty.is_dynamic() {
@@ -361,7 +361,7 @@ impl Checker<'_> {
         inner.clone()
     }
 
-    /// The type of what is of one type and of another. Literals hold values of one type.
+    /// Returns the common type of the elements of a literal. Literals must not mix types.
     fn join(&mut self, id: u64, before: Option<Type>, ty: Type) -> Type {
         let Some(before) = before else { return ty };
         if self.fits(&before, &ty) {
@@ -412,9 +412,9 @@ impl Checker<'_> {
         }
     }
 
-    // === constants that some functions can be told in advance not to take ===
+    // === constant arguments that some functions reject ===
 
-    /// `is_free`: inside of what takes values of any types.
+    /// Checks the literals in an expression. `is_free` allows mixed types.
     fn check_literals(&mut self, expr: &IdedExpr, is_free: bool) {
         if let Expr::Call(call) = &expr.expr {
             let constant = call.args.iter().find_map(|arg| match &arg.expr {
@@ -440,7 +440,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The elements of a literal are of one type, and the same as far as it is known.
+    /// Checks that all elements of a literal have the same type, as far as it is known.
     fn check_aggregate(&mut self, expr: &IdedExpr) {
         let rows: [Vec<(u64, bool)>; 2] = match &expr.expr {
             Expr::List(list) => {
@@ -475,7 +475,8 @@ impl Checker<'_> {
     }
 }
 
-/// What is wrong with a pattern that stands in the expression where it is only compiled, not checked.
+/// Returns the error of the first invalid literal pattern; `None` if there is none. As in Go, such an error is not found
+/// by the type check, but when the program is created.
 pub(crate) fn bad_pattern(expr: &IdedExpr) -> Option<String> {
     let pattern = match &expr.expr {
         Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
@@ -491,7 +492,7 @@ pub(crate) fn bad_pattern(expr: &IdedExpr) -> Option<String> {
     literal.or_else(|| parts(expr).into_iter().find_map(bad_pattern))
 }
 
-/// The name that a row of selections spells.
+/// Returns the qualified name that a chain of field selections spells.
 fn qualified(expr: &IdedExpr) -> Option<String> {
     match &expr.expr {
         Expr::Ident(name) => Some(name.clone()),

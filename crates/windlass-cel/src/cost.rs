@@ -1,71 +1,73 @@
-//! What calls cost, in units of about 50 ns on a server of some years ago. The same rules serve the estimate, where sizes are
-//! ranges, and the evaluation, where they are known.
+//! The cost model of calls, in units of about 50 ns on an older server. The same rules apply to the estimate, where
+//! sizes are ranges, and to the evaluation, where they are known.
 
-/// From the least to the most of a size or a cost.
+/// The range of a size or a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) least: u64,
     pub(crate) most: u64,
 }
 
-/// What a call costs, by the sizes of its arguments (the target first).
+/// The cost of a call, depending on the sizes of its arguments (the target first).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cost {
-    /// The same for whatever arguments.
+    /// Constant.
     Flat,
-    /// Going through the first argument.
+    /// One traversal of the first argument.
     First,
-    /// The same, and the result is as large.
+    /// One traversal of the first argument. The result has the same size.
     Same,
-    /// Going through the first argument twice.
+    /// Two traversals of the first argument.
     Twice,
-    /// The second argument is gone through.
+    /// One traversal of the second argument.
     Second,
-    /// Going through the first argument; the result has between so many times its size.
+    /// One traversal of the first argument. The size of the result depends on the recoding.
     Recode(Recoding),
     Replace,
     Split,
     Join,
-    /// Two texts become one.
+    /// The concatenation of two texts.
     Concat,
-    /// Two lists become one.
+    /// The concatenation of two lists.
     Append,
-    /// Up to the end of the shorter one.
+    /// A comparison, up to the end of the shorter argument.
     Compare,
-    /// Comparing what is small whatever it is, else [`Cost::Compare`].
+    /// An equality test. Constant for small types, or else like [`Cost::Compare`].
     Equal,
-    /// The first contains the second.
+    /// A search for the second argument in the first.
     Contains,
-    /// The first matches the pattern that is the second; found are parts of it.
+    /// A match of the first argument against the pattern in the second. With `finds`, the results are parts of the
+    /// first.
     Pattern {
         finds: bool,
     },
-    /// Each item of the second argument is looked at.
+    /// A traversal of the items of the second argument.
     Within,
-    /// Each item of the first argument is looked at; of texts, every character.
+    /// A traversal of the items of the first argument, or of the characters if it is a text. Texts in a list count by
+    /// their characters.
     Items,
-    /// A new list as large as the first argument, times so much.
+    /// A new list of the size of the first argument, multiplied by the second (a depth).
     Copy,
-    /// From the second argument to the third.
+    /// A new list with the range from the second to the third argument.
     Slice,
-    /// As many items as the argument says.
+    /// A new list with as many items as the argument states.
     Count,
-    /// Every item with every other; of texts, every character as well where they are `ordered`.
+    /// A comparison of every item with every other item. With `ordered`, texts count by their characters.
     Pairs {
         ordered: bool,
     },
-    /// Every item of one with every item of the other, so often.
+    /// A comparison of every item of one list with every item of the other, this number of times.
     Cross(u64),
-    /// An address in a network, which is a text or read already.
+    /// A test whether a network contains an address, given as a text or as a parsed value.
     Network {
         text: bool,
         whole: bool,
     },
-    /// Against a named format.
+    /// A validation against a named format.
     Format,
 }
 
-/// How a size changes when a text becomes bytes, the reverse, or is quoted.
+/// The change of size when a text is encoded, decoded or quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recoding {
     Encode,
@@ -73,33 +75,33 @@ pub(crate) enum Recoding {
     Quote,
 }
 
-/// What is known of an argument.
+/// The known properties of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
     pub(crate) size: Range,
-    /// The size of its items, when these are texts or bytes.
+    /// The size of the items, if they are texts or bytes.
     pub(crate) texts: Option<Range>,
-    /// It is a list; else what is asked of items is asked of characters.
+    /// The argument is a list. Otherwise it is traversed by characters.
     pub(crate) is_list: bool,
-    /// The size of what it has, of whatever type.
+    /// The size of the items or entries, of any type.
     pub(crate) items: Option<Range>,
-    /// The number it stands for, when that is known.
+    /// The value of an integer, if it is known.
     pub(crate) number: Option<i64>,
-    /// It is compared in one step.
+    /// The argument is compared in one step.
     pub(crate) is_small: bool,
 }
 
-/// Going through a text, for each character.
+/// The cost of a text traversal per character.
 const TRAVERSAL: f64 = 0.1;
-/// A pattern, for each of its characters.
+/// The cost of a pattern per character.
 const PATTERN: f64 = 0.25;
-/// A new list.
+/// The cost of a new list.
 pub(crate) const NEW_LIST: u64 = 10;
-/// A new map.
+/// The cost of a new map.
 pub(crate) const NEW_MAP: u64 = 30;
-/// A new object.
+/// The cost of a new object.
 pub(crate) const NEW_OBJECT: u64 = 40;
-/// The pattern of a named format is taken to be as long as this when it is not known which.
+/// The assumed length of a named format's pattern if the format is not known.
 const LONGEST_FORMAT: f64 = 128.0;
 
 impl Range {
@@ -126,20 +128,20 @@ impl Range {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "as the real one computes it; saturating"
+            reason = "as kube-apiserver computes it; saturating"
         )]
         let scale = |count: u64| (count as f64 * factor).ceil() as u64;
         Self::to(scale(self.least), scale(self.most))
     }
 
-    /// Whatever either may be.
+    /// Returns the smallest range that contains both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self::to(self.least.min(other.least), self.most.max(other.most))
     }
 }
 
 impl Cost {
-    /// What a call costs, and the size of what comes out of it, if that can be said.
+    /// Returns the cost of a call, and the size of its result if it is known.
     pub(crate) fn of(self, args: &[Operand]) -> (Range, Option<Range>) {
         let size = |index: usize| args.get(index).map_or(Range::UNKNOWN, |arg| arg.size);
         let one = Range::exactly(1);
@@ -232,12 +234,12 @@ fn amount(number: Option<i64>, unsaid: u64) -> u64 {
     number.map_or(unsaid, |number| u64::try_from(number).unwrap_or(0))
 }
 
-/// The cost of a list that costs so much to fill, and its size.
+/// Returns the cost and the size of a new list. `filling` is the cost of its items.
 fn new_list(filling: Range, size: Range) -> (Range, Option<Range>) {
     (filling.plus(Range::exactly(NEW_LIST + 1)), Some(size))
 }
 
-/// The size of a text in which parts of one size are replaced by some of another.
+/// Returns the size of a text after replacing parts of one size by parts of another.
 fn replaced(text: Range, part: Range, by: Range) -> Range {
     let ceil = |a: u64, b: u64| a.div_ceil(b.max(1));
     let (most_often, kept_most) = match () {

@@ -1,35 +1,35 @@
-//! What is wrong with an expression.
+//! Errors of expressions.
 
 use std::fmt;
 
 use crate::types::Type;
 
-/// An expression that cannot be used. Shows as the real server tells it: every problem with the line that it is in.
+/// An expression that cannot be compiled. Displays like kube-apiserver: every problem with the line that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CompileError {
-    /// The line of the first problem, counted from one.
+    /// The line of the first problem, starting at one.
     pub line: usize,
-    /// The column of the first problem in characters, counted from one.
+    /// The column of the first problem in characters, starting at one.
     pub column: usize,
-    /// What the first problem is.
+    /// The message of the first problem.
     pub message: String,
     text: String,
     problem: Kind,
 }
 
-/// What kind of problem an expression has.
+/// The kind of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Something in its text.
+    /// An error in the source.
     Source,
-    /// It has this type, and should have another.
+    /// The expression has this type, but another is expected.
     Type(String),
-    /// Something else.
+    /// Any other problem.
     Other,
 }
 
-/// One thing that is wrong.
+/// A problem at a position of the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) line: usize,
@@ -37,9 +37,9 @@ pub(crate) struct Problem {
     pub(crate) message: String,
 }
 
-/// So many problems are told.
+/// The maximum number of reported problems.
 const TOLD: usize = 100;
-/// Longer lines are not shown.
+/// Longer lines are omitted from messages.
 const LONGEST_LINE: usize = 16_384;
 
 impl Problem {
@@ -47,7 +47,7 @@ impl Problem {
         Self { line: 1, column: 1, message }
     }
 
-    /// At a position in the source, counted in characters.
+    /// Creates an error at a position in the source, in characters.
     pub(crate) fn at(source: &str, offset: usize, message: String) -> Self {
         let before = source.chars().take(offset);
         let (line, column) =
@@ -85,14 +85,14 @@ impl CompileError {
         Self { line: first.line, column: first.column, message: first.message, text, problem: Kind::Source }
     }
 
-    /// It was read, but is of the wrong type.
+    /// Creates an error for an expression that was parsed but has the wrong type.
     pub(crate) fn of_type(message: &str) -> Self {
         Self { line: 1, column: 1, message: message.to_owned(), text: message.to_owned(), problem: Kind::Other }
     }
 
-    /// It was read, and gives another type than it should.
+    /// Creates an error for an expression that has this type, but another is expected.
     pub(crate) fn found(found: &Type, message: &str) -> Self {
-        // Here the real server uses the names that `type()` gives.
+        // In this case kube-apiserver prints the names that `type()` returns.
         let name = match found {
             Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
             Type::Duration => "google.protobuf.Duration".to_owned(),
@@ -102,12 +102,12 @@ impl CompileError {
         Self { problem: Kind::Type(name), ..Self::of_type(message) }
     }
 
-    /// Whether the expression itself is fine, but cannot be used as what it should be.
+    /// Reports whether the expression is valid but has the wrong type.
     pub(crate) fn is_about_type(&self) -> bool {
         self.problem != Kind::Source
     }
 
-    /// The type that the expression has, if all that is wrong is that it should have another.
+    /// Returns the type of the expression, if the only error is that another type is expected.
     pub fn found_type(&self) -> Option<&str> {
         match &self.problem {
             Kind::Type(found) => Some(found),
@@ -116,13 +116,13 @@ impl CompileError {
     }
 }
 
-/// An evaluation that gave no value. Shows as the real server tells it.
+/// The error of an evaluation. Displays like kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluationError {
-    /// Something went wrong: a missing key, an overflow, a division by zero.
+    /// The evaluation failed: a missing key, an overflow, a division by zero.
     #[error("{0}")]
     Failed(String),
-    /// It cost more than it may.
+    /// The cost limit was exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     Exhausted,
 }
@@ -136,12 +136,12 @@ impl From<crate::eval::Fault> for EvaluationError {
     }
 }
 
-/// The kind of value that an expression must have.
+/// The required type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// A condition.
+    /// A condition (boolean).
     Bool,
-    /// A message.
+    /// A message (text).
     Text,
 }
 

@@ -1,4 +1,4 @@
-//! What an expression can cost at most, before it is evaluated: from the sizes that the schema allows.
+//! Estimation of an expression's maximum cost before evaluation, from the sizes that the schema allows.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{
     types::Type,
 };
 
-/// Estimates the cost of an expression about values of a schema.
+/// Estimates the cost of an expression with variables of a schema.
 pub(crate) fn estimate(expr: &IdedExpr, notes: &Notes, schema: &Schema) -> Range {
     Estimator {
         notes,
@@ -28,15 +28,15 @@ pub(crate) fn estimate(expr: &IdedExpr, notes: &Notes, schema: &Schema) -> Range
 struct Estimator<'a> {
     notes: &'a Notes,
     schema: &'a Schema,
-    /// Where in the object what a part gives is found, if it is a part of the object.
+    /// The paths of the expressions that are parts of the object, by expression ID.
     paths: HashMap<u64, Vec<String>>,
     sizes: HashMap<u64, Range>,
     entries: HashMap<u64, Entries>,
-    /// Innermost last.
+    /// The local variables, innermost last.
     scope: Vec<(String, Local)>,
 }
 
-/// The sizes of what is in a list or map.
+/// The sizes of the keys and values in a list or map.
 #[derive(Clone, Copy, Debug)]
 struct Entries {
     is_list: bool,
@@ -44,7 +44,7 @@ struct Entries {
     value: Range,
 }
 
-/// What is known of a local variable.
+/// The known properties of a local variable.
 #[derive(Clone, Debug, Default)]
 struct Local {
     path: Vec<String>,
@@ -52,10 +52,10 @@ struct Local {
     entries: Option<Entries>,
 }
 
-/// What a variable of a comprehension goes through.
+/// The role of a comprehension's variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Items of lists, keys of maps.
+    /// The single variable: items of lists, keys of maps.
     Only,
     Key,
     Value,
@@ -216,7 +216,7 @@ impl Estimator<'_> {
         sum
     }
 
-    // === what is known of parts ===
+    // === known sizes of expressions ===
 
     fn local(&self, name: &str) -> Option<&Local> {
         self.scope.iter().rev().find(|(other, _)| other == name).map(|(_, local)| local)
@@ -296,11 +296,11 @@ impl Estimator<'_> {
         }
     }
 
-    /// What the schema says of what is at a path. The first step is the variable.
+    /// Returns the size that the schema declares at a path. The first step is the variable.
     fn declared(&self, path: &[String]) -> Option<Range> {
         let steps = path.get(1..)?;
         if steps.last().is_some_and(|step| step == "@keys") {
-            // Keys are texts of which nothing is said.
+            // Keys are texts without a declared size.
             return self.schema.at(&steps[..steps.len() - 1]).map(|_| Range::exactly(0));
         }
         self.schema.at(steps).map(|schema| Range::to(0, schema.most))
@@ -338,7 +338,7 @@ impl Entries {
     }
 }
 
-/// Whether it only gives a name to a value.
+/// Reports whether a comprehension only binds a name to a value.
 fn is_binding(of: &ComprehensionExpr) -> bool {
     let over_nothing = matches!(&of.iter_range.expr, Expr::List(list) if list.elements.is_empty());
     let never = matches!(&of.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(flag)) if !*flag.inner());

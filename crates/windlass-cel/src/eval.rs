@@ -1,4 +1,4 @@
-//! Evaluation, within limits of cost, time and memory.
+//! Evaluation of expressions, with limits on cost, time and memory.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,35 +18,35 @@ use crate::{
     value::{List, Map, Text, Value, shown},
 };
 
-/// Why there is no value.
+/// The reason for a missing value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// What went wrong; `&&` and `||` may get over it.
+    /// The evaluation failed. `&&` and `||` can recover from it.
     Error(Rc<str>),
-    /// It would have cost too much.
+    /// The cost limit was exceeded.
     Exhausted,
 }
 
-/// Counts what an evaluation costs, and stops it.
+/// Counts the cost of an evaluation and stops it at the limit.
 #[derive(Debug)]
 pub(crate) struct Meter {
     cost: Cell<u64>,
     limit: u64,
-    /// Values that were made or looked at where the cost, which follows the real server's, does not see them.
+    /// The number of created or visited values, including those that the cost model of kube-apiserver ignores.
     work: Cell<u64>,
-    /// Patterns that were met already.
+    /// A cache of compiled patterns.
     patterns: RefCell<HashMap<String, Rc<Regex>>>,
 }
 
-/// What one evaluation goes through.
+/// The state of one evaluation.
 struct Evaluation<'v> {
     notes: &'v Notes,
     meter: &'v Meter,
-    /// Innermost last. The value of an accumulator may be an error, which later steps can get over.
+    /// The variables, innermost last. The value of an accumulator may be an error, from which later steps can recover.
     variables: Vec<(&'v str, Result<Value<'v>, Fault>)>,
 }
 
-/// The name of accumulators, which no expression can spell.
+/// The name of accumulators, which is not a valid identifier in expressions.
 pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// Evaluates an expression with values for its variables.
@@ -68,7 +68,7 @@ impl Fault {
     }
 
     pub(crate) fn no_overload(function: &str, args: &[&Value<'_>]) -> Self {
-        // Of operators the real server does not say which.
+        // For operators, kube-apiserver does not print the name.
         if function.contains('_') || function == "@in" {
             return Self::error("no such overload");
         }
@@ -76,7 +76,7 @@ impl Fault {
         Self::error(format!("no such overload: {function}({types})"))
     }
 
-    /// There is nothing under that name or number.
+    /// Creates the error for a missing key or index.
     pub(crate) fn missing(container: &Value<'_>, key: &Value<'_>) -> Self {
         let what = if matches!(container, Value::List(_)) { "index out of bounds" } else { "no such key" };
         Self::error(format!("{what}: {}", shown(key)))
@@ -95,7 +95,7 @@ impl std::fmt::Display for Fault {
 // === impl Meter ===
 
 impl Meter {
-    /// The most values that one evaluation makes or looks at: some hundred MB at worst.
+    /// The maximum number of values that one evaluation creates or visits. In the worst case they need some hundred MB.
     const MOST_WORK: u64 = 10_000_000;
 
     pub(crate) fn new(limit: u64) -> Self {
@@ -112,19 +112,19 @@ impl Meter {
         if total > self.limit { Err(Fault::Exhausted) } else { Ok(()) }
     }
 
-    /// Notes that so many values are made or looked at.
+    /// Counts created or visited values. Returns an error if the limit is exceeded.
     pub(crate) fn work(&self, count: u64) -> Result<(), Fault> {
         let total = self.work.get().saturating_add(count);
         self.work.set(total);
         if total > Self::MOST_WORK {
-            // What is told is that it costs too much, and so it shall.
+            // The reported error is an exceeded cost limit, so the cost must exceed it.
             self.cost.set(self.cost.get().max(self.limit.saturating_add(1)));
             return Err(Fault::Exhausted);
         }
         Ok(())
     }
 
-    /// A regular expression, compiled.
+    /// Returns a compiled regular expression.
     pub(crate) fn pattern(&self, text: &str) -> Result<Rc<Regex>, Fault> {
         if let Some(known) = self.patterns.borrow().get(text) {
             return Ok(Rc::clone(known));
@@ -154,7 +154,7 @@ impl<'v> Evaluation<'v> {
                 let operand = self.value(&select.operand)?;
                 let name = Value::Text(Text::Borrowed(&select.field));
                 let found = operand.find(&name);
-                // A presence test costs nothing but its operand.
+                // A presence test costs only its operand.
                 if select.test {
                     return Ok(Value::Bool(found?.is_some()));
                 }
@@ -216,8 +216,8 @@ impl<'v> Evaluation<'v> {
         }
     }
 
-    /// The value of a variable. A list or map that is being collected is handed over, so that it can grow in place: each
-    /// step names its accumulator once.
+    /// Returns the value of a variable. The value of an accumulator for a list or map is moved out, so that it can grow
+    /// in place; each step uses its accumulator only once.
     fn variable(&mut self, name: &str) -> Result<Value<'v>, Fault> {
         if let Some((_, value)) = self.variables.iter_mut().rev().find(|(other, _)| *other == name) {
             if name == ACCUMULATOR && matches!(value, Ok(Value::List(_) | Value::Map(_))) {
@@ -229,7 +229,7 @@ impl<'v> Evaluation<'v> {
         ty.ok_or_else(|| Fault::error(format!("no such attribute(s): {name}")))
     }
 
-    /// `&&` and `||`: an error on one side does not matter when the other decides.
+    /// Evaluates `&&` and `||`. An error on one side is ignored if the other side decides.
     fn either(&mut self, a: &'v IdedExpr, b: &'v IdedExpr, decisive: bool) -> Result<Value<'v>, Fault> {
         let a = self.value(a).and_then(|value| truth(&value));
         if a == Ok(decisive) || a == Err(Fault::Exhausted) {
@@ -250,7 +250,7 @@ impl<'v> Evaluation<'v> {
         let target = call.target.as_deref().filter(|_| note.on_target);
         let mut args = Vec::with_capacity(call.args.len() + 1);
         for arg in target.into_iter().chain(&call.args) {
-            // What an optional would fall back to is not evaluated without need.
+            // The fallback of an optional is evaluated only if necessary.
             if matches!(call.func_name.as_str(), "or" | "orValue")
                 && let [Value::Optional(Some(value))] = args.as_slice()
             {
@@ -265,7 +265,7 @@ impl<'v> Evaluation<'v> {
         let operands = args.iter().map(operand).collect::<Vec<_>>();
         let (cost, result) = overload.cost.of(&operands);
         self.meter.charge(cost.most)?;
-        // Texts are made of at most what has been paid for.
+        // Counts the size of a new text, so that its memory is within the limit.
         if let (Type::String, Some(size)) = (&overload.result, result) {
             self.meter.work(size.most / 64)?;
         }
@@ -295,7 +295,7 @@ impl<'v> Evaluation<'v> {
         outcome
     }
 
-    /// Goes through the items of a list, or through the keys of a map.
+    /// Iterates over the items of a list, or over the keys of a map.
     fn steps(&mut self, of: &'v ComprehensionExpr, range: &Value<'v>, accumulator: usize) -> Result<(), Fault> {
         let (names, count) = match range {
             Value::List(list) => (Vec::new(), list.len()),
@@ -334,7 +334,7 @@ impl<'v> Evaluation<'v> {
     }
 }
 
-/// What the cost of a call depends on.
+/// Returns the properties of a value on which the cost of a call depends.
 fn operand(value: &Value<'_>) -> Operand {
     let (first, is_list) = match value {
         Value::List(list) => (list.get(0).and_then(Result::ok), true),

@@ -1,4 +1,4 @@
-//! Functions: what they take and give, what they cost, what they do. One table per library; the table is read once.
+//! Functions: their signatures, costs and implementations. Each library is a table, which is parsed once.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -10,17 +10,17 @@ use crate::{
     value::Value,
 };
 
-/// What a function does with its arguments, the target first.
+/// The implementation of a function. The target is the first argument.
 pub(crate) type Native = for<'v> fn(&Meter, &[Value<'v>]) -> Result<Value<'v>, Fault>;
 
-/// A line of a library's table: `name(parameters) result`, with `target::` in front of what is called on a value. Single
-/// capitals stand for any type, the same one wherever they stand.
+/// A row of a library's table: `name(parameters) result`, with the prefix `target::` for methods. A single capital
+/// letter is a type parameter.
 pub(crate) type Row = (&'static str, Cost, Native);
 
-/// One way to call a function.
+/// An overload of a function.
 pub(crate) struct Overload {
     pub(crate) function: &'static str,
-    /// It is called on a value, which is the first of its parameters.
+    /// A method. Its target is the first parameter.
     pub(crate) on_target: bool,
     pub(crate) params: Vec<Type>,
     pub(crate) result: Type,
@@ -37,13 +37,13 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
     functions
 });
 
-/// The ways to call a function; none if there is no such function.
+/// Returns the overloads of a function; `None` if it does not exist.
 pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
     FUNCTIONS.get(name).map(Vec::as_slice)
 }
 
 impl Overload {
-    /// Whether values are of the types that it takes, as far as a value shows its type.
+    /// Reports whether the arguments match the parameter types, as far as a value's type is known.
     pub(crate) fn takes(&self, args: &[Value<'_>]) -> bool {
         let fits = |(ty, value): (&Type, &Value<'_>)| match (ty, value) {
             (Type::Dyn | Type::Param(_), _)
@@ -85,7 +85,7 @@ fn read(signature: &'static str, cost: Cost, native: Native) -> Overload {
     }
 }
 
-/// The parts between commas that are in no parentheses.
+/// Splits at the commas outside of parentheses.
 fn split(list: &'static str) -> impl Iterator<Item = &'static str> {
     let mut depth = 0;
     let parts = list.split(move |c| {

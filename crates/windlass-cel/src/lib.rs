@@ -1,22 +1,24 @@
-//! CEL as Kubernetes has it: the language, its functions, and the rules (`x-kubernetes-validations`) of custom resources.
+//! CEL for Kubernetes: the language, its functions, and the validation rules (`x-kubernetes-validations`) of custom
+//! resources.
 //!
 //! ```text
-//! parse      text → tree, with the macros; the parser is that of the `cel` crate
-//! check      types, by `types` and `schema`; which of a `function`'s overloads a call means
-//! estimate   what an evaluation can cost at most, by the rules of `cost`
-//! program    what was checked
-//!  └ eval     its value, of `value`s that are views of the object; costs are counted by the same rules
+//! parse      text → tree, including macros; uses the parser of the `cel` crate
+//! check      type checking with `types` and `schema`; resolves the overloads of a `function`
+//! estimate   the maximum cost of an evaluation, by the rules of `cost`
+//! program    checked expressions
+//!  └ eval     evaluates to `value`s, which are views of the object; counts the cost by the same rules
 //! library    the functions, one table per library
-//! rules      the rules in a schema, checked when they are written
-//! validator  objects, checked by the rules of their schema
+//! rules      validates the rules in a schema when the schema is written
+//! validator  validates objects by the rules of their schema
 //! ```
 //!
-//! Guaranteed: an expression that compiled never fails for its types but where something is dynamic (`int-or-string`, JSON
-//! without a schema). An evaluation stops when it exceeds its limit, and is bounded in memory: values that cost nothing to make
-//! count as well. Compiling is bounded by the length of the expression and the depth of its nesting.
+//! Guaranteed: a compiled expression never fails because of its types, except for dynamic values (`int-or-string`, JSON
+//! without a schema). An evaluation stops when it exceeds its cost limit. Its memory is bounded, too: created values
+//! count even if the cost model ignores them. Compilation is bounded by limits on the length and the nesting of
+//! expressions.
 //!
-//! Not guaranteed: that costs are the real server's to the last unit; they follow its rules. Not there: time zones by name,
-//! `math`, protocol buffers, the `authorizer`.
+//! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
+//! zones, `math`, protocol buffers, and `authorizer`.
 
 mod check;
 mod cost;

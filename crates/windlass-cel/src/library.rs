@@ -1,4 +1,4 @@
-//! The functions: CEL's own, and Kubernetes' libraries. Each file is one table, and what its lines do.
+//! The functions of CEL and of Kubernetes' libraries. Each file has one table and its implementations.
 
 mod lists;
 mod named;
@@ -15,7 +15,7 @@ use crate::{eval::Fault, function::Row, value::Value};
 pub(crate) const TABLES: [&[Row]; 7] =
     [standard::TABLE, strings::TABLE, lists::TABLE, optional::TABLE, network::TABLE, versions::TABLE, time::TABLE];
 
-/// The text that an argument is.
+/// Returns a text argument.
 fn text<'a>(args: &'a [Value<'_>], index: usize) -> Result<&'a str, Fault> {
     match args.get(index) {
         Some(Value::Text(text)) => Ok(text),
@@ -23,7 +23,7 @@ fn text<'a>(args: &'a [Value<'_>], index: usize) -> Result<&'a str, Fault> {
     }
 }
 
-/// The integer that an argument is.
+/// Returns an integer argument.
 fn int(args: &[Value<'_>], index: usize) -> Result<i64, Fault> {
     match args.get(index) {
         Some(Value::Int(number)) => Ok(*number),
@@ -31,7 +31,7 @@ fn int(args: &[Value<'_>], index: usize) -> Result<i64, Fault> {
     }
 }
 
-/// The list that an argument is, item by item.
+/// Returns the items of a list argument.
 fn items<'v>(args: &[Value<'v>], index: usize) -> Result<Vec<Value<'v>>, Fault> {
     match args.get(index) {
         Some(Value::List(list)) => list.iter().collect(),

@@ -1,5 +1,5 @@
-//! From text to a tree. The parser is the `cel` crate's, which has the grammar of Go's and words its errors alike; here are
-//! the macros that Kubernetes adds.
+//! Parsing of expressions. The parser of the `cel` crate follows Go's grammar, with similar error messages. This module
+//! adds Kubernetes' macros.
 
 use std::sync::LazyLock;
 
@@ -16,14 +16,15 @@ use crate::{
     eval::ACCUMULATOR,
 };
 
-/// How deep expressions may be nested.
+/// The maximum nesting of expressions.
 const DEEPEST: u16 = 250;
-/// How long they may be, in bytes. The real server takes five times as much; nobody writes so much.
+/// The maximum length of expressions in bytes. kube-apiserver allows five times as much, which is not needed in
+/// practice.
 const LONGEST: usize = 20_000;
-/// How deep the tree may be: chains of operators make it deep without being nested.
+/// The maximum depth of the tree: chains of operators make it deep without nesting.
 const DEEPEST_TREE: usize = 2_000;
 
-/// The variable of what iterates over nothing.
+/// The variable of a comprehension that iterates over an empty list.
 const UNUSED: &str = "#unused";
 
 type Expanded = Result<Option<IdedExpr>, ParseError>;
@@ -46,13 +47,13 @@ static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
         Macro::receiver("sortBy", 2, sort_by),
     ];
     for added in macros {
-        // Those that the crate has already are as good.
+        // Macros that the crate already defines are equivalent.
         _ = env.add_macro(added);
     }
     env
 });
 
-/// Reads an expression.
+/// Parses an expression.
 pub(crate) fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
     if source.len() > LONGEST {
         let message = format!("expression code point size exceeds limit: size: {}, limit {LONGEST}", source.len());
@@ -80,13 +81,13 @@ fn read(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
     })
 }
 
-/// Returns the column of the backtick that follows a dot. The parser reports the dot, the real server the backtick.
+/// Returns the column of the backtick that follows a dot. The parser reports the dot, kube-apiserver the backtick.
 fn backtick(source: &str, line: usize, column: usize) -> usize {
     let mut after = source.lines().nth(line - 1).unwrap_or_default().chars().skip(column - 1);
     after.position(|c| c == '`').map_or(column, |offset| column + offset)
 }
 
-/// The parts of an expression.
+/// Returns the direct subexpressions.
 pub(crate) fn parts(expr: &IdedExpr) -> Vec<&IdedExpr> {
     match &expr.expr {
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
@@ -104,7 +105,7 @@ pub(crate) fn parts(expr: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// How deep an expression is.
+/// Returns the depth of an expression.
 pub(crate) fn depth(expr: &IdedExpr) -> usize {
     1 + parts(expr).into_iter().map(depth).max().unwrap_or(0)
 }
@@ -141,7 +142,7 @@ fn call(helper: &mut MacroExprHelper<'_>, name: &str, target: Option<IdedExpr>, 
     helper.next_expr(Expr::Call(CallExpr { func_name: name.to_owned(), target: target.map(Box::new), args }))
 }
 
-/// The two variables at the front of the arguments.
+/// Returns the two variables at the start of the arguments.
 fn variables(helper: &MacroExprHelper<'_>, args: &mut Vec<IdedExpr>) -> Result<(String, String), ParseError> {
     let name = |arg: &IdedExpr| match &arg.expr {
         Expr::Ident(name) if name == ACCUMULATOR => {
@@ -241,7 +242,7 @@ fn transform(
     Ok(Some(helper.next_expr(Expr::Comprehension(Box::new(comprehension)))))
 }
 
-/// `result` where `name` is `value`.
+/// Builds an expression that evaluates `result` with `name` bound to `value`.
 fn bind(helper: &mut MacroExprHelper<'_>, name: &str, value: IdedExpr, result: IdedExpr) -> IdedExpr {
     let comprehension = ComprehensionExpr {
         iter_range: helper.next_expr(Expr::List(ListExpr::default())),

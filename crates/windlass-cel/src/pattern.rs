@@ -1,5 +1,5 @@
-//! Regular expressions. Rust and Go read nearly the same ones: what they read differently is translated ([`translated`]), and
-//! what they cannot read is told in Go's words.
+//! Regular expressions. Rust and Go have nearly the same syntax. Differences are translated ([`translated`]), and
+//! syntax errors are reported in Go's words.
 
 use regex::{Regex, RegexBuilder};
 
@@ -8,7 +8,7 @@ use crate::pattern_size::check_repeats;
 /// Compiles a regular expression, in bounded memory.
 ///
 /// # Errors
-/// What is wrong with it, as Go says it.
+/// Returns Go's error message if the expression is invalid.
 pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     check_repeats(pattern)?;
     let compiled = RegexBuilder::new(&translated(pattern)).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
@@ -23,8 +23,8 @@ pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// The same expression for Rust: classes of letters, and where words end, are of ASCII alone; what begins a class or joins two
-/// has no meaning inside of one.
+/// Translates an expression from Go to Rust. Perl classes and word boundaries become ASCII-only. Nested classes and set
+/// operations, which only Rust has, are escaped.
 fn translated(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let (mut rest, mut in_class) = (pattern, false);
@@ -36,7 +36,7 @@ fn translated(pattern: &str) -> String {
                 let escaped = after.chars().next();
                 length += escaped.map_or(0, char::len_utf8);
                 match ASCII.iter().find(|(name, _)| Some(*name) == escaped) {
-                    // A class within a class, so that what stands beside it makes no range with its last letter.
+                    // A nested class, so that an adjacent dash forms no range with its last character.
                     Some((_, class)) => out.push_str(class),
                     None if !in_class && escaped == Some('b') => out.push_str(r"(?-u:\b)"),
                     None if !in_class && escaped == Some('B') => out.push_str(r"(?-u:\B)"),
@@ -56,7 +56,7 @@ fn translated(pattern: &str) -> String {
                 if after.starts_with('^') {
                     (length, out) = (length + 1, out + "^");
                 }
-                // The first of a class does not end it.
+                // A bracket at the start of a class does not end it.
                 if rest[length..].starts_with(']') {
                     (length, out) = (length + 1, out + "\\]");
                 }
@@ -66,7 +66,7 @@ fn translated(pattern: &str) -> String {
                 out.push(']');
             }
             '&' | '~' if in_class => out.extend(['\\', letter]),
-            // Two of them: the first is a letter where the class begins, and makes a range up to the second elsewhere.
+            // Two dashes: at the start of a class, the first is a literal. Elsewhere it forms a range up to the second.
             '-' if in_class && after.starts_with('-') => {
                 if out.ends_with('[') || out.ends_with("[^") {
                     out.push_str(r"\-");
@@ -81,7 +81,7 @@ fn translated(pattern: &str) -> String {
     out
 }
 
-/// Letters that stand for classes after a backslash, and what is in those.
+/// The characters that denote classes after a backslash, with their content.
 const ASCII: [(char, &str); 6] = [
     ('d', "[0-9]"),
     ('D', "[^0-9]"),
@@ -91,17 +91,17 @@ const ASCII: [(char, &str); 6] = [
     ('W', "[^0-9A-Za-z_]"),
 ];
 
-/// The memory of one.
+/// The memory limit of a compiled expression in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What Go shows of a pattern.
+/// The part of a pattern in Go's message.
 enum Part {
     Whole,
-    /// From the class on that has no end.
+    /// From the start of the unclosed class.
     Class,
 }
 
-/// How Rust names a problem, and how Go does.
+/// Rust's and Go's names of problems.
 const PROBLEMS: [(&str, &str, Part); 6] = [
     ("exceeds size limit", "expression too large", Part::Whole),
     ("unclosed group", "missing closing )", Part::Whole),

@@ -1,18 +1,19 @@
-//! How large a regular expression is before it is compiled.
+//! The size of a regular expression before compilation.
 //!
-//! Go refuses expressions whose repetitions multiply to more than a thousand; that check is here, in its words. The weight
-//! is about how many states the compiled expression has: definitions have a budget for all of theirs.
+//! Go rejects expressions whose nested repetitions multiply to more than a thousand. This module makes the same check,
+//! with Go's message. The weight is about the number of states of the compiled expression. The patterns of a CRD share
+//! a weight budget.
 
-/// The most that nested repetitions may multiply to.
+/// The maximum product of nested repetitions.
 const MAX_REPEAT: usize = 1_000;
-/// The weight of a class of Unicode, and of what it leaves out.
+/// The weight of a Unicode class or a negated class.
 const CLASS: usize = 100;
 
-/// The part of an expression, or of a group or alternative in it, that has been read.
+/// The size of an expression, group or alternative, as far as it has been parsed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     weight: usize,
-    /// The product of its nested repetitions.
+    /// The product of nested repetitions.
     repeats: usize,
 }
 
@@ -22,13 +23,13 @@ pub fn pattern_weight(pattern: &str) -> usize {
     measure(pattern).map_or(0, |extent| extent.weight)
 }
 
-/// Refuses repetitions that Go refuses.
+/// Returns an error for repetitions that Go rejects.
 pub(crate) fn check_repeats(pattern: &str) -> Result<(), String> {
     measure(pattern).map(drop)
 }
 
 fn measure(pattern: &str) -> Result<Extent, String> {
-    // What the open groups have, each with its last atom.
+    // The open groups, each with its last atom.
     let mut open: Vec<(Extent, Extent)> = Vec::new();
     let (mut whole, mut last) = (Extent::default(), Extent::default());
     let mut rest = pattern;
@@ -86,7 +87,7 @@ fn measure(pattern: &str) -> Result<Extent, String> {
 }
 
 impl Extent {
-    /// Adds the last atom, and begins the next one.
+    /// Adds the last atom and starts the next one.
     fn close(&mut self, last: &mut Self, next: Self) {
         self.weight = self.weight.saturating_add(last.weight);
         self.repeats = self.repeats.max(last.repeats);
@@ -94,7 +95,7 @@ impl Extent {
     }
 }
 
-/// The length of a class in brackets, and its weight.
+/// Returns the length of a class in brackets, and its weight.
 fn class(text: &str) -> (usize, usize) {
     let negated = text[1..].starts_with('^');
     let begin = 1 + usize::from(negated);
@@ -113,10 +114,10 @@ fn class(text: &str) -> (usize, usize) {
     (text.len(), weight)
 }
 
-/// The length of a repetition in braces, and how often it repeats; without a maximum there is none.
+/// Returns the length of a repetition in braces, its minimum and its maximum. The maximum is `None` if it is unbounded.
 fn repetition(text: &str) -> Option<(usize, usize, Option<usize>)> {
     let end = text.find('}')?;
-    // What no number can hold is more than any limit.
+    // A number that overflows exceeds every limit.
     let number = |digits: &str| {
         let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         valid.then(|| digits.parse().unwrap_or(usize::MAX))

@@ -1,4 +1,4 @@
-//! Expressions that were checked, to be evaluated often.
+//! Checked expressions, for repeated evaluation.
 
 use std::sync::Arc;
 
@@ -17,63 +17,63 @@ use crate::{
     value::Value,
 };
 
-/// What one evaluation of a rule may cost, as in the real server.
+/// The cost limit of one evaluation of a rule, as in kube-apiserver.
 pub const LIMIT_PER_CALL: u64 = 1_000_000;
 
-/// The variables that expressions can use, and what is known of them.
+/// The variables of expressions, with their schemas.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Arc<Schema>, Presence)>,
 }
 
-/// Whether a variable always has a value.
+/// Indicates whether a variable always has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It has.
+    /// The variable always has a value.
     Certain,
-    /// It is an optional: `oldSelf` of rules with `optionalOldSelf`.
+    /// The variable is an optional: `oldSelf` of rules with `optionalOldSelf`.
     Optional,
 }
 
-/// An expression that can be evaluated.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Program {
     expr: IdedExpr,
     notes: Notes,
     environment: Environment,
     most_cost: u64,
-    /// It is evaluated where there is room for recursion.
+    /// Evaluated on a thread with a large stack.
     is_deep: bool,
 }
 
-/// Up to this depth the stack of any thread will do.
+/// The maximum depth for evaluation on the caller's stack.
 const SHALLOW: usize = 32;
 
-/// What an evaluation gave, and what it cost.
+/// The result and the cost of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluated<T> {
-    /// The value, or why there is none.
+    /// The value or the error.
     pub result: Result<T, EvaluationError>,
-    /// In units of cost, of which about twenty are a microsecond.
+    /// The cost in units of about 50 ns.
     pub cost: u64,
 }
 
 // === impl Environment ===
 
 impl Environment {
-    /// No variables.
+    /// Creates an environment without variables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a variable. Sizes are estimated from what the first one allows.
+    /// Adds a variable. The schema of the first variable determines the estimated sizes.
     #[must_use]
     pub fn with(mut self, name: &str, schema: &Arc<Schema>, presence: Presence) -> Self {
         self.variables.push((name.to_owned(), Arc::clone(schema), presence));
         self
     }
 
-    /// Compiles an expression whose values are of the expected type.
+    /// Compiles an expression of the expected type.
     pub fn compile(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
         with_room(|| self.compile_here(source, expected))
             .unwrap_or_else(|error| Err(CompileError::of_type(&format!("no thread to compile in: {error}"))))
@@ -105,7 +105,7 @@ impl Environment {
 // === impl Program ===
 
 impl Program {
-    /// Compiles a rule about `self`, which a structural schema describes; `oldSelf` is what it was before.
+    /// Compiles a rule on `self`, which a structural schema describes. `oldSelf` is its previous value.
     ///
     /// ```
     /// use windlass_cel::Program;
@@ -117,7 +117,8 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// When it cannot be read, its types do not fit, or it is no condition; when rules cannot be about such values.
+    /// Returns an error if the rule cannot be parsed, has type errors, or is not a condition, or if the schema does not
+    /// allow rules.
     pub fn compile(rule: &str, schema: &Json) -> Result<Self, CompileError> {
         let schema = Schema::of_value(schema)
             .ok_or_else(|| CompileError::of_type("rules cannot be about values of this schema"))?;
@@ -126,12 +127,12 @@ impl Program {
         environment.compile(rule, Expected::Bool)
     }
 
-    /// The most that an evaluation can cost with values of the schema.
+    /// Returns the maximum cost of an evaluation with values of the schema.
     pub fn most_cost(&self) -> u64 {
         self.most_cost
     }
 
-    /// Whether the expression names a variable.
+    /// Reports whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.notes.used.contains(variable)
     }
@@ -144,7 +145,7 @@ impl Program {
         })
     }
 
-    /// Evaluates a text.
+    /// Evaluates a text expression.
     pub fn text(&self, values: &[(&str, Option<&Json>)], limit: u64) -> Evaluated<String> {
         self.evaluate(values, limit, |value| match value {
             Value::Text(text) => Some((**text).to_owned()),

@@ -1,4 +1,4 @@
-//! The rules in a schema, and what is wrong with them: what the real server complains about when a definition is written.
+//! Validation of the rules in a schema: the errors that kube-apiserver returns when a CRD is written.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{
     validator::{invalid, quoted},
 };
 
-/// What one rule may cost by estimate.
+/// The limit on the estimated cost of one rule.
 const MOST_PER_RULE: u64 = 10_000_000;
-/// What all rules of a schema may cost by estimate.
+/// The limit on the estimated cost of all rules of a schema.
 const MOST_PER_SCHEMA: u64 = 100_000_000;
-/// So many of the most expensive rules are told when all cost too much.
+/// The number of expensive rules that are listed if all rules together cost too much.
 const TOLD: usize = 4;
 
-/// One entry of `x-kubernetes-validations`.
+/// An entry of `x-kubernetes-validations`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule<'a>(pub(crate) &'a Json);
 
@@ -51,13 +51,13 @@ impl<'a> Rule<'a> {
         self.0.get("optionalOldSelf").and_then(Json::as_bool)
     }
 
-    /// The variables of the rule.
+    /// Returns the variables of the rule.
     pub(crate) fn environment(self, schema: &Arc<Schema>) -> Environment {
         let presence = if self.optional_old_self() == Some(true) { Presence::Optional } else { Presence::Certain };
         Environment::new().with("self", schema, Presence::Certain).with("oldSelf", schema, presence)
     }
 
-    /// As the real server shows the rule.
+    /// Formats the rule as kube-apiserver does.
     fn shown(self) -> String {
         let shown = json!({
             "Rule": self.rule(),
@@ -71,12 +71,12 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// The rules of one part of a schema.
+/// Returns the rules of one part of a schema.
 pub(crate) fn rules(schema: &Json) -> impl Iterator<Item = Rule<'_>> {
     schema.get("x-kubernetes-validations").and_then(Json::as_array).into_iter().flatten().map(Rule)
 }
 
-/// Whether there are rules in a schema, or in a part of it.
+/// Reports whether a schema or any of its parts has rules.
 pub(crate) fn has_rules(schema: &Json) -> bool {
     rules(schema).next().is_some()
         || schema.get("items").is_some_and(has_rules)
@@ -89,7 +89,7 @@ pub(crate) fn properties(schema: &Json) -> impl Iterator<Item = (&str, &Json)> {
     properties.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema))
 }
 
-/// Complains about the rules of a resource's schema, which is structural otherwise. Fields are named below `path`.
+/// Validates the rules of a resource's schema, which is otherwise structural. Fields are reported below `path`.
 pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
     let mut checker = Checker { forms: Vec::new(), rules: Vec::new(), total: 0, expensive: Vec::new() };
     let root = Place { path: path.to_owned(), is_root: true, cardinality: Some(1), uncorrelatable: None };
@@ -108,19 +108,19 @@ pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
     causes
 }
 
-/// What a complaint about a rule says, without the JSON in which the real server shows the rule.
+/// An error of a rule, without the JSON in which kube-apiserver prints the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongRule {
-    /// The field that the rule belongs to, `spec.list[]`; empty where it is the whole object.
+    /// The field of the rule, `spec.list[]`. Empty for the whole object.
     pub field: String,
-    /// The expression, where the complaint shows it.
+    /// The expression, if the error contains it.
     pub rule: Option<String>,
-    /// What is wrong.
+    /// The error message.
     pub why: String,
 }
 
 impl WrongRule {
-    /// Of a complaint of [`check_rules`], or of an API server; none if it is about something else.
+    /// Parses an error of [`check_rules`] or of an API server. Returns `None` if it is not about a rule.
     #[must_use]
     pub fn of(cause: &Cause) -> Option<Self> {
         let (path, _) = cause.field.split_once("x-kubernetes-validations")?;
@@ -160,22 +160,22 @@ impl WrongRule {
 }
 
 struct Checker {
-    /// Complaints about how rules are written down.
+    /// Errors in the form of rules.
     forms: Vec<Cause>,
-    /// Complaints about what they say.
+    /// Errors in the expressions of rules.
     rules: Vec<Cause>,
     total: u64,
     expensive: Vec<(u64, String)>,
 }
 
-/// Where in the schema one is.
+/// A place in the schema.
 #[derive(Clone)]
 struct Place {
     path: String,
     is_root: bool,
-    /// How often values can be there at most, if there is a bound.
+    /// The maximum number of values at this place. `None` if it is unbounded.
     cardinality: Option<u64>,
-    /// The list above whose items cannot be told from their predecessors.
+    /// The list above this place whose items cannot be matched with their previous values.
     uncorrelatable: Option<String>,
 }
 
@@ -219,7 +219,7 @@ impl Checker {
         }
     }
 
-    /// What can be said of a rule without reading its expressions.
+    /// Validates the parts of a rule other than its expressions.
     fn check_form(&mut self, rule: Rule<'_>, schema: &Json, path: &str) {
         let breaks = |text: &str| text.contains(['\n', '\r']);
         let (trimmed, message) = (rule.rule().trim(), rule.message().trim());
@@ -308,7 +308,7 @@ impl Checker {
     }
 }
 
-/// How many values a value of a schema has below it, if there is a bound.
+/// Returns the maximum number of children of a value; `None` if it is unbounded.
 fn most_children(schema: &Json) -> Option<u64> {
     let count = |key: &str| schema.get(key).and_then(Json::as_i64).map(|count| u64::try_from(count).unwrap_or(0));
     match schema.get("type").and_then(Json::as_str) {
@@ -319,7 +319,7 @@ fn most_children(schema: &Json) -> Option<u64> {
 }
 
 fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
-    #[allow(clippy::cast_precision_loss, reason = "it is shown with few digits")]
+    #[allow(clippy::cast_precision_loss, reason = "only a few digits are printed")]
     let factor = cost as f64 / limit as f64;
     let factor = match factor {
         factor if factor > 100.0 => "more than 100x".to_owned(),
@@ -342,7 +342,7 @@ fn forbidden(field: &str, detail: &str) -> Cause {
     Cause { reason: "FieldValueForbidden".to_owned(), message, field: field.to_owned() }
 }
 
-/// A path to a field that the schema has (`.spec.replicas`, `.labels['a.b']`), as it is shown in complaints.
+/// Returns the normal form of a path to a field of the schema (`.spec.replicas`, `.labels['a.b']`), for errors.
 pub(crate) fn normal_path(path: &str, schema: &Json) -> Option<String> {
     let mut shown = String::new();
     let (mut schema, mut rest) = (schema, path);
@@ -369,7 +369,7 @@ pub(crate) fn normal_path(path: &str, schema: &Json) -> Option<String> {
     Some(shown)
 }
 
-/// Where a text in single quotes ends.
+/// Returns the end of a text in single quotes.
 fn end_of_quoted(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     (0..bytes.len()).find(|&at| bytes[at] == b'\'' && (at == 0 || bytes[at - 1] != b'\\'))

@@ -1,4 +1,4 @@
-//! A structural schema as expressions see it: which fields there are, of which types, and how large they can get.
+//! Structural schemas for expressions: the fields, their types, and their maximum sizes.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -9,24 +9,24 @@ use serde_json::Value;
 
 use crate::types::Type;
 
-/// The largest request that a server takes, in bytes: what bounds sizes that a schema does not.
+/// The maximum size of a request in bytes. It limits sizes that a schema does not limit.
 const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
 
-/// What expressions know of one value. Compiled from a structural schema (`openAPIV3Schema`), or from a part of one.
+/// The schema of a value in expressions. Compiled from a structural schema (`openAPIV3Schema`) or from a part of one.
 #[derive(Debug)]
 pub struct Schema {
     pub(crate) shape: Shape,
     pub(crate) nullable: bool,
-    /// The most characters, items or entries it can have; as many as fit in a request where the schema does not say.
+    /// The maximum number of characters, items or entries. Without a limit in the schema, as many as fit in a request.
     pub(crate) most: u64,
-    /// The fewest bytes of its JSON.
+    /// The minimum size of its JSON in bytes.
     least_bytes: u64,
 }
 
-/// What a value is.
+/// The shape of a value.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    /// JSON of which nothing is said.
+    /// JSON without a schema.
     Any,
     IntOrString,
     Bool,
@@ -41,7 +41,7 @@ pub(crate) enum Shape {
     Object(Arc<Object>),
 }
 
-/// What a text is read as.
+/// The format of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
@@ -51,26 +51,26 @@ pub(crate) enum Format {
     DateTime,
 }
 
-/// What makes two lists equal, and what their sum is.
+/// The type of a list, which determines equality and sums.
 #[derive(Debug)]
 pub(crate) enum ListType {
     Atomic,
     Set,
-    /// Of objects that these fields tell apart.
+    /// A list of objects with these key fields.
     Map(Vec<String>),
 }
 
-/// An object with declared fields. Two objects are of one type when they are the same declaration.
+/// An object with declared fields. Two objects have the same type if they have the same declaration.
 #[derive(Debug)]
 pub(crate) struct Object {
     name: String,
-    /// By their names in expressions.
+    /// The fields by their names in expressions.
     fields: BTreeMap<String, Field>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// As it stands in JSON.
+    /// The name in JSON.
     pub(crate) name: String,
     pub(crate) schema: Arc<Schema>,
 }
@@ -82,23 +82,24 @@ impl PartialEq for Object {
 }
 
 impl Schema {
-    /// The schema of a custom resource: with apiVersion, kind, and metadata's name and generateName. None when nothing can
-    /// be said of its values.
+    /// Compiles the schema of a custom resource, with apiVersion, kind, and metadata's name and generateName. Returns
+    /// `None` if expressions cannot use its values.
     pub fn of_resource(schema: &Value) -> Option<Arc<Self>> {
         Self::read(schema, true, "object")
     }
 
-    /// The schema of a part of a resource.
+    /// Compiles the schema of a part of a resource.
     pub fn of_value(schema: &Value) -> Option<Arc<Self>> {
         Self::read(schema, is_set(schema, "x-kubernetes-embedded-resource"), "object")
     }
 
-    /// JSON of which nothing is said: fields are looked for when expressions are evaluated.
+    /// Returns the schema of any JSON. Fields are looked up during evaluation.
     pub fn any() -> Arc<Self> {
         Arc::new(Self::with(Shape::Any, false, LARGEST_REQUEST, 1))
     }
 
-    /// An object of these fields, whose type has a name of its own in messages. Expressions use the names as they are.
+    /// Creates an object schema with these fields and a type name for messages. Expressions use the field names without
+    /// escaping.
     pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Arc<Self>)>) -> Arc<Self> {
         let fields = fields.into_iter();
         let named = fields.map(|(name, schema)| (name.to_owned(), Field { name: name.to_owned(), schema }));
@@ -149,7 +150,7 @@ impl Schema {
         }
     }
 
-    /// What a text is read as, the most it has, and the fewest bytes of its JSON.
+    /// Returns the format of a text, its maximum length, and the minimum size of its JSON in bytes.
     fn text(schema: &Value) -> (Format, u64, u64) {
         let longest = schema.get("maxLength").and_then(Value::as_i64).map(|most| u64::try_from(most).unwrap_or(0));
         match schema.get("format").and_then(Value::as_str) {
@@ -160,14 +161,14 @@ impl Schema {
             _ => {
                 let choices = schema.get("enum").and_then(Value::as_array).filter(|choices| !choices.is_empty());
                 let chosen = choices.map(|all| all.iter().filter_map(Value::as_str).map(str::len).max().unwrap_or(0));
-                // Characters have up to four bytes.
+                // A character has up to four bytes.
                 let longest = longest.map(|most| most.saturating_mul(4)).or(chosen.map(|most| most as u64));
                 (Format::Text, longest.unwrap_or(LARGEST_REQUEST - 2), 2)
             }
         }
     }
 
-    /// The type of its values in expressions.
+    /// Returns the type in expressions.
     pub(crate) fn ty(&self) -> Type {
         match &self.shape {
             Shape::Any | Shape::IntOrString => Type::Dyn,
@@ -184,7 +185,7 @@ impl Schema {
         }
     }
 
-    /// What is said of a part, by its name in JSON, or of any item or entry.
+    /// Returns the schema of a field by its JSON name, or of any item or entry.
     pub(crate) fn property(&self, name: &str) -> Option<&Arc<Self>> {
         match &self.shape {
             Shape::Object(object) => object.named(name),
@@ -193,7 +194,7 @@ impl Schema {
         }
     }
 
-    /// What is said at the end of a path as the estimator follows it.
+    /// Returns the schema at a path of the estimator.
     pub(crate) fn at(&self, path: &[String]) -> Option<&Self> {
         path.iter().try_fold(self, |schema, step| match (&schema.shape, step.as_str()) {
             (Shape::List { item, .. }, "@items") => Some(&**item),
@@ -203,7 +204,7 @@ impl Schema {
         })
     }
 
-    /// How often a value can be in a request at most.
+    /// Returns the maximum number of such values in a request.
     pub(crate) fn most_copies(&self) -> u64 {
         LARGEST_REQUEST / (self.least_bytes + 1)
     }
@@ -258,7 +259,7 @@ impl Object {
         self.fields.get(name).or_else(|| unescaped().flatten())
     }
 
-    /// A field by its name in JSON.
+    /// Returns a field by its JSON name.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<Schema>> {
         let is_it = |field: &&Field| field.name == name;
         let as_is = self.fields.get(name).filter(is_it);

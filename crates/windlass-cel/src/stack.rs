@@ -1,14 +1,14 @@
-//! Room for recursion: expressions are nested as deep as their authors like, and threads of a server have small stacks.
+//! Stack space for recursion. Expressions can be deeply nested, and threads of a server have small stacks.
 
 use std::{io, thread};
 
-/// The stack of a thread for what is deep, in bytes; only what is used of it is taken.
+/// The stack size of a thread for deep expressions in bytes. Memory is only allocated when used.
 const ROOM: usize = 128 << 20;
 
-/// Runs something where there is room for deep recursion.
+/// Runs a function on a thread with a large stack.
 ///
 /// # Errors
-/// When there can be no more threads.
+/// Returns an error if no thread can be started.
 pub(crate) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(ROOM).spawn_scoped(scope, work)?;

@@ -1,4 +1,4 @@
-//! Expressions and what they give, library by library.
+//! Tests of expressions and their values, for each library.
 
 mod hostile;
 
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};
 
-/// What an expression without variables says.
+/// Evaluates a condition without variables.
 fn holds(expression: &str) -> Result<bool, String> {
     let program = Environment::new().compile(expression, Expected::Bool).map_err(|error| error.to_string())?;
     program.condition(&[], LIMIT_PER_CALL).result.map_err(|error| error.to_string())
@@ -16,7 +16,7 @@ fn program(schema: &Json, rule: &str) -> Program {
     Program::compile(rule, schema).unwrap_or_else(|error| panic!("{rule}: {error}"))
 }
 
-/// What a rule says of a value.
+/// Evaluates a rule with a value.
 fn said(schema: &Json, rule: &str, value: &Json) -> Result<bool, EvaluationError> {
     program(schema, rule).condition(&[("self", Some(value))], LIMIT_PER_CALL).result
 }

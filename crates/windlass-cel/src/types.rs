@@ -1,15 +1,15 @@
-//! Types of expressions, and when one can stand for another.
+//! The types of expressions, and their assignability.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::schema::Object;
 
-/// What is known of a value before it is there.
+/// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
-    /// Anything; checked when it is there.
+    /// Any type. Checked at run time.
     Dyn,
-    /// Of what is wrong already; fits everywhere, so that one mistake is told once.
+    /// The type of an expression with an error. It is assignable to every type, so that an error is reported only once.
     Error,
     Null,
     Bool,
@@ -26,13 +26,13 @@ pub(crate) enum Type {
     Map(Arc<(Self, Self)>),
     Optional(Arc<Self>),
     Object(Arc<Object>),
-    /// One of Kubernetes' own, by its full name.
+    /// A Kubernetes type by its full name.
     Named(&'static str),
-    /// Not known yet; the parameters of a function have low numbers until they are renewed for a call.
+    /// A type parameter. Those of functions have low numbers until they are replaced for a call.
     Param(u32),
 }
 
-/// What the parameters are so far.
+/// The types bound to parameters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings(HashMap<u32, Type>);
 
@@ -53,7 +53,7 @@ impl Type {
         matches!(self, Self::Dyn | Self::Error)
     }
 
-    /// What is inside of an optional, and whether it was one.
+    /// Returns the inner type of an optional, and whether it was optional.
     pub(crate) fn unwrapped(&self) -> (&Self, bool) {
         match self {
             Self::Optional(inner) => (inner, true),
@@ -61,7 +61,7 @@ impl Type {
         }
     }
 
-    /// Whether a value has a size of one, whatever it is.
+    /// Reports whether all values of the type have the size one.
     pub(crate) fn is_scalar(&self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ impl Type {
         )
     }
 
-    /// The same with other parameters.
+    /// Replaces the parameters of the type.
     pub(crate) fn with_params(&self, change: &mut dyn FnMut(u32) -> Self) -> Self {
         match self {
             Self::Param(number) => change(*number),
@@ -80,7 +80,7 @@ impl Type {
         }
     }
 
-    /// Whether this says no more than the other.
+    /// Reports whether this type is equally or more general than the other.
     fn is_no_more_specific_than(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn | Self::Error | Self::Param(_), _) => true,
@@ -91,7 +91,7 @@ impl Type {
         }
     }
 
-    /// Whether a null can stand for it.
+    /// Reports whether null is assignable to the type.
     fn takes_null(&self) -> bool {
         matches!(
             self,
@@ -100,7 +100,7 @@ impl Type {
     }
 }
 
-/// Of two types that fit each other the one that says less.
+/// Returns the more general of two compatible types.
 pub(crate) fn most_general(a: &Type, b: &Type) -> Type {
     if a.is_no_more_specific_than(b) { a.clone() } else { b.clone() }
 }
@@ -108,7 +108,7 @@ pub(crate) fn most_general(a: &Type, b: &Type) -> Type {
 // === impl Bindings ===
 
 impl Bindings {
-    /// Whether values of these types can stand for those, each for each; remembers what that says of parameters.
+    /// Reports whether the first types are assignable to the second ones, pair by pair. Binds their parameters if so.
     pub(crate) fn fit<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t Type, &'t Type)>) -> bool {
         let mut tried = self.clone();
         let fits = pairs.into_iter().all(|(from, to)| tried.assign(from, to));
@@ -138,7 +138,7 @@ impl Bindings {
         }
     }
 
-    /// Makes a type what a parameter is. Whether it can be, and whether the parameter was something before.
+    /// Binds a parameter to a type. Returns whether that is possible, and whether the parameter was already bound.
     fn bind(&mut self, ty: &Type, number: u32) -> (bool, bool) {
         if *ty == Type::Param(number) {
             return (true, true);
@@ -173,12 +173,12 @@ impl Bindings {
         }
     }
 
-    /// The type with what is known of its parameters. Those that nothing is known of stay.
+    /// Replaces the bound parameters of the type. Unbound parameters stay.
     pub(crate) fn resolve(&self, ty: &Type) -> Type {
         ty.with_params(&mut |number| self.0.get(&number).map_or(Type::Param(number), |bound| self.resolve(bound)))
     }
 
-    /// The same, with anything for what is not known.
+    /// Replaces the bound parameters of the type, and unbound ones by `dyn`.
     pub(crate) fn settle(&self, ty: &Type) -> Type {
         self.resolve(ty).with_params(&mut |_| Type::Dyn)
     }

@@ -1,4 +1,4 @@
-//! Objects, checked by the rules of their schema.
+//! Validation of objects by the rules of their schema.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,25 +14,25 @@ use crate::{
     schema::Schema,
 };
 
-/// What all rules together may cost for one object.
+/// The cost limit of all rules for one object.
 const LIMIT_PER_OBJECT: u64 = 10_000_000;
-/// The longest message that an expression may make.
+/// The maximum length of a message from an expression.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// The rules of a resource's schema, compiled.
+/// The compiled rules of a resource's schema.
 #[derive(Debug)]
 pub struct Rules(Node);
 
-/// What the rules say of an object.
+/// The result of validating an object.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What is wrong.
+    /// The errors.
     pub causes: Vec<Cause>,
-    /// What is wrong and was so before: told, and let through.
+    /// Errors in unchanged values, which are tolerated and reported as warnings.
     pub warnings: Vec<String>,
 }
 
-/// The rules of one part of a schema, and those below it.
+/// The rules of one part of a schema and of its descendants.
 #[derive(Debug)]
 struct Node {
     kind: String,
@@ -40,7 +40,7 @@ struct Node {
     properties: BTreeMap<String, Self>,
     entries: Option<Box<Self>>,
     items: Option<Box<Self>>,
-    /// The fields that tell items apart, of a list that says so.
+    /// The key fields of the items, if the list is a map.
     keys: Option<Vec<String>>,
 }
 
@@ -49,14 +49,14 @@ struct Compiled {
     program: Result<Program, CompileError>,
     message: String,
     expression: Option<Program>,
-    /// The rule, or its message: what names the rule in complaints.
+    /// The rule or its message, which identifies the rule in errors.
     name: String,
     reason: Reason,
-    /// Where the complaint belongs, below the value.
+    /// The reported field, relative to the value.
     field: String,
-    /// It compares with what was before.
+    /// The rule uses the previous value.
     is_transition: bool,
-    /// It is evaluated even when there was nothing before.
+    /// The rule is evaluated even without a previous value.
     optional_old: bool,
 }
 
@@ -68,12 +68,12 @@ enum Reason {
     Duplicate,
 }
 
-/// What a part was before.
+/// The previous state of a value.
 #[derive(Clone, Copy)]
 struct Before<'a> {
-    /// The value, for `oldSelf`.
+    /// The previous value for `oldSelf`.
     value: Option<&'a Json>,
-    /// Nothing has changed here, or not in the nearest part above that can be told from others: complaints become warnings.
+    /// The value is unchanged, or its nearest ancestor with a known previous value is. Errors become warnings.
     unchanged: bool,
 }
 
@@ -82,13 +82,14 @@ struct Run<'a> {
     budget: u64,
 }
 
-/// There is no budget left, or a rule cost too much: nothing more is checked.
+/// Validation has stopped: the budget is used up, or a rule exceeded its limit.
 struct Stopped;
 
 // === impl Rules ===
 
 impl Rules {
-    /// Compiles the rules of a resource's schema; none if there are none. Rules that do not compile complain about every object.
+    /// Compiles the rules of a resource's schema. Returns `None` if it has no rules. A rule that does not compile
+    /// causes an error for every object.
     pub fn compile(schema: &Json) -> Option<Self> {
         Node::compile(schema, true).map(Self)
     }
@@ -98,16 +99,16 @@ impl Rules {
         Node::compile(schema, false).map(Self)
     }
 
-    /// Checks a value that stands at a path.
+    /// Validates a value at a path.
     pub fn validate_at(&self, path: &str, value: &Json) -> Verdict {
         let mut verdict = Verdict::default();
         let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
-        // Whether it ended early is told in the verdict.
+        // The verdict contains the error if validation stopped early.
         _ = self.0.validate(value, Before { value: None, unchanged: false }, path, &mut run);
         verdict
     }
 
-    /// Checks an object, and its changes if there is an older state of it.
+    /// Validates an object, and its changes if there is a previous state.
     ///
     /// ```
     /// use windlass_cel::Rules;
@@ -128,7 +129,7 @@ impl Rules {
         let mut verdict = Verdict::default();
         let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
         let before = Before { value: old, unchanged: old == Some(object) };
-        // Whether it ended early is told in the verdict.
+        // The verdict contains the error if validation stopped early.
         _ = self.0.validate(object, before, "", &mut run);
         verdict
     }
@@ -160,7 +161,7 @@ impl Node {
     }
 
     fn validate(&self, value: &Json, before: Before<'_>, path: &str, run: &mut Run<'_>) -> Result<(), Stopped> {
-        // Whether something may be null is a matter of what is around it.
+        // The schema of the parent decides whether null is allowed.
         if value.is_null() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ impl Node {
             }
             Json::Array(items) => {
                 let Some(node) = &self.items else { return Ok(()) };
-                // The items before, by the values of their keys; of equal ones the first.
+                // The previous items by their key values. Of items with equal keys, the first.
                 let mut earlier: HashMap<Vec<Option<&Json>>, &Json> = HashMap::new();
                 let keys = self.keys.as_deref();
                 let values =
@@ -245,7 +246,7 @@ impl Run<'_> {
         path: &str,
     ) -> Result<(), Stopped> {
         let field = if path.is_empty() { "<nil>" } else { path };
-        // Where the real server has only the type at hand, that is what it shows.
+        // In some errors kube-apiserver prints the type instead of the value.
         let of_kind = |why: &str| invalid(field, &quoted(kind), why);
         const OUT_OF_BUDGET: &str =
             "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -324,7 +325,8 @@ impl Run<'_> {
         }
     }
 
-    /// What a complaint says, or why that cannot be said and nothing more will be; and whether the budget is used up.
+    /// Returns the message of an error, and whether the budget is used up. Instead of a message, it may return the
+    /// reason why validation must stop.
     fn detail(&mut self, rule: &Compiled, values: &[(&str, Option<&Json>)]) -> (Result<String, &'static str>, bool) {
         let fallback = || {
             if rule.message.is_empty() { format!("failed rule: {}", rule.name) } else { rule.message.clone() }
@@ -352,15 +354,15 @@ impl Run<'_> {
     }
 }
 
-// === complaints ===
+// === errors ===
 
-/// A wrong value, as it is shown.
+/// Returns the error for an invalid value. `shown` is the printed value.
 pub(crate) fn invalid(field: &str, shown: &str, detail: &str) -> Cause {
     let message = format!("Invalid value: {shown}: {detail}");
     Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
 }
 
-/// A text as Go quotes it, as far as texts in schemas need it.
+/// Quotes a text as Go does, as far as texts in schemas need it.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Values while an expression is evaluated. What stands in the object stays there: values of it are views.
+//! The values of an evaluation. Values from the object are views of it.
 
 use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, rc::Rc};
 
@@ -25,17 +25,17 @@ pub(crate) enum Value<'v> {
     List(List<'v>),
     Map(Map<'v>),
     Timestamp(Timestamp),
-    /// In nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// A type, by its name.
+    /// A type by its name.
     Type(&'static str),
     Optional(Option<Rc<Self>>),
     Named(Rc<Named>),
-    /// A part that is kept without being known; it can only be compared.
+    /// A part that the schema preserves without declaring it. It can only be compared.
     Unknown(&'v Json),
 }
 
-/// A text of the object, or a new one.
+/// A text, borrowed from the object or owned.
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'v> {
     Borrowed(&'v str),
@@ -45,7 +45,7 @@ pub(crate) enum Text<'v> {
 #[derive(Clone, Debug)]
 pub(crate) struct List<'v> {
     items: Items<'v>,
-    /// What makes it equal to another, and what a sum with it is.
+    /// The list type, which determines equality and sums.
     kind: &'v ListType,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct List<'v> {
 enum Items<'v> {
     Json(&'v [Json], &'v Schema),
     Owned(Rc<Vec<Value<'v>>>),
-    /// A sum that has not been written out, and its length: sums of large lists cost nothing.
+    /// A lazy concatenation with its length. Concatenating large lists costs nothing.
     Sum(Rc<(List<'v>, List<'v>)>, usize),
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Map<'v> {
     Owned(Rc<BTreeMap<Key, Value<'v>>>),
 }
 
-/// What maps are looked up by. Integers are one kind.
+/// The key of a map. All integers are of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Bool(bool),
@@ -107,7 +107,7 @@ impl<'v> Value<'v> {
         Self::Optional(Some(Rc::new(value)))
     }
 
-    /// A part of an object. Fails where it is not what its schema says.
+    /// Reads a part of an object. Returns an error if it does not match its schema.
     pub(crate) fn read(json: &'v Json, schema: &'v Schema) -> Result<Self, Fault> {
         let unlike = |expected: &str| Err(Fault::error(format!("invalid data, expected {expected}")));
         if json.is_null() && !matches!(schema.shape, Shape::Any) {
@@ -140,7 +140,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// JSON of which nothing is said.
+    /// Reads JSON without a schema.
     fn any(json: &'v Json, schema: &'v Schema) -> Self {
         match json {
             Json::Null => Self::Null,
@@ -170,7 +170,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The name of its type.
+    /// Returns the name of the value's type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -191,7 +191,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// How many characters, bytes, items or entries it has; one for what has none of these.
+    /// Returns the number of characters, bytes, items or entries. Returns one for all other values.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Text(text) => text.chars().count() as u64,
@@ -204,13 +204,13 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// What maps know it by.
+    /// Returns the value as a map key.
     pub(crate) fn key(&self) -> Option<Key> {
         Some(match self {
             Self::Bool(flag) => Key::Bool(*flag),
             Self::Int(number) => Key::Number(i128::from(*number)),
             Self::Uint(number) => Key::Number(i128::from(*number)),
-            #[allow(clippy::cast_possible_truncation, reason = "only what is whole, and then saturating")]
+            #[allow(clippy::cast_possible_truncation, reason = "only whole numbers, saturating")]
             Self::Double(number) if number.fract() == 0.0 => Key::Number(*number as i128),
             Self::Text(text) => Key::Text((**text).to_owned()),
             _ => return None,
@@ -241,7 +241,7 @@ impl<'v> Value<'v> {
         matches!(self, Self::Int(_) | Self::Uint(_) | Self::Double(_))
     }
 
-    /// Which comes first; none if they have no order.
+    /// Compares two values. Returns `None` if they have no order.
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         let whole = |value: &Self| match value {
             Self::Int(number) => Some(i128::from(*number)),
@@ -257,13 +257,13 @@ impl<'v> Value<'v> {
             (Self::Double(a), Self::Double(b)) => a.partial_cmp(b),
             #[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers of different types")]
             (Self::Double(a), b) => a.partial_cmp(&(whole(b)? as f64)),
-            #[allow(clippy::cast_precision_loss, reason = "the same")]
+            #[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers of different types")]
             (a, Self::Double(b)) => (whole(a)? as f64).partial_cmp(b),
             (a, b) => Some(whole(a)?.cmp(&whole(b)?)),
         }
     }
 
-    /// What it has under a name or key; none if there is nothing.
+    /// Returns the item or field for a key; `None` if there is none.
     pub(crate) fn find(&self, key: &Self) -> Result<Option<Self>, Fault> {
         match self {
             Self::Map(map) => map.find(key),
@@ -353,7 +353,7 @@ impl<'v> List<'v> {
         Ok(true)
     }
 
-    /// Where an item with the same keys is.
+    /// Returns the position of an item with the same key fields.
     fn position(&self, keys: &[String], item: &Value<'v>, meter: &Meter) -> Result<Option<usize>, Fault> {
         for (index, other) in self.iter().enumerate() {
             let other = other?;
@@ -372,9 +372,9 @@ impl<'v> List<'v> {
         Ok(None)
     }
 
-    /// Both, one after the other; of a set or a list of keyed objects nothing twice.
+    /// Concatenates two lists. For sets and lists with key fields, the result has no duplicates.
     pub(crate) fn plus(mut self, other: Self, meter: &Meter) -> Result<Self, Fault> {
-        /// Up to how many items are put to a list that nobody else holds.
+        /// The maximum number of items that are appended in place.
         const FEW: usize = 16;
         let kind = self.kind;
         if !matches!(kind, ListType::Atomic) {
@@ -434,7 +434,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// What is under a name as it stands in JSON.
+    /// Returns the value of a JSON field.
     fn named(&self, name: &str) -> Option<Result<Value<'v>, Fault>> {
         match self {
             Self::Json(entries, schema) => {
@@ -448,12 +448,12 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// What is under a key, or of an object under a field's name in expressions.
+    /// Returns the value for a key. For objects, the key is the field's name in expressions.
     fn find(&self, key: &Value<'v>) -> Result<Option<Value<'v>>, Fault> {
         match (self, key) {
             (Self::Json(entries, Schema { shape: Shape::Object(object), .. }), Value::Text(name)) => {
                 let Some(name) = windlass_api::unescape(name) else { return Ok(None) };
-                // A null is an absent field, even where the schema allows it.
+                // A null counts as an absent field, even if the schema allows null.
                 let declared = object.named(&name).is_some() && !entries.get(&*name).is_none_or(Json::is_null);
                 if declared { self.named(&name).transpose() } else { Ok(None) }
             }
@@ -463,7 +463,8 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// Returns the keys that an expression iterates over: of an object its declared fields, by their names in expressions.
+    /// Returns the keys that an expression iterates over. For objects, these are the declared fields by their names in
+    /// expressions.
     pub(crate) fn keys(&self) -> Vec<Value<'v>> {
         let Self::Json(entries, Schema { shape: Shape::Object(object), .. }) = self else { return self.names() };
         let declared = entries.keys().filter(|name| object.named(name).is_some());
@@ -494,7 +495,7 @@ impl<'v> Map<'v> {
         Ok(true)
     }
 
-    /// With another entry; a key that is there already is a mistake.
+    /// Adds an entry. Returns an error if the key already exists.
     pub(crate) fn insert(self, key: &Value<'v>, value: Value<'v>) -> Result<Self, Fault> {
         let as_key = key.key().ok_or_else(|| Fault::error(format!("unsupported key type: {}", key.type_name())))?;
         let mut entries = match self {
@@ -527,7 +528,7 @@ impl Key {
     }
 }
 
-/// A value in a message about a missing key.
+/// Formats a value for a message about a missing key.
 pub(crate) fn shown<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
     match value {
         Value::Text(text) => Cow::Borrowed(text),
@@ -539,8 +540,8 @@ pub(crate) fn shown<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
     }
 }
 
-/// An integer, as a server that reads JSON as Go does has it.
+/// Reads an integer as a server with Go's JSON parser does.
 fn integer(number: &serde_json::Number) -> Option<i64> {
-    #[allow(clippy::cast_possible_truncation, reason = "only what is whole and small enough")]
+    #[allow(clippy::cast_possible_truncation, reason = "only whole numbers in range")]
     number.as_i64().or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e18).map(|n| n as i64))
 }

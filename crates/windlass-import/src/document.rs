@@ -1,31 +1,31 @@
-//! Files of YAML, the definitions in them, and what becomes of a definition.
+//! YAML files with CustomResourceDefinitions (CRDs), and the import of a CRD.
 
 use serde_json::{Map, Value};
 use windlass_derive_model::plural_of;
 
 use crate::{Difference, Error, Module, differences, keywords::text, model, names, normal, shape, source};
 
-/// A definition, and where it was found.
+/// A CRD and its place in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
     file: String,
-    /// From 1 on.
+    /// The number of the document, starting at 1.
     number: usize,
     definition: Value,
 }
 
-/// What a definition has become.
+/// The result of importing a CRD.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// A module for each of its versions.
+    /// A module for each version.
     pub modules: Vec<Module>,
-    /// The definition that the types have.
+    /// The CRD that the generated types define.
     pub definition: Value,
-    /// What it says otherwise than the one that was read.
+    /// The differences from the original CRD.
     pub differences: Vec<Difference>,
 }
 
-/// The definitions in a text: documents of YAML, or JSON, and the items of lists in it. What else there is is passed over.
+/// Reads the CRDs in a text: YAML or JSON documents, and the items of lists in them. Other objects are ignored.
 pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Error> {
     let options = serde_saphyr::options! { strict_booleans: true, budget: None };
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
@@ -51,22 +51,22 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Error> {
 }
 
 impl Document {
-    /// The whole name: `websites.shop.example.com`.
+    /// Returns the full name: `websites.shop.example.com`.
     pub fn name(&self) -> &str {
         self.definition["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// The file that it was read from.
+    /// Returns the file that contained the CRD.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The definition as it was read.
+    /// Returns the original CRD.
     pub const fn value(&self) -> &Value {
         &self.definition
     }
 
-    /// The versions, by name.
+    /// Returns the names of the versions.
     pub fn versions(&self) -> Vec<&str> {
         let versions = self.definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
         versions.iter().filter_map(|version| version["name"].as_str()).collect()
@@ -76,11 +76,11 @@ impl Document {
         Error::Definition { file: self.file.clone(), document: self.number, path: path.to_owned(), why: why.to_owned() }
     }
 
-    /// The types of all versions, or of one, and what they define otherwise.
+    /// Generates the types of all versions or of one, and compares their CRD with the original.
     pub fn import(&self, only: Option<&str>) -> Result<Imported, Error> {
         let versions = self.definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
         if versions.is_empty() {
-            return Err(self.wrong("spec.versions", "there are none"));
+            return Err(self.wrong("spec.versions", "the CRD has no versions"));
         }
         let wanted = |version: &Value| only.is_none_or(|only| version["name"] == only);
         let count = versions.iter().filter(|version| wanted(version)).count();
@@ -110,10 +110,10 @@ impl Document {
             (self.text(&spec["group"], "spec.group")?, self.text(&spec["names"]["kind"], "spec.names.kind")?);
         let name = self.text(&version["name"], &at("name"))?;
         if syn::parse_str::<syn::Ident>(kind).is_err() {
-            return Err(self.wrong("spec.names.kind", &format!("{kind:?} is no name of a type")));
+            return Err(self.wrong("spec.names.kind", &format!("{kind:?} is not a valid type name")));
         }
         if syn::parse_str::<syn::Ident>(name).is_err() {
-            return Err(self.wrong(&at("name"), &format!("{name:?} is no name of a module")));
+            return Err(self.wrong(&at("name"), &format!("{name:?} is not a valid module name")));
         }
         let empty = Map::from_iter([("type".to_owned(), Value::from("object"))]);
         let schema = version["schema"]["openAPIV3Schema"].as_object().unwrap_or(&empty);
@@ -136,7 +136,7 @@ impl Document {
         })
     }
 
-    /// What `#[resource(…)]` says.
+    /// Returns the arguments of `#[resource(…)]`.
     fn resource(&self, version: &Value, ty: &str, count: usize, place: &str) -> Result<Vec<String>, Error> {
         let spec = &self.definition["spec"];
         let given = &spec["names"];
@@ -197,7 +197,7 @@ impl Document {
         let selectable = version["selectableFields"].as_array().into_iter().flatten();
         let selectable = selectable.map(|field| field["jsonPath"].clone()).collect::<Vec<_>>();
         words.extend(list("selectable", &Value::Array(selectable)));
-        // What is said of the definition is said once.
+        // Only one version has the arguments for the whole CRD.
         if is_stored || count == 1 {
             for key in ["labels", "annotations"] {
                 let pairs = normal::own_pairs(&self.definition["metadata"][key]);

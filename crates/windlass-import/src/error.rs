@@ -1,35 +1,35 @@
-//! What goes wrong.
+//! The errors of imports.
 
-/// Why a file is not imported.
+/// The error for a file that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is neither YAML nor JSON.
+    /// The file is neither YAML nor JSON.
     #[error("{file}: it cannot be read as YAML: {why}")]
     Yaml {
         /// The file.
         file: String,
-        /// The parser's words.
+        /// The parser's message.
         why: String,
     },
-    /// A document is no definition that an API server takes.
+    /// A document is not a valid CRD.
     #[error("{file}, document {document}: {path}: {why}")]
     Definition {
         /// The file.
         file: String,
-        /// Which of its documents, from 1 on.
+        /// The number of the document in the file, starting at 1.
         document: usize,
-        /// Where in it: `spec.versions[0].schema`.
+        /// The path of the error: `spec.versions[0].schema`.
         path: String,
-        /// What is wrong there.
+        /// The error.
         why: String,
     },
-    /// A source does not say what its types define.
+    /// A source does not define the types of a CRD.
     #[error("the types of {what}: {why}")]
     Model {
         /// The module or type.
         what: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }

@@ -1,6 +1,8 @@
-//! Follows the code that the derives write: calls of `windlass_api::crd::derived`, and a few statements around them.
+//! An interpreter for the code that the derives generate: calls of `windlass_api::crd::derived`, and a few statements
+//! around them.
 //!
-//! What it does not know is an error, never passed over: code that the derives write anew is met here with a test that fails.
+//! Unknown code is an error and never ignored. So a test fails if the derives generate new code that this module does
+//! not support.
 
 use std::{collections::BTreeMap, mem};
 
@@ -16,21 +18,21 @@ use windlass_api::crd::derived;
 
 use crate::model::{Types, is_optional};
 
-/// A value of the code.
+/// A value in the code.
 #[derive(Clone, Debug)]
 enum Datum {
-    /// Texts, numbers, flags, options, and structs by the names of JSON.
+    /// Texts, numbers, flags, options, and structs with JSON names.
     Json(Value),
     Schema(Box<JSONSchemaProps>),
-    /// Lists and tuples of what is not all JSON.
+    /// Lists and tuples with values other than JSON.
     List(Vec<Self>),
-    /// `Declaration`
+    /// A `Declaration`.
     Struct(BTreeMap<String, Self>),
 }
 
 pub(crate) struct Interpreter<'t> {
     types: &'t Types,
-    /// Schemas that variables hold, and the variables' names, the newest last.
+    /// The schemas in variables, and the variables' names, the newest last.
     schemas: Vec<JSONSchemaProps>,
     variables: Vec<(String, usize)>,
 }
@@ -39,7 +41,7 @@ type Outcome<T> = Result<T, String>;
 
 fn unknown<T>(what: &impl ToTokens) -> Outcome<T> {
     let text = what.to_token_stream().to_string();
-    Err(format!("the derive wrote what is not understood here: {}", text.chars().take(200).collect::<String>()))
+    Err(format!("unsupported code of the derive: {}", text.chars().take(200).collect::<String>()))
 }
 
 impl<'t> Interpreter<'t> {
@@ -47,18 +49,18 @@ impl<'t> Interpreter<'t> {
         Self { types, schemas: Vec::new(), variables: Vec::new() }
     }
 
-    /// The body of `Schema::schema`.
+    /// Evaluates the body of `Schema::schema`.
     pub(crate) fn schema(mut self, body: &Block) -> Outcome<JSONSchemaProps> {
         self.block(body)?.schema()
     }
 
-    /// The body of `CustomResource::declared`, of a type with these names.
+    /// Evaluates the body of `CustomResource::declared` for a type with these names.
     pub(crate) fn definition(
         mut self,
         body: &Block,
         names: &BTreeMap<String, String>,
     ) -> Outcome<CustomResourceDefinition> {
-        let Datum::Struct(mut fields) = self.block(body)? else { return Err("there is no declaration".to_owned()) };
+        let Datum::Struct(mut fields) = self.block(body)? else { return Err("the code has no declaration".to_owned()) };
         let mut take = |name: &str| fields.remove(name).ok_or_else(|| format!("the declaration has no {name}"));
         let schema = take("schema")?.schema()?;
         let (labels, annotations) = (pairs(take("labels")?)?, pairs(take("annotations")?)?);
@@ -122,7 +124,7 @@ impl<'t> Interpreter<'t> {
         Ok(last)
     }
 
-    /// `let name = …`, which is a schema, or a name for one.
+    /// `let name = …` with a schema or a reference to one.
     fn bind(&mut self, name: &str, value: &Expr) -> Outcome<()> {
         let slot = if let Expr::Reference(reference) = value {
             self.slot(&reference.expr)?
@@ -135,7 +137,7 @@ impl<'t> Interpreter<'t> {
         Ok(())
     }
 
-    /// Where the schema is that a variable holds, or refers to.
+    /// Returns the index of the schema that a variable holds or refers to.
     fn slot(&self, expr: &Expr) -> Outcome<usize> {
         let expr = if let Expr::Reference(reference) = expr { &*reference.expr } else { expr };
         let Expr::Path(path) = expr else { return unknown(expr) };
@@ -171,10 +173,10 @@ impl<'t> Interpreter<'t> {
                 let number = self.value(&unary.expr)?.read::<f64>()?;
                 Ok(Datum::Json(Value::from(-number)))
             }
-            // A count, which is written as a number with a fraction.
+            // A count, which is written as a float.
             Expr::Cast(cast) => {
                 let number = self.value(&cast.expr)?.read::<f64>()?;
-                #[allow(clippy::cast_possible_truncation, reason = "as the derive has it")]
+                #[allow(clippy::cast_possible_truncation, reason = "as the derive converts it")]
                 let number = number as i64;
                 Ok(Datum::Json(Value::from(number)))
             }
@@ -220,7 +222,7 @@ impl<'t> Interpreter<'t> {
         }
     }
 
-    /// A struct, by the names of JSON.
+    /// Evaluates a struct literal, with JSON names.
     fn literal(&mut self, literal: &ExprStruct) -> Outcome<Datum> {
         let mut fields = BTreeMap::new();
         for field in &literal.fields {
@@ -295,14 +297,14 @@ impl<'t> Interpreter<'t> {
         self.types.schema_of(ty).map(|schema| Datum::Schema(Box::new(schema)))
     }
 
-    /// A call that changes the schema in a variable.
+    /// Evaluates a call that changes the schema in a variable.
     fn change(&mut self, name: &str, call: &ExprCall) -> Outcome<Datum> {
         let argument = |index: usize| call.args.get(index).ok_or_else(|| format!("{name} has too few arguments"));
         let slot = self.slot(argument(0)?)?;
         let mut schema = mem::take(&mut self.schemas[slot]);
         match name {
             "field" | "flatten" => {
-                // The name stands in the second place, if there is one.
+                // The name, if any, is the second argument.
                 let named = usize::from(name == "field");
                 let part = self.value(argument(1 + named)?)?.schema()?;
                 let is_optional = self.value(argument(2 + named)?)?.read()?;
@@ -347,7 +349,7 @@ impl<'t> Interpreter<'t> {
         Ok(Datum::Json(Value::Null))
     }
 
-    /// Variants of an enum: names, and the schemas of their data.
+    /// Returns the variants of an enum: names, and the schemas of their data.
     fn variants(&mut self, list: &Expr) -> Outcome<Vec<(String, Option<JSONSchemaProps>)>> {
         let Datum::List(variants) = self.value(list)? else { return unknown(list) };
         let pair = |variant: Datum| {
@@ -376,7 +378,7 @@ impl Datum {
             Self::Json(value) => value,
             Self::Schema(schema) => serde_json::to_value(schema).map_err(|error| error.to_string())?,
             Self::List(items) => Value::Array(items.into_iter().map(Self::json).collect::<Outcome<_>>()?),
-            Self::Struct(_) => return Err("a declaration is no value".to_owned()),
+            Self::Struct(_) => return Err("a declaration is not a value".to_owned()),
         })
     }
 
@@ -397,7 +399,7 @@ fn texts_of_pairs(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// The name that JSON has for a field of Rust: `jsonPath` for `json_path`, `type` for `type_`.
+/// Returns the JSON name of a Rust field: `jsonPath` for `json_path`, `type` for `type_`.
 fn json_name(field: &str) -> String {
     windlass_derive_model::Case::Camel.of_field(field.trim_end_matches('_'))
 }
@@ -410,7 +412,7 @@ fn set(schema: &mut JSONSchemaProps, field: &str, value: Datum) -> Outcome<()> {
                 $(stringify!($name) => schema.$name = value.read()?,)*
                 "default" => schema.default = Some(derived::JSON(value.json()?)),
                 "example" => schema.example = Some(derived::JSON(value.json()?)),
-                _ => return Err(format!("the derive sets {field}, which is not known here")),
+                _ => return Err(format!("the derive sets the unknown field {field}")),
             }
         };
     }
@@ -461,7 +463,7 @@ fn literal_value(literal: &Lit) -> Outcome<Value> {
     })
 }
 
-/// What `json!` makes of its tokens.
+/// Evaluates the tokens of `json!`.
 fn json(tokens: TokenStream) -> Outcome<Value> {
     let mut tokens = tokens.into_iter();
     let value = one_json(&mut tokens)?;
@@ -493,7 +495,7 @@ fn one_json(tokens: &mut impl Iterator<Item = TokenTree>) -> Outcome<Value> {
             }
             Ok(Value::Object(fields))
         }
-        // What a macro was given stands in a group that nobody sees.
+        // A macro argument is in an invisible group.
         TokenTree::Group(group) => json(group.stream()),
         TokenTree::Punct(sign) if sign.as_char() == '-' => match one_json(tokens)? {
             Value::Number(number) => serde_json::from_str(&format!("-{number}")).map_err(|error| error.to_string()),

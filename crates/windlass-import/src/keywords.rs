@@ -1,12 +1,12 @@
-//! What stands in a schema besides its type, as words of `#[schema(…)]`.
+//! The keywords of a schema other than its type, as arguments of `#[schema(…)]`.
 
 use serde_json::{Map, Value};
 
-/// That there are no words for something: the schema is kept as it is.
+/// The error for a schema that the arguments cannot express. The schema is then kept as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsaid;
 
-/// Keywords whose value is a number, a text or a list of schemas, and their words, in the order in which they are written.
+/// Keywords whose value is a number, a text or a list of schemas, with their arguments, in output order.
 const PLAIN: [(&str, &str, Form); 17] = [
     ("title", "title", Form::Text),
     ("multipleOf", "multiple_of", Form::Number),
@@ -27,7 +27,7 @@ const PLAIN: [(&str, &str, Form); 17] = [
     ("x-kubernetes-map-type", "map_type", Form::Text),
 ];
 
-/// Keywords that are said by being there.
+/// Keywords without a value.
 const FLAGS: [(&str, &str); 3] = [
     ("nullable", "nullable"),
     ("x-kubernetes-preserve-unknown-fields", "preserve_unknown_fields"),
@@ -43,7 +43,7 @@ enum Form {
     List,
 }
 
-/// The words of a schema, but for those keywords.
+/// Returns the arguments for a schema, except for the keywords in `but`.
 pub(crate) fn words(schema: &Map<String, Value>, but: &[&str]) -> Result<Vec<String>, Unsaid> {
     let wanted = |key: &str| schema.get(key).filter(|_| !but.contains(&key));
     let mut words = Vec::new();
@@ -111,7 +111,7 @@ fn list_type(schema: &Map<String, Value>, words: &mut Vec<String>) -> Result<(),
     Ok(())
 }
 
-/// A rule in CEL.
+/// Returns the argument for a CEL rule.
 fn rule(rule: &Value) -> Result<String, Unsaid> {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -138,7 +138,7 @@ fn rule(rule: &Value) -> Result<String, Unsaid> {
     Ok(format!("rule({})", words.join(", ")))
 }
 
-/// Bounds that no value is between are a mistake to the derive.
+/// Returns an error for contradictory bounds, which the derive rejects.
 fn contradiction(schema: &Map<String, Value>) -> Result<(), Unsaid> {
     let pairs = [
         ("minimum", "maximum"),
@@ -156,7 +156,7 @@ fn float(number: &Value) -> Result<String, Unsaid> {
     Ok(number.as_f64().ok_or(Unsaid)?.to_string())
 }
 
-/// A text as a literal of Rust: raw, where it would be full of backslashes.
+/// Formats a text as a Rust literal. Raw if it would need many backslashes.
 pub(crate) fn text(text: &str) -> String {
     let is_raw = text.contains(['\\', '"']) && !text.chars().any(char::is_control);
     if !is_raw {
@@ -169,7 +169,7 @@ pub(crate) fn text(text: &str) -> String {
     format!("r{hashes}\"{text}\"{hashes}")
 }
 
-/// JSON as `json!` takes it.
+/// Formats JSON as an argument of `json!`.
 pub(crate) fn json(value: &Value) -> String {
     match value {
         Value::String(string) => text(string),
@@ -179,7 +179,7 @@ pub(crate) fn json(value: &Value) -> String {
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         Value::Number(number) => {
-            // A literal without a type is an i32.
+            // A literal without a suffix is an `i32`.
             let suffix = match (number.as_i64(), number.as_u64()) {
                 (Some(number), _) if i32::try_from(number).is_ok() => "",
                 (Some(_), _) => "i64",

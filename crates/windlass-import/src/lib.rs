@@ -1,11 +1,11 @@
-//! From CustomResourceDefinitions to typed Rust, and from typed Rust to what it defines: `windlass import`.
+//! Conversion of CustomResourceDefinitions (CRDs) to Rust types, and of Rust types to CRDs: `windlass import`.
 //!
 //! ```text
-//! document    files of YAML → definitions
+//! document    YAML files → CRDs
 //! shape       a version's schema → structs, enums and attributes (keywords, names)
-//! source      … → the text of a module of Rust, which #[derive(CustomResource, Schema)] take
-//! model       a module of Rust → the definition that its types have, by the code that the derives write (interpreter)
-//! normal      definitions in one form, and where two of them differ
+//! source      … → the source of a Rust module, for #[derive(CustomResource, Schema)]
+//! model       a Rust module → the CRD of its types, by interpreting the code of the derives (interpreter)
+//! normal      CRDs in a normal form, and the differences between two of them
 //! ```
 //!
 //! ```
@@ -36,14 +36,14 @@
 //!
 //! # What is guaranteed
 //!
-//! - The types say what the definition says: an import reads its own source as the derives will, and tells each place that
-//!   comes out otherwise ([`Imported::differences`]). A part of a schema that types cannot say is kept as it is, as JSON.
-//! - The same definition gives the same text. Names are valid and differ, whatever the fields and values are called.
+//! - The types define the same CRD: an import reads its generated source as the derives do, and reports every
+//!   difference ([`Imported::differences`]). A part of a schema that types cannot express is kept as JSON.
+//! - The same CRD always results in the same text. Names are valid and unique for all names of fields and values.
 //!
 //! # What is not
 //!
-//! - Who converts between versions, and which program wrote a definition, is not in types.
-//! - Values that a type reads and writes may lose a difference that JSON makes: an optional field that is null is left out.
+//! - Conversion between versions, and the program that generated a CRD, are not part of the types.
+//! - Reading and writing a value may lose distinctions of JSON: an optional field that is null is omitted.
 
 mod document;
 mod error;

@@ -1,5 +1,4 @@
-//! A module of Rust, and the definition that its types have: what the derives write is made and then followed, in place of a
-//! compiler.
+//! The CRD of the types in a Rust module. Instead of compiling, it generates the code of the derives and interprets it.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -26,16 +25,16 @@ use crate::{Error, interpreter::Interpreter};
 /// The types of a module.
 pub(crate) struct Types {
     types: BTreeMap<String, DeriveInput>,
-    /// The schemas of those that have been asked for.
+    /// The schemas of types, as far as they have been needed.
     known: RefCell<BTreeMap<String, JSONSchemaProps>>,
-    /// Those whose schemas are being made.
+    /// The types whose schemas are being generated.
     open: RefCell<Vec<String>>,
 }
 
-/// The definition of the kind that a module declares, in the one version that it has there.
+/// Returns the CRD of the kind that a module declares, with the single version in it.
 ///
-/// Types of other modules are known if windlass' own derives know them and they are common: those of the standard library, times,
-/// amounts, conditions.
+/// Types of other modules are supported only if they are common and the derives support them: types of the standard
+/// library, times, quantities, conditions.
 pub fn definition(source: &str) -> Result<CustomResourceDefinition, Error> {
     let wrong = |why: String| Error::Model { what: "the module".to_owned(), why };
     let file = syn::parse_file(source).map_err(|error| {
@@ -58,7 +57,7 @@ pub fn definition(source: &str) -> Result<CustomResourceDefinition, Error> {
     types.definition(kind).map_err(|why| Error::Model { what: kind.ident.to_string(), why })
 }
 
-/// The definition of a kind, of those of its versions.
+/// Returns the CRD of a kind, merged from its versions.
 pub(crate) fn merged(declared: Vec<CustomResourceDefinition>) -> Result<Value, Error> {
     let name = declared.first().and_then(|first| first.metadata.name.clone()).unwrap_or_default();
     let wrong = |why: String| Error::Model { what: name.clone(), why };
@@ -66,11 +65,11 @@ pub(crate) fn merged(declared: Vec<CustomResourceDefinition>) -> Result<Value, E
     serde_json::to_value(definition).map_err(|error| wrong(error.to_string()))
 }
 
-/// Whether a type has the derive.
+/// Reports whether a type has the derive.
 fn derives(input: &DeriveInput, name: &str) -> bool {
     let mut found = false;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("derive")) {
-        // What cannot be read derives nothing.
+        // An unreadable attribute derives nothing.
         let _ = attribute.parse_nested_meta(|meta| {
             found |= meta.path.segments.last().is_some_and(|last| last.ident == name);
             Ok(())
@@ -95,7 +94,7 @@ impl Types {
         Interpreter::new(self).definition(body, &constants)
     }
 
-    /// The schema of a type, as the derives ask for it.
+    /// Returns the schema of a type.
     pub(crate) fn schema_of(&self, ty: &Type) -> Result<JSONSchemaProps, String> {
         let (name, arguments) = named(ty)?;
         let argument =
@@ -132,7 +131,7 @@ impl Types {
             "ObjectMeta" => schema_of::<ObjectMeta>(),
             "Quantity" => schema_of::<Quantity>(),
             "Time" => schema_of::<Time>(),
-            _ => return Err(format!("the schema of {name} is not known")),
+            _ => return Err(format!("the schema of {name} is unknown")),
         })
     }
 
@@ -156,7 +155,7 @@ impl Types {
     }
 }
 
-/// Whether a field of this type need not be there.
+/// Reports whether a field of this type is optional.
 pub(crate) fn is_optional(ty: &Type) -> Result<bool, String> {
     let (name, arguments) = named(ty)?;
     match (name.as_str(), arguments.first()) {
@@ -166,9 +165,9 @@ pub(crate) fn is_optional(ty: &Type) -> Result<bool, String> {
     }
 }
 
-/// The last name of a type, and its parameters.
+/// Returns the last segment of a type's path, and its parameters.
 fn named(ty: &Type) -> Result<(String, Vec<&Type>), String> {
-    let Type::Path(path) = ty else { return Err(format!("{} is not known", ty.to_token_stream())) };
+    let Type::Path(path) = ty else { return Err(format!("unsupported type {}", ty.to_token_stream())) };
     let last = path.path.segments.last().ok_or("a type has no name")?;
     let arguments = match &last.arguments {
         PathArguments::AngleBracketed(list) => list
@@ -181,7 +180,7 @@ fn named(ty: &Type) -> Result<(String, Vec<&Type>), String> {
     Ok((last.ident.to_string(), arguments))
 }
 
-/// The impl of a trait.
+/// Returns the impl of a trait.
 fn implementation<'f>(file: &'f syn::File, name: &str) -> Result<&'f ItemImpl, String> {
     let mut impls = file.items.iter().filter_map(|item| if let Item::Impl(item) = item { Some(item) } else { None });
     let is_it = |item: &&ItemImpl| {
@@ -191,7 +190,7 @@ fn implementation<'f>(file: &'f syn::File, name: &str) -> Result<&'f ItemImpl, S
     impls.find(is_it).ok_or_else(|| format!("the derive wrote no impl of {name}"))
 }
 
-/// What its one function does.
+/// Returns the body of the impl's only function.
 fn body(implementation: &ItemImpl) -> Result<&syn::Block, String> {
     let mut functions = implementation
         .items

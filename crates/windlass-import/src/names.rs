@@ -1,12 +1,12 @@
-//! Names of JSON as names of Rust: valid, in Rust's cases, no two alike.
+//! Conversion of JSON names to unique, valid Rust names.
 
 use std::collections::BTreeSet;
 
-/// Names that are used up in one place.
+/// The used names of one scope.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeSet<String>);
 
-/// What a module brings into scope, or the prelude has, and a type cannot be called.
+/// Names that a module imports or the prelude has, so types cannot have them.
 const RESERVED: [&str; 24] = [
     "BTreeMap",
     "Box",
@@ -35,13 +35,13 @@ const RESERVED: [&str; 24] = [
 ];
 
 impl Names {
-    /// Of the types of a module.
+    /// Creates the scope for the types of a module.
     pub(crate) fn of_types() -> Self {
         let more = ["PartialEq", "Value", "Vec", "Result", "Iterator", "From", "Into", "Drop", "Fn", "Send", "Sync"];
         Self(RESERVED.iter().chain(&more).map(|name| (*name).to_owned()).collect())
     }
 
-    /// The name, or the first of `name2`, `name3`, … that is free.
+    /// Takes the name, or the first free one of `name2`, `name3`, ….
     pub(crate) fn take(&mut self, name: &str, joint: &str) -> String {
         let mut taken = name.to_owned();
         let mut number = 2;
@@ -53,7 +53,7 @@ impl Names {
     }
 }
 
-/// The words of a name: `HTTPRoute-v2` is `http`, `route`, `v2`.
+/// Splits a name into words: `HTTPRoute-v2` into `http`, `route`, `v2`.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words = vec![String::new()];
@@ -81,7 +81,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A field: `http_get` of `httpGet`, `type` of `type`. Not escaped.
+/// Returns a field name: `http_get` for `httpGet`, `type` for `type`. Not escaped.
 pub(crate) fn field(name: &str) -> String {
     let mut field = words(name).join("_");
     if field.is_empty() {
@@ -97,18 +97,18 @@ pub(crate) fn field(name: &str) -> String {
     field
 }
 
-/// A field as it is written: keywords are escaped.
+/// Escapes a field name if it is a keyword.
 pub(crate) fn escaped(field: &str) -> String {
     if syn::parse_str::<syn::Ident>(field).is_ok() { field.to_owned() } else { format!("r#{field}") }
 }
 
-/// The module of a kind: `http_route` of `HTTPRoute`.
+/// Returns the module name of a kind: `http_route` for `HTTPRoute`.
 pub(crate) fn escaped_module(kind: &str) -> String {
     let name = field(kind);
     if syn::parse_str::<syn::Ident>(&name).is_ok() { name } else { format!("{name}_") }
 }
 
-/// A type or variant: `HttpGet` of `http-get` and `httpGet`; what is in capitals as a whole is made a word.
+/// Returns a type or variant name: `HttpGet` for `http-get` and `httpGet`. A name in capitals becomes a single word.
 pub(crate) fn pascal(name: &str) -> String {
     words(name)
         .iter()
@@ -119,7 +119,7 @@ pub(crate) fn pascal(name: &str) -> String {
         .collect()
 }
 
-/// A variant: `Aes256` of `AES-256`, `NotEqual` of `!=`, `Value1` of `1`.
+/// Returns a variant name: `Aes256` for `AES-256`, `NotEqual` for `!=`, `Value1` for `1`.
 pub(crate) fn variant(value: &str) -> String {
     let mut name = pascal(value);
     if name.is_empty() {
@@ -131,7 +131,7 @@ pub(crate) fn variant(value: &str) -> String {
     if name == "Self" { "Self_".to_owned() } else { name }
 }
 
-/// A name without letters and digits, sign by sign.
+/// Spells a name without letters and digits, character by character.
 fn spelled(name: &str) -> Vec<&'static str> {
     let sign = |sign: char| match sign {
         '!' => "Not",

@@ -1,17 +1,17 @@
-//! Definitions in one form, and where two of them differ.
+//! A normal form of CRDs, and the differences between two of them.
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// A place where types define something else than a definition.
+/// A difference between an original CRD and the CRD of the generated types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// `spec.versions[v1].schema.spec.replicas`
+    /// The place: `spec.versions[v1].schema.spec.replicas`.
     pub place: String,
-    /// What the definition has there.
+    /// The value in the original CRD.
     pub wanted: Option<Value>,
-    /// What the types have there.
+    /// The value in the CRD of the types.
     pub found: Option<Value>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Keywords whose value true is the only one that says something.
+/// Keywords for which only the value `true` has a meaning.
 const FLAGS: [&str; 8] = [
     "exclusiveMaximum",
     "exclusiveMinimum",
@@ -37,16 +37,16 @@ const FLAGS: [&str; 8] = [
     "x-kubernetes-preserve-unknown-fields",
 ];
 
-/// Which program wrote a definition.
+/// The annotation with the program that generated a CRD.
 const WRITER: &str = "controller-gen.kubebuilder.io/version";
 
-/// The labels or annotations that say something of a definition.
+/// Returns the labels or annotations, without the one for the generator.
 pub(crate) fn own_pairs(pairs: &Value) -> Vec<(String, String)> {
     let pairs = pairs.as_object().into_iter().flatten().filter(|(key, _)| *key != WRITER);
     pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// A definition with one of its versions only, which then is stored.
+/// Returns a CRD with only one of its versions, which becomes the stored one.
 pub(crate) fn only(definition: &Value, version: Option<&str>) -> Value {
     let mut definition = definition.clone();
     if let (Some(only), Some(versions)) = (version, definition["spec"]["versions"].as_array_mut()) {
@@ -58,7 +58,7 @@ pub(crate) fn only(definition: &Value, version: Option<&str>) -> Value {
     definition
 }
 
-/// Where a definition that was read differs from one that types have, in meaning.
+/// Returns the differences in meaning between an original CRD and the CRD of types.
 pub fn differences(wanted: &Value, found: &Value) -> Vec<Difference> {
     let mut all = Vec::new();
     compare(&normal(wanted), &normal(found), "", &mut all);
@@ -86,7 +86,7 @@ fn compare(wanted: &Value, found: &Value, place: &str, all: &mut Vec<Difference>
     }
 }
 
-/// A definition without what says nothing, and with what an API server fills in.
+/// Returns a CRD without meaningless parts and with an API server's defaults.
 fn normal(definition: &Value) -> Value {
     let spec = &definition["spec"];
     let given = &spec["names"];
@@ -153,7 +153,7 @@ fn normal_version(version: &Value) -> Value {
     version
 }
 
-/// The outer level without nulls, and lists and objects that are empty.
+/// Removes nulls, empty texts, empty lists and empty objects from the outer level.
 fn drop_empty(value: &mut Value) {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| match value {
@@ -166,7 +166,7 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-/// What every object has is not said: the server has its own schema for it.
+/// Removes the fields that every object has, because the server has its own schema for them.
 fn own_parts(schema: &mut Map<String, Value>) {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|name| !["apiVersion", "kind", "metadata"].iter().any(|own| name == own));
@@ -188,7 +188,7 @@ fn own_parts(schema: &mut Map<String, Value>) {
     }
 }
 
-/// A schema, all the way down.
+/// Normalizes a schema recursively.
 fn normal_schema(schema: &mut Map<String, Value>) {
     schema.retain(|key, value| match value {
         Value::Null => key == "default",

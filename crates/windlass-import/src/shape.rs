@@ -1,4 +1,4 @@
-//! From the schema of a version to types: what each node of it becomes, and what its attributes have to say.
+//! Conversion of a version's schema to types, with the attributes of each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use crate::{
     names::{self, Names},
 };
 
-/// The types of a version, those of the outer fields first.
+/// The types of a version, outer ones first.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) types: Vec<Type>,
-    /// What they use of other crates.
+    /// The imported items of other crates.
     pub(crate) uses: BTreeSet<Use>,
 }
 
-/// What a module has to bring into scope.
+/// An item that a module must import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     BTreeMap,
@@ -39,21 +39,21 @@ pub(crate) enum Type {
 #[derive(Debug)]
 pub(crate) struct Struct {
     pub(crate) name: String,
-    /// `.spec.template`
+    /// For example `.spec.template`.
     pub(crate) place: String,
     pub(crate) description: Option<String>,
-    /// Of `#[schema(…)]`.
+    /// The arguments of `#[schema(…)]`.
     pub(crate) words: Vec<String>,
     pub(crate) fields: Vec<Field>,
-    /// Whether all of its fields have defaults in Rust.
+    /// All fields have defaults in Rust.
     pub(crate) has_default: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// Not escaped.
+    /// The identifier, not escaped.
     pub(crate) ident: String,
-    /// In JSON; none: the fields of the type stand beside the others.
+    /// The name in JSON. `None` if the type is flattened into its parent.
     pub(crate) name: Option<String>,
     pub(crate) ty: String,
     pub(crate) presence: Presence,
@@ -71,29 +71,29 @@ pub(crate) enum Presence {
 pub(crate) struct Enum {
     pub(crate) name: String,
     pub(crate) place: String,
-    /// Each with its value.
+    /// The variants, each with its value.
     pub(crate) variants: Vec<(String, String)>,
 }
 
-/// What one node becomes where it is used.
+/// The type and the attributes of a schema node where it is used.
 struct Part {
     ty: String,
     has_default: bool,
     words: Vec<String>,
-    /// What the type itself says.
+    /// The description of the type itself.
     described: Option<String>,
 }
 
-/// What is said where a type is used, and not of the type.
+/// Keywords that belong to the use of a type, not to the type.
 const OF_USE: [&str; 6] = ["description", "default", "example", "externalDocs", "nullable", "title"];
 
-/// The pattern of amounts, as controller-gen writes it.
+/// The pattern of quantities, as controller-gen writes it.
 const AMOUNT: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 struct Shaper {
     shape: Shape,
     names: Names,
-    /// Structs by their schema, and enums by their values.
+    /// Known structs by their schema, and enums by their values.
     known: BTreeMap<(bool, String), Known>,
 }
 
@@ -104,19 +104,19 @@ struct Known {
     has_default: bool,
 }
 
-/// What is wrong with a schema, and where.
+/// The path and the message of an error in a schema.
 pub(crate) type Wrong = (String, String);
 
-/// The types of a schema. The first one is that of the objects, without their metadata.
+/// Generates the types of a schema. The first one is the type of the objects, without their metadata.
 pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wrong> {
     let mut shaper = Shaper { shape: Shape::default(), names: Names::of_types(), known: BTreeMap::new() };
     let wrong = |why: &str| (String::new(), why.to_owned());
     let mut schema = schema.clone();
     let metadata = own_parts(&mut schema);
     let kept = words(&schema, &["description", "properties", "required", "type"])
-        .map_err(|Unsaid| wrong("what is said of the object has no words"))?;
+        .map_err(|Unsaid| wrong("the attributes cannot express the schema of the object"))?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(wrong("the objects of a kind have the type object"));
+        return Err(wrong("the schema of a kind must have the type object"));
     }
     let name = shaper.names.take(kind, "");
     shaper.shape.types.push(Type::Struct(Struct {
@@ -136,7 +136,7 @@ pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wr
         name: Some("metadata".to_owned()),
         ty: "ObjectMeta".to_owned(),
         presence: Presence::Required,
-        description: Some("Its name, and what else every object has.".to_owned()),
+        description: Some("Standard object metadata.".to_owned()),
         words: metadata.map(|raw| vec![raw, "optional".to_owned()]).unwrap_or_default(),
     }];
     let (more, has_default) = shaper.fields(&schema, &name, "", &mut idents)?;
@@ -148,7 +148,8 @@ pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wr
     Ok(shaper.shape)
 }
 
-/// Takes out what every object has: nothing that is said of `apiVersion` and `kind` holds, and of `metadata` what a word keeps.
+/// Removes the fields that every object has. `apiVersion` and `kind` are dropped. A schema for `metadata` is returned
+/// as an argument if it has more than a type and a description.
 fn own_parts(schema: &mut Map<String, Value>) -> Option<String> {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|name| !["apiVersion", "kind", "metadata"].iter().any(|own| name == own));
@@ -178,7 +179,7 @@ impl Shaper {
         self.shape.uses.insert(what);
     }
 
-    /// The fields of an object, and whether each has a default in Rust.
+    /// Returns the fields of an object, and whether each of them has a default in Rust.
     fn fields(
         &mut self,
         schema: &Map<String, Value>,
@@ -203,7 +204,7 @@ impl Shaper {
                 ty = format!("Option<{ty}>");
             } else {
                 all_default &= has_default;
-                // A default makes it optional, and here it is not.
+                // A default makes the field optional, but here it is required.
                 if property.contains_key("default") {
                     words.push("required".to_owned());
                 }
@@ -220,7 +221,7 @@ impl Shaper {
         Ok((fields, all_default))
     }
 
-    /// A node where it is used, whatever it is.
+    /// Returns the use of a node of any kind.
     fn part(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Part, Wrong> {
         if let Some(part) = self.typed(schema, hint, place)? {
             return Ok(part);
@@ -257,7 +258,7 @@ impl Shaper {
         "Value".to_owned()
     }
 
-    /// A node with the type that fits; none if no words say what stands there.
+    /// Returns the use of a node with a matching type. Returns `None` if the arguments cannot express its schema.
     fn typed(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
         let kind = schema.get("type").and_then(Value::as_str);
         let format = schema.get("format").and_then(Value::as_str);
@@ -315,7 +316,7 @@ impl Shaper {
         }
     }
 
-    /// One of several texts.
+    /// Returns the use of an enum of texts.
     fn choice(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Option<Part> {
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let texts = values.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
@@ -353,7 +354,7 @@ impl Shaper {
         Ok(Some(Part { ty, has_default: true, words, described: None }))
     }
 
-    /// The items of a list, or the values of a map: their type, and what is said of them.
+    /// Returns the type and the arguments of a list's items or a map's values.
     fn inner(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<(String, Vec<String>), Wrong> {
         let Part { mut ty, mut words, described, .. } = self.part(schema, hint, place)?;
         if let Some(description) = description(schema)
@@ -400,7 +401,7 @@ impl Shaper {
         Ok(Some(Part { ty, has_default: true, words, described: None }))
     }
 
-    /// An object with fields.
+    /// Returns the use of an object with fields.
     fn record(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
         let of_type = [&OF_USE[..], &["properties", "required", "x-kubernetes-preserve-unknown-fields"]].concat();
         let of_use: Map<String, Value> = schema
@@ -420,7 +421,7 @@ impl Shaper {
             return Ok(Some(Part { ty: name, has_default, words, described: description }));
         }
         let name = self.names.take(hint, "");
-        // Its place among the types is before those of its fields.
+        // The type is listed before the types of its fields.
         let index = self.shape.types.len();
         self.shape.types.push(Type::Struct(Struct {
             name: name.clone(),
@@ -435,7 +436,7 @@ impl Shaper {
         if is_true(schema, "x-kubernetes-preserve-unknown-fields") {
             let ty = self.map();
             let ident = idents.take("other", "_");
-            let (description, words) = (Some("The fields that the schema does not know.".to_owned()), Vec::new());
+            let (description, words) = (Some("Fields that the schema does not declare.".to_owned()), Vec::new());
             fields.push(Field { ident, name: None, ty, presence: Presence::Required, description, words });
         }
         if let Some(Type::Struct(record)) = self.shape.types.get_mut(index) {

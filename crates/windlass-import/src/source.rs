@@ -1,4 +1,4 @@
-//! From types to the text of a module of Rust, and from modules to files.
+//! Generation of Rust modules from types, and of files from modules.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -10,7 +10,7 @@ use crate::{
     shape::{Enum, Field, Presence, Shape, Struct, Type, Use},
 };
 
-/// The module of one version of a kind.
+/// The module for one version of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// The group of the kind.
@@ -19,21 +19,22 @@ pub struct Module {
     pub version: String,
     /// The kind.
     pub kind: String,
-    /// The type of its objects.
+    /// The name of the objects' type.
     pub ty: String,
-    /// What the module is called: `http_route`.
+    /// The name of the module: `http_route`.
     pub name: String,
-    /// Its source.
+    /// The source of the module.
     pub text: String,
 }
 
-/// Lines are no longer, where they can be broken.
+/// The maximum line length, if lines can be broken.
 const WIDTH: usize = 110;
 
-/// What a module begins with, behind its comment: its names, comments and shapes are those of the definition.
-const ALLOWED: &str = "#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = \"as the definition has it\")]\n";
+/// The attribute after the module's comment. The names, comments and shapes of the CRD may not match Rust's
+/// conventions.
+const ALLOWED: &str = "#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = \"generated from a CRD\")]\n";
 
-/// A module: a comment, what it uses, and its types.
+/// Returns the source of a module: a comment, its imports, and its types.
 pub(crate) fn module(comment: &str, resource: &[String], shape: &Shape) -> String {
     let mut source = format!("//! {comment}\n\n{ALLOWED}\n{}", uses(shape));
     for (index, ty) in shape.types.iter().enumerate() {
@@ -109,14 +110,14 @@ fn write_struct(source: &mut String, record: &Struct, resource: Option<&[String]
     source.push_str("}\n");
 }
 
-/// How the name of a field comes about.
+/// The relation between a field's names in Rust and JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renamed {
-    /// It is the same in Rust and JSON, whatever the case.
+    /// The names are equal, regardless of `rename_all`.
     Not,
-    /// By `rename_all`.
+    /// The name follows from `rename_all`.
     ByCase,
-    /// By an attribute of its own.
+    /// The name needs an attribute.
     ByName,
 }
 
@@ -160,7 +161,7 @@ fn write_enum(source: &mut String, choice: &Enum) {
     source.push_str("}\n");
 }
 
-/// `#[name(word, …)]`, on several lines where it is long.
+/// Writes `#[name(word, …)]`, on several lines if it is long.
 fn attribute(source: &mut String, indent: &str, name: &str, words: &[String]) {
     if words.is_empty() {
         return;
@@ -179,8 +180,8 @@ fn attribute(source: &mut String, indent: &str, name: &str, words: &[String]) {
     writeln!(source, "{indent})]").unwrap_or_default();
 }
 
-/// A description as a comment. Where a comment would not say the same, or would be taken for code to be tested, its beginning;
-/// the whole is then said by the words that are given back.
+/// Writes a description as a comment. If the comment would not be equal, or would contain code to be tested, it writes
+/// only the beginning. It then returns the complete text as arguments.
 fn document(source: &mut String, indent: &str, description: Option<&str>) -> Vec<String> {
     let Some(description) = description else { return Vec::new() };
     let is_whole = !description.is_empty()
@@ -202,15 +203,15 @@ fn document(source: &mut String, indent: &str, description: Option<&str>) -> Vec
     vec![format!("description = {}", text(description))]
 }
 
-/// Neither code nor anything that a comment cannot hold.
+/// Reports whether a line is neither code nor contains characters that a comment cannot contain.
 fn is_prose(line: &str) -> bool {
     !line.starts_with("    ") && !line.contains("```") && !line.contains("~~~") && !line.chars().any(char::is_control)
 }
 
 // === files ===
 
-/// The modules as files below a folder, each in the module of its version: `v1.rs` and `v1/website.rs`. Where there are kinds
-/// of several groups, each group has a module of its own around them.
+/// Returns the modules as files below a directory, grouped by version: `v1.rs` and `v1/website.rs`. If there are kinds
+/// of several groups, each group has its own module around them.
 pub fn files(modules: &[Module]) -> Vec<(String, String)> {
     let mut files = BTreeMap::new();
     let groups = group_names(modules);
@@ -240,7 +241,7 @@ pub fn files(modules: &[Module]) -> Vec<(String, String)> {
     files.into_iter().collect()
 }
 
-/// All modules as one file: a single one as it is, several in modules of their versions and groups.
+/// Returns all modules as one file. Several modules are nested in modules of their versions and groups.
 pub fn one_file(modules: &[Module]) -> String {
     if let [module] = modules {
         return module.text.clone();
@@ -265,13 +266,13 @@ pub fn one_file(modules: &[Module]) -> String {
     format!("{}\n", source.trim_end())
 }
 
-/// `pub mod name { … }`. Literals have no line breaks in them, and so indentation changes nothing.
+/// Returns `pub mod name { … }`. Literals contain no line breaks, so indenting is safe.
 fn nested(name: &str, text: &str) -> String {
     let lines = text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") });
     format!("pub mod {name} {{\n{}}}\n", lines.collect::<String>())
 }
 
-/// The modules of groups; none if there is one group.
+/// Returns the names of the groups' modules. Empty if there is only one group.
 fn group_names(modules: &[Module]) -> BTreeMap<&str, String> {
     let mut groups = modules.iter().map(|module| module.group.as_str()).collect::<Vec<_>>();
     groups.sort_unstable();

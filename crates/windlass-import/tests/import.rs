@@ -1,4 +1,4 @@
-//! A definition that says everything becomes types that say the same.
+//! Tests that a CRD with all features becomes types that define the same CRD.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -15,7 +15,7 @@ fn imported() -> Imported {
     sites().import(None).unwrap()
 }
 
-/// A definition with one field.
+/// Returns a CRD with one field.
 fn with(field: &Value) -> Document {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -122,7 +122,7 @@ fn schemas_without_words_are_kept_as_they_are() {
         let Imported { differences, .. } = with(&field).import(None).unwrap();
         assert_eq!(differences, [], "{field}");
     }
-    // What no definition has cannot be kept, and is told.
+    // An unknown keyword cannot be kept, and is reported.
     let differences = with(&json!({"type": "string", "colour": "red"})).import(None).unwrap().differences;
     assert_eq!(differences.len(), 1);
     assert!(
@@ -146,8 +146,8 @@ fn what_is_wrong_is_told_with_file_document_and_path() {
             (|it| it["apiVersion"] = json!("apiextensions.k8s.io/v1beta1")) as fn(&mut Value),
             "apiVersion: only apiextensions.k8s.io/v1 is read",
         ),
-        (|it| it["spec"]["versions"] = json!([]), "spec.versions: there are none"),
-        (|it| it["spec"]["names"]["kind"] = json!("a b"), "spec.names.kind: \"a b\" is no name of a type"),
+        (|it| it["spec"]["versions"] = json!([]), "spec.versions: the CRD has no versions"),
+        (|it| it["spec"]["names"]["kind"] = json!("a b"), "spec.names.kind: \"a b\" is not a valid type name"),
         (|it| it["spec"]["names"]["plural"] = json!(null), "spec.names.plural: expected a text"),
         (
             |it| it["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!("x"),

@@ -7,14 +7,14 @@ use tokio::{
     time,
 };
 
-/// The pause after the first failure; each further one doubles it. The same pauses as in Go's `net/http`.
+/// The pause after the first failure. Each further failure doubles it, as in Go's `net/http`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Accepts the connections of a listener.
 ///
-/// A failure that would repeat at once, such as too many open files, is followed by a pause of 5 ms, which doubles up to
-/// one second until a connection is accepted.
+/// After a failure that would recur immediately, such as too many open files, it pauses for 5 ms. The pause doubles
+/// with each failure, up to one second, until a connection is accepted.
 #[derive(Debug)]
 pub struct Acceptor<'l> {
     listener: &'l TcpListener,
@@ -26,7 +26,7 @@ pub struct Acceptor<'l> {
 struct Pause(Duration);
 
 impl<'l> Acceptor<'l> {
-    /// An acceptor for a listener.
+    /// Creates an acceptor for a listener.
     #[must_use]
     pub fn new(listener: &'l TcpListener) -> Self {
         Self { listener, pause: Pause::default() }
@@ -37,8 +37,8 @@ impl<'l> Acceptor<'l> {
         self.next_or(|_| ()).await
     }
 
-    /// Returns the next connection, and reports each failure that is followed by a pause: the server can close idle
-    /// connections. Cancel-safe.
+    /// Returns the next connection. Calls `failed` for each failure that causes a pause, so that the server can close
+    /// idle connections. Cancel-safe.
     pub async fn next_or(&mut self, mut failed: impl FnMut(&io::Error)) -> TcpStream {
         loop {
             match self.listener.accept().await {
@@ -46,7 +46,7 @@ impl<'l> Acceptor<'l> {
                     self.pause = Pause::default();
                     return stream;
                 }
-                // The client hung up first.
+                // The client disconnected before the accept.
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     let pause = self.pause.next();
@@ -66,7 +66,7 @@ impl Pause {
     }
 }
 
-/// Reports whether a failure concerns one connection only; the next one can be accepted at once.
+/// Reports whether a failure affects one connection only, so that the next one can be accepted immediately.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! The socket side that all servers in Windlass share: the API server, webhooks, metrics and probes, and `windlass proxy`.
+//! The socket layer of all servers in Windlass: the API server, webhooks, metrics and probes, and `windlass proxy`.
 //!
 //! - [`Acceptor`] accepts connections and backs off while the process has no file descriptors.
 //! - [`WriteTimeout`] fails a connection whose peer does not read.

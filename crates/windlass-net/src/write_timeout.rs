@@ -1,4 +1,4 @@
-//! A connection that fails when its peer does not read.
+//! A stream with a timeout for peers that do not read.
 
 use std::{
     future::Future,
@@ -13,10 +13,10 @@ use tokio::{
     time::{self, Sleep},
 };
 
-/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] when the peer takes no byte for a while.
+/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] if the peer accepts no bytes for some time.
 ///
-/// The time counts only while bytes wait to be sent: a quiet connection, such as an idle watch, is left alone. Each byte
-/// that the peer takes starts the time anew.
+/// The time counts only while bytes wait to be sent, so quiet connections such as idle watches do not time out. Each
+/// accepted byte restarts the timeout.
 #[derive(Debug)]
 pub struct WriteTimeout<S> {
     stream: S,
@@ -26,7 +26,7 @@ pub struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    /// A stream whose peer has to take something within `limit`.
+    /// Creates a stream whose peer must accept bytes within `limit`.
     pub const fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, deadline: None }
     }
@@ -72,7 +72,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // A flush that has nothing to do says nothing of a write that waits.
+        // A flush without work does not reset the timeout of a pending write.
         if flushed.is_pending() { self.check(cx, flushed) } else { flushed }
     }
 

@@ -1,7 +1,8 @@
-//! The API server alone on a socket, without controllers: `cargo run -p windlass-server --example serve 127.0.0.1:6443`.
+//! Runs the API server alone on a socket, without controllers: `cargo run -p windlass-server --example serve
+//! 127.0.0.1:6443`.
 //!
-//! Then `curl --cacert ca.crt -H 'Authorization: Bearer TOKEN' https://127.0.0.1:6443/api/v1/namespaces`. With `plain` as
-//! a second argument it speaks HTTP without TLS, for measurements.
+//! Then run `curl --cacert ca.crt -H 'Authorization: Bearer TOKEN' https://127.0.0.1:6443/api/v1/namespaces`. With
+//! `plain` as the second argument the server speaks HTTP without TLS, for measurements.
 
 use std::{env, error::Error};
 

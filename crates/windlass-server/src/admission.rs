@@ -1,7 +1,8 @@
-//! Admission: who may still object to, or change, a write that is otherwise in order.
+//! Admission: plugins that change or reject an authorized write.
 //!
-//! A chain of plugins, asked in order: first each may change the object, then, once it is complete and valid, each may
-//! refuse it. Webhooks stand at the end of the same chain; what they change the plugins see once more.
+//! The plugins form a chain and run in order. First, each plugin may change the object. Once the object is complete and
+//! valid, each plugin may reject it. Webhooks are at the end of the chain. If a webhook changes the object, the
+//! mutating plugins run a second time.
 
 use std::{fmt, sync::Arc};
 
@@ -41,28 +42,28 @@ pub(crate) use self::{
     webhooks::{Reinvocation, Webhooks},
 };
 
-/// One plugin.
+/// An admission plugin.
 pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
-    /// May change the object, or refuse the write before anything else is checked.
+    /// Changes the object or rejects the write, before the object is validated.
     fn admit<'a>(&'a self, _registry: &'a Registry, _write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// May refuse the write; the object is as it will be stored.
+    /// Validates the write. The object is in its final form, as it will be stored.
     fn validate<'a>(&'a self, _registry: &'a Registry, _write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether it has an interest in this write at all.
+    /// Reports whether the plugin handles this write.
     fn handles(&self, write: &Attributes) -> bool;
 
-    /// Reports whether it can also be asked about objects of another kind than the resource's.
+    /// Reports whether the plugin also handles objects of a kind other than the resource's, for example a scale.
     fn knows_parts(&self) -> bool {
         false
     }
 }
 
-/// A write, as admission sees it. The objects are in the hub of the resource.
+/// The attributes of a write. The objects are in the hub version of the resource.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     pub(crate) operation: Operation,
@@ -70,20 +71,21 @@ pub(crate) struct Attributes {
     pub(crate) subresource: Option<String>,
     /// Empty for cluster-scoped resources.
     pub(crate) namespace: String,
-    /// Empty while it is to be generated.
+    /// Empty if the name has not been generated yet.
     pub(crate) name: String,
-    /// The new state; null for deletions.
+    /// The new state. Null for deletions.
     pub(crate) object: Value,
-    /// The old state; none for creations.
+    /// The old state. `None` for creations.
     pub(crate) old: Option<Value>,
-    /// By whom, and how.
+    /// The user and the options of the request.
     pub(crate) asked: Asked,
-    /// The kind of the objects, where it is not that of the resource.
+    /// The kind of the objects, if it differs from the resource's kind.
     pub(crate) part: Option<PartKind>,
     pub(crate) reinvocation: Reinvocation,
 }
 
-/// The kind that a subresource takes instead of that of its resource: a scale, a binding, the options of a connection.
+/// The kind that a subresource takes instead of the resource's kind: a scale, a binding, or the options of a
+/// connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartKind {
     pub(crate) group: String,
@@ -91,39 +93,40 @@ pub(crate) struct PartKind {
     pub(crate) kind: String,
 }
 
-/// Who asks for a write, and how.
+/// The user and the options of a write request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) user: Arc<User>,
     pub(crate) dry_run: DryRun,
-    /// What the client is told, also if the write fails.
+    /// Warnings for the client. They are sent even if the write fails.
     pub(crate) warnings: Warnings,
-    /// The name in the path; empty: there is none, since the object is yet to be named.
+    /// The name in the path. Empty if the request has none because the name will be generated.
     pub(crate) name: String,
 }
 
-/// What a write does.
+/// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    /// A request that is passed on to a pod, a service or a node.
+    /// A request that is forwarded to a pod, a service or a node.
     Connect,
 }
 
-/// What pods need to do with service accounts.
+/// The service account requirements of new pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PodAccounts {
-    /// Nothing. For servers beside which nobody makes the account `default` of each namespace.
+    /// No requirements. For servers without a controller that creates the account `default` in each namespace.
     #[default]
     Optional,
-    /// A pod has an account that is there, and gets its token, as the plugin `ServiceAccount` of the real server has it.
+    /// A pod's service account must exist, and the pod gets its token. This is the plugin `ServiceAccount` of
+    /// kube-apiserver.
     Required,
 }
 
-/// The plugins, in order.
+/// Returns the plugins, in order.
 pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
     let mut chain: Vec<Arc<dyn Admission>> =
         vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
@@ -182,7 +185,7 @@ impl Registry {
 }
 
 impl Attributes {
-    /// A write of what a target names; there is no old state.
+    /// Creates the attributes of a write to a target, without an old state.
     pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: Asked) -> Self {
         Self {
             operation,
@@ -198,12 +201,12 @@ impl Attributes {
         }
     }
 
-    /// The refusal of this write.
+    /// Returns the `Status` that rejects this write.
     pub(crate) fn forbidden(&self, why: impl fmt::Display) -> Status {
         Status::forbidden(&self.resource.group_resource(), &self.name, why)
     }
 
-    /// Reports whether a plugin is to be asked about the write.
+    /// Reports whether a plugin handles the write.
     fn concerns(&self, plugin: &dyn Admission) -> bool {
         plugin.handles(self) && (self.part.is_none() || plugin.knows_parts())
     }
@@ -213,13 +216,13 @@ impl Attributes {
     }
 }
 
-/// Nothing is created in namespaces that are not there or on their way out, and some namespaces stay.
+/// Rejects creations in missing or terminating namespaces, and deletions of protected namespaces.
 ///
-/// Updates are let through without a look: what they change lives in a namespace that was there.
+/// Updates are not checked: they need an existing object, whose namespace exists.
 #[derive(Debug)]
 pub(crate) struct NamespaceLifecycle;
 
-/// An answer about a namespace would tell whoever asks whether it exists.
+/// Reports whether the write is an access review. Rejecting it would reveal whether its namespace exists.
 fn is_access_review(write: &Attributes) -> bool {
     write.resource.group == "authorization.k8s.io" && write.resource.plural == "localsubjectaccessreviews"
 }

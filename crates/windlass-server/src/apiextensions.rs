@@ -1,20 +1,20 @@
-//! Custom resources: definitions, and the serving of what they define.
+//! Custom resources: CustomResourceDefinitions (CRDs), and the resources that they define.
 //!
 //! ```text
-//! definition   what a definition says: reading it, its defaults, its rules
-//!   └ structural  the rules for its schemas
-//! controller   one task per server: accepts names, publishes resources, establishes, cleans up after deletions
-//! custom       one version of a defined resource: how bodies are read, its strategy
-//!   └ schema      a schema, compiled
-//!       └ prune       drops what it does not know, drops nulls, fills in defaults
-//!       └ validate    complains about what it does not allow
-//!   └ translation a webhook that converts
+//! definition   the content of a CRD: parsing, defaults, validation
+//!   └ structural  validation of its schemas
+//! controller   one task per server: accepts names, publishes resources, establishes CRDs, deletes their objects
+//! custom       one version of a custom resource: its decoder and its strategy
+//!   └ schema      a compiled schema
+//!       └ prune       drops unknown fields and nulls, applies defaults
+//!       └ validate    validates objects
+//!   └ translation a conversion webhook
 //! ```
 //!
-//! Guaranteed: a definition says `Established` only after its routes, discovery and OpenAPI are published, all at once;
-//! after it is gone nothing of it is served. Objects are stored in the storage version and converted by changing their
-//! apiVersion, or by a webhook (of a list in one call; of what a watch begins with, one by one; scales are read from the stored
-//! version). An object that is read is pruned and defaulted by the schema of the version that it is read in.
+//! Guaranteed: a CRD becomes `Established` only after its routes, discovery and OpenAPI have been published, in one
+//! step. After the CRD is deleted, nothing of it is served. Objects are stored in the storage version. They are
+//! converted by a change of their apiVersion, or by a webhook. The webhook converts a list in one call, and the initial
+//! state of a watch in pages. An object that is read is pruned and defaulted by the schema of the requested version.
 
 mod controller;
 mod custom;

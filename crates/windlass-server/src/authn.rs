@@ -1,13 +1,13 @@
-//! Who is asking.
+//! Authentication of requests.
 //!
-//! One static bearer token is the administrator. Tokens that this server has issued to service accounts are theirs, for as
-//! long as the account, and the object that the token is bound to, are there; of what is being deleted, until a minute
-//! after its deletion timestamp, as on the real server. A request without credentials is
-//! `system:anonymous`; a wrong token is refused wherever it is sent. In process no token is needed. Whoever may, can ask on
-//! behalf of somebody else.
+//! One static bearer token belongs to the administrator. A token that this server issued to a service account is valid
+//! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
+//! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
+//! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
+//! permission to impersonate can act as other users.
 //!
-//! Users with tokens of their own can be named to a server at any time. Over TLS, whoever shows a certificate of the
-//! authority of clients is who it says; any other certificate is refused, unless a token is right.
+//! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
+//! identifies its user. Any other certificate is rejected, unless the request has a valid token.
 
 mod certificate;
 mod handshake;
@@ -35,20 +35,20 @@ use self::{
 };
 use crate::{authz::MASTERS, server::Inner, warning::Warnings};
 
-/// The group of all who have proven who they are.
+/// The group of all authenticated users.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// What the names of service accounts begin with, as users.
+/// The prefix of service accounts' user names.
 pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The extra that names the node of whatever has the token.
+/// The extra that names the node to which a token is bound.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Somebody who sends requests.
+/// A user who sends requests.
 ///
 /// ```
 /// use windlass_server::User;
@@ -59,38 +59,38 @@ const EXTRA_SPACE: &str =
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub(crate) name: String,
-    /// Empty: none.
+    /// Empty if the user has no UID.
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// The answer to requests without credentials.
+/// The handling of requests without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// They are those of `system:anonymous`, which may do what roles give it.
+    /// Requests are accepted as those of `system:anonymous`, which has the permissions that its roles grant.
     #[default]
     Allowed,
-    /// They are refused with 401, as with `--anonymous-auth=false`.
+    /// Requests are rejected with 401, as with `--anonymous-auth=false`.
     Refused,
 }
 
-/// Whose a token is, and for whom it was meant.
+/// The user and the audiences of a token.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) user: Arc<User>,
-    /// Those of the token that were asked for.
+    /// The requested audiences that the token was issued for.
     pub(crate) audiences: Vec<String>,
 }
 
-/// Decides who sent a request.
+/// Authenticates requests.
 pub(crate) struct Authenticator {
-    /// None: no token is right, and only in-process callers are more than anonymous.
+    /// The administrator's token. If `None`, only in-process callers are administrators.
     token: Option<Arc<str>>,
-    /// Those of others.
+    /// The tokens of all other users.
     tokens: Tokens,
     admin: Arc<User>,
-    /// None: requests without credentials are refused.
+    /// The user of requests without credentials. If `None`, they are rejected.
     anonymous: Option<Arc<User>>,
     issuer: Issuer,
     remembered: Remembered,
@@ -120,27 +120,27 @@ impl Authenticator {
         }
     }
 
-    /// The tokens of others than the administrator.
+    /// Returns the tokens of all users except the administrator.
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// Whoever calls in process.
+    /// Returns the user of in-process requests.
     pub(crate) fn admin(&self) -> Arc<User> {
         self.admin.clone()
     }
 
-    /// What issues tokens to service accounts.
+    /// Returns the issuer of service account tokens.
     pub(crate) fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// By which ways one may ask for somebody else.
+    /// Returns the cache of granted impersonation modes.
     fn open_ways(&self) -> &OpenWays {
         &self.open_ways
     }
 
-    /// Whoever the credentials belong to: the certificate that the connection has shown, or else the token in the headers.
+    /// Returns the user of a request, by the connection's certificate or else the token in the headers.
     pub(crate) async fn authenticate(
         &self,
         server: &Inner,
@@ -168,7 +168,7 @@ impl Authenticator {
         }
     }
 
-    /// Whose a token is. `audiences`: whom it has to be meant for, one of them at least.
+    /// Returns the identity of a token. The token must be issued for at least one of `audiences`.
     pub(crate) async fn identify(
         &self,
         server: &Inner,
@@ -200,7 +200,7 @@ impl Authenticator {
     }
 }
 
-/// The token that the headers hold, if they hold one.
+/// Returns the bearer token in the headers; `None` if there is none.
 fn bearer<'h>(headers: &'h HeaderMap, warnings: &Warnings) -> Option<&'h [u8]> {
     let header = headers.get(AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes().trim_ascii());
     let mut parts = header.splitn(3, |byte| *byte == b' ');
@@ -219,7 +219,7 @@ fn bearer<'h>(headers: &'h HeaderMap, warnings: &Warnings) -> Option<&'h [u8]> {
 }
 
 impl User {
-    /// A service account as a user.
+    /// Returns the user of a service account.
     fn service_account(namespace: &str, name: &str) -> Self {
         Self {
             name: format!("{SERVICE_ACCOUNT}{namespace}:{name}"),
@@ -232,19 +232,19 @@ impl User {
         }
     }
 
-    /// Whether the user is a member of a group.
+    /// Reports whether the user is a member of a group.
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Makes the user a member of a group.
+    /// Adds the user to a group.
     fn join(&mut self, group: &str) {
         if !self.is_in(group) {
             self.groups.push(group.to_owned());
         }
     }
 
-    /// The user as a `UserInfo`.
+    /// Returns the user as a `UserInfo`.
     pub(crate) fn to_value(&self) -> Value {
         let mut info = Map::new();
         if !self.name.is_empty() {
@@ -263,7 +263,7 @@ impl User {
     }
 }
 
-/// Compares without telling by its duration where the first difference is.
+/// Compares in constant time, so that the duration does not reveal the first difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
 }
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(found("A", &Shown::Nothing).await.unwrap(), "alice developers,system:authenticated");
         assert_eq!(found("B", &Shown::Nothing).await.unwrap(), "bob system:authenticated");
         assert_eq!(found("C", &Shown::Nothing).await, Err(401));
-        // A certificate that nobody knows is nothing, but beside a token that is right.
+        // An unknown certificate is rejected, unless there is also a valid token.
         assert_eq!(found("", &Shown::Unknown).await, Err(401));
         assert_eq!(found("B", &Shown::Unknown).await.unwrap(), "bob system:authenticated");
         let carol = Shown::Of(Arc::new(User::new("carol")));

@@ -1,11 +1,11 @@
-//! Whether somebody may do something: by roles, and who has them.
+//! Authorization of requests by roles and role bindings (RBAC).
 //!
-//! Members of `system:masters` may do everything. All others may do what the rules of the roles say that they, or a group
-//! of theirs, are bound to: in the whole cluster, or in one namespace. There is no rule that forbids.
+//! Members of `system:masters` may do everything. All other users have the permissions of the roles that they or their
+//! groups are bound to, in the whole cluster or in one namespace. No rule denies a permission.
 //!
-//! Guaranteed: a decision takes account of every role and binding whose write was answered by this server before the
-//! request came. Others can be asked before and after the roles: see [`chain`]. Not here: the node authorizer (a kubelet has
-//! what its roles give it, whatever runs on it).
+//! Guaranteed: a decision includes every role and binding whose write this server answered before the request arrived.
+//! Other authorizers can run before and after RBAC: see [`chain`]. The node authorizer is not implemented: a kubelet
+//! has the permissions of its roles, regardless of the pods on its node.
 
 mod chain;
 mod configuration;
@@ -44,22 +44,22 @@ use crate::{
 /// Members of this group may do everything.
 pub(crate) const MASTERS: &str = "system:masters";
 
-/// The group of the API of roles.
+/// The API group of roles.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who may do what.
+/// The authorization mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Authorization {
-    /// What roles give them, as with `--authorization-mode=RBAC`.
+    /// Users have the permissions of their roles, as with `--authorization-mode=RBAC`.
     #[default]
     Rbac,
-    /// Whoever has proven who they are may do everything; all others what roles give them. For tests of programs whose
-    /// roles do not matter.
+    /// Authenticated users may do everything. All other users have the permissions of their roles. For tests of
+    /// programs that don't depend on roles.
     AlwaysAllow,
 }
 
-/// What somebody wants to do.
+/// The attributes of a request for authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attempt<'a> {
     /// `get`, `list`, …
@@ -67,69 +67,70 @@ pub(crate) struct Attempt<'a> {
     pub(crate) object: Object<'a>,
 }
 
-/// What they want to do it with.
+/// The object or path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object<'a> {
     Resource {
         group: &'a str,
-        /// `*`: whichever.
+        /// `*` for any version.
         version: &'a str,
         resource: &'a str,
-        /// Empty: the object itself.
+        /// Empty for the object itself.
         subresource: &'a str,
-        /// Empty: the cluster, or all namespaces.
+        /// Empty for cluster-scoped resources or all namespaces.
         namespace: &'a str,
-        /// Empty: any, or not known yet.
+        /// Empty for any name, or if the name is not known yet.
         name: &'a str,
     },
-    /// A path that is no resource.
+    /// A path that is not a resource.
     Path(&'a str),
 }
 
-/// The answer.
+/// The decision of the authorizers.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// Whoever asks may do everything.
+    /// The user may do everything.
     Unrestricted,
     /// A rule allows it.
     Allowed(Reason),
-    /// A webhook allows it, for a reason of its own.
+    /// A webhook allows it, for this reason.
     Granted(String),
     /// No authorizer allows it, for these reasons.
     Refused(String),
-    /// A webhook forbids it, whoever else might allow it.
+    /// A webhook denies it, regardless of other authorizers.
     Denied(String),
-    /// No authorizer allows it, and a webhook could not be asked.
+    /// No authorizer allows it, and a webhook could not be called.
     Failed {
-        /// The authorizers that come after the webhook were not asked either.
+        /// The remaining authorizers were skipped.
         denied: bool,
         reason: String,
         problem: String,
     },
 }
 
-/// The binding that makes the difference.
+/// The binding that grants the permission.
 #[derive(Debug)]
 pub(crate) struct Reason {
     binding: Arc<Binding>,
-    /// Place of the first subject that the user is.
+    /// The index of the first subject that matches the user.
     subject: usize,
 }
 
-/// Decides. Roles are read with the first decision that needs them, and followed from then on.
+/// Decides whether users may do something. Reads the roles with the first decision that needs them, and watches them
+/// from then on.
 #[derive(Debug, Default)]
 pub(crate) struct Authorizer {
     mode: Authorization,
-    /// The authorizers, in turn; `None`: the mode decides.
+    /// The authorizers, in order. If `None`, the mode decides.
     chain: Option<AuthorizerChain>,
-    /// None: nobody has asked yet, or the storage could not be followed any further.
+    /// The cache of roles. `None` before the first decision, and after the watch of the storage ended.
     follower: Mutex<Option<Follower>>,
 }
 
 // === impl Attempt ===
 
 impl<'a> Attempt<'a> {
-    /// What a request asks for.
+    /// Returns the attributes of a request.
     pub(crate) fn of(request: &'a RequestInfo) -> Self {
         let object = match &request.resource {
             None => Object::Path(&request.path),
@@ -152,7 +153,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The refusal of it.
+    /// Returns the `Status` that rejects the request.
     pub(crate) fn forbidden(&self, user: &User, why: &str) -> Status {
         let (user, verb) = (go_quote(&user.name), self.verb);
         let what = match self.object {
@@ -195,12 +196,12 @@ impl Decision {
         matches!(self, Self::Denied(_) | Self::Failed { denied: true, .. })
     }
 
-    /// Returns the error on the way to the decision; empty without one.
+    /// Returns the error of a failed webhook call; empty without one.
     pub(crate) fn problem(&self) -> &str {
         if let Self::Failed { problem, .. } = self { problem } else { "" }
     }
 
-    /// Why, as reviews tell it.
+    /// Returns the reason, as access reviews report it.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Unrestricted => String::new(),
@@ -219,17 +220,17 @@ impl Authorizer {
         Self { mode, chain, ..Self::default() }
     }
 
-    /// Reports whether webhooks are asked, so that rules do not hold everything that a user may do.
+    /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
     pub(crate) fn asks_webhooks(&self) -> bool {
         self.chain.as_ref().is_some_and(AuthorizerChain::asks_webhooks)
     }
 
-    /// Whether the user may do everything, whatever the roles say.
+    /// Reports whether the user may do everything, regardless of roles.
     pub(crate) fn trusts(&self, user: &User) -> bool {
         user.is_in(MASTERS) || (self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED))
     }
 
-    /// Whether the user may do it.
+    /// Decides whether the user may perform the request.
     pub(crate) async fn decide(
         &self,
         storage: &dyn Storage,
@@ -245,7 +246,7 @@ impl Authorizer {
         }
     }
 
-    /// Asks one after the other, until one allows or forbids it.
+    /// Runs the authorizers in order, until one allows or denies the request.
     async fn decide_in_turn(
         &self,
         chain: &AuthorizerChain,
@@ -288,7 +289,7 @@ impl Authorizer {
         })
     }
 
-    /// Fails, in the words of the real server, unless the user may do it.
+    /// Returns an error in kube-apiserver's words unless the user may perform the request.
     pub(crate) async fn require(
         &self,
         storage: &dyn Storage,
@@ -302,7 +303,7 @@ impl Authorizer {
         }
     }
 
-    /// All that a user may do in a namespace; and the roles that are not there.
+    /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(crate) async fn rules_of(
         &self,
         storage: &dyn Storage,
@@ -315,7 +316,7 @@ impl Authorizer {
         self.ask(storage, |grants| grants.rules_of(user, namespace)).await
     }
 
-    /// Asks the roles and bindings as they are now.
+    /// Evaluates a question with the current roles and bindings.
     pub(crate) async fn ask<T>(&self, storage: &dyn Storage, question: impl Fn(&Grants) -> T) -> Result<T, Status> {
         if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::now) {
             return Ok(question(grants));

@@ -1,8 +1,8 @@
-//! The objects that are there from the start.
+//! The objects that the server creates at the start.
 //!
-//! They are made in two steps, as the real server makes them: what every request may need before the first request is
-//! answered; the roles, and what the server says of itself, when somebody first asks for something of those groups. So
-//! nobody can tell that they were not there, and nobody else waits for them.
+//! They are created in two steps, as in kube-apiserver. Objects that any request may need exist before the first
+//! request is answered. Roles, flow control objects and API services are created with the first request for one of
+//! their groups. So clients always find them, and other requests don't wait for them.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,31 +27,31 @@ mod roles;
 
 pub(crate) use self::authentication::publish_client_ca;
 
-/// Where the server itself can be reached, as the service `kubernetes` says it.
+/// The address of this server for the service `kubernetes`.
 #[derive(Clone, Copy, Debug)]
 struct Endpoint {
     address: IpAddr,
     port: u16,
 }
 
-/// The groups whose first request creates the objects of [`furnish`]. A webhook must not be able to reject these objects, so the
-/// group of webhook configurations is one of them.
+/// The groups whose first request creates the objects of [`furnish`]. A webhook must not be able to reject these
+/// objects, so the group of webhook configurations is one of them.
 const FURNISHED: [&str; 4] =
     ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What is chosen of a server's rules.
+/// The configurable options of a server's registry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Choices {
-    /// The range of the addresses of services.
+    /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
-    /// How long lists by clients lag behind writes of other kinds.
+    /// The time by which lists can miss recent writes to other kinds.
     pub(crate) list_lag: Duration,
 }
 
-/// Starts a registry of the built-in kinds over a storage. `address`: where the server itself is.
+/// Starts a registry of the built-in kinds over a storage. `address` is the address of this server.
 pub(crate) async fn start(
     storage: Arc<dyn Storage>,
     clock: Clock,
@@ -73,7 +73,7 @@ pub(crate) async fn start(
     Ok(registry)
 }
 
-/// Creates what is missing; what is there stays as it is.
+/// Creates missing objects. Existing objects are not changed.
 async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
@@ -120,7 +120,7 @@ pub(crate) fn is_furnished(group: &str) -> bool {
     FURNISHED.contains(&group)
 }
 
-/// Creates the roles, flow control objects and API services that are missing.
+/// Creates missing roles, flow control objects and API services.
 pub(crate) async fn furnish(registry: &Registry) -> Result<(), Status> {
     for role in roles::recorded() {
         ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
@@ -128,7 +128,7 @@ pub(crate) async fn furnish(registry: &Registry) -> Result<(), Status> {
     extensions::ensure_all(registry).await
 }
 
-/// The range of the addresses of services, and the first of them.
+/// Creates the address range of services and the address of the service `kubernetes`.
 async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(), Status> {
     const GROUP: &str = "networking.k8s.io";
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr.to_string()]}});
@@ -187,7 +187,7 @@ async fn ensure(
     let target = Target::collection(resource, namespace);
     let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
     match registry.create(&target, Body::Value(object), params).await {
-        // Another server over the same storage may start at the same time.
+        // Another server over the same storage may create it at the same time.
         Err(status) if !status.is_already_exists() => Err(status),
         _ => Ok(()),
     }

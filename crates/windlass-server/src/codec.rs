@@ -1,12 +1,13 @@
-//! Codec plans: what the Go types do to a body on its way in.
+//! Codec plans: decode request bodies as the Go types do.
 //!
-//! A [`Plan`] turns a request body (JSON, YAML or protobuf) into a value tree that is what kube-apiserver would have
-//! written back: fields in the order of the Go struct with `kind` and `apiVersion` first, unknown fields dropped,
-//! zero values dropped or written as the Go tags say, quantities and times in their canonical form. Plans are compiled
-//! from the type table (see `types`) when a kind is first used; a decoded tree decodes to itself.
+//! A [`Plan`] decodes a request body (JSON, YAML or protobuf) into the value tree that kube-apiserver would encode
+//! again. Fields are in the order of the Go struct, with `kind` and `apiVersion` first. Unknown fields are dropped,
+//! zero values are dropped or written according to the Go tags, and quantities and times are canonical. A plan is
+//! compiled from the type table (see `types`) when its kind is first used. Decoding a decoded tree again does not
+//! change it.
 //!
-//! Errors carry Go's texts, which clients show and tests compare. Not done here: defaulting, validation, conversion
-//! between versions. Custom resources have no Go type: [`CustomKind`].
+//! Errors have Go's texts, which clients show and tests compare. Not done here: defaulting, validation, and conversion
+//! between versions. Custom resources have no Go type; see [`CustomKind`].
 
 mod base64;
 mod convert;
@@ -47,7 +48,8 @@ pub(crate) use self::{
     yaml::to_yaml,
 };
 
-/// How many list elements and map entries a body may have: each may be two or three bytes there and a kilobyte decoded.
+/// The maximum number of list elements and map entries in a body: an element may be two or three bytes in the body and
+/// a kilobyte decoded.
 const MAX_ELEMENTS: usize = 200_000;
 
 /// The encodings of request bodies.
@@ -58,7 +60,7 @@ pub(crate) enum Format {
     Protobuf,
 }
 
-/// How to read and write one kind.
+/// The decoder and encoder of one kind.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) group: String,
@@ -68,15 +70,15 @@ pub(crate) struct Plan {
     root: StructRef,
 }
 
-/// A body that was understood.
+/// A successfully decoded body.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
-    /// One per unknown or duplicate field; empty with `FieldValidation::Ignore`.
+    /// One warning per unknown or duplicate field; empty with `FieldValidation::Ignore`.
     pub(crate) warnings: Vec<String>,
 }
 
-/// A body that was not understood. Its text is the whole message of the 400 that answers it.
+/// A decoding error. Its text is the complete message of the 400 response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DecodeError {
     message: String,
@@ -96,10 +98,10 @@ impl From<DecodeError> for Status {
     }
 }
 
-/// The plan of a kind, or `None` when no Go type of that name is served. Options and the other kinds of `meta/v1` are
-/// under the group `meta.k8s.io`.
+/// Returns the plan of a kind, or `None` if no served Go type has that name. Options and the other kinds of `meta/v1`
+/// have the group `meta.k8s.io`.
 pub(crate) fn plan(group: &str, version: &str, kind: &str) -> Option<&'static Plan> {
-    // Bounded by the kinds of the table, and kept for the life of the process.
+    // The table bounds the number of plans, and plans are never freed.
     static PLANS: OnceLock<RwLock<HashMap<String, &'static Plan>>> = OnceLock::new();
     let plans = PLANS.get_or_init(RwLock::default);
     let name = format!("{group}/{version}/{kind}");
@@ -122,21 +124,21 @@ fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.into() } else { format!("{group}/{version}") }
 }
 
-/// What Go calls a scheme in errors: where it was made, as the official builds have it.
+/// The name of the scheme in Go's errors: the source position of its creation in the official builds.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
-/// Why a document was not decoded, before it is put into the words of the answer.
+/// The reason why a document could not be decoded, before it is formatted for the response.
 enum Failure {
-    /// Not even its kind could be read.
+    /// The kind of the document could not be read.
     Unrecognized(String),
-    /// Its kind is known, its content is wrong.
+    /// The kind is known, but the content is invalid.
     Content { kind: String, version: String, message: String },
-    /// The answer has this message as it is.
+    /// The complete message of the response.
     Plain(String),
 }
 
 impl Plan {
-    /// Decodes a request body. Kind and apiVersion may be missing; when they are there they must be those of the plan.
+    /// Decodes a request body. Kind and apiVersion may be missing; if present, they must be those of the plan.
     pub(crate) fn decode(
         &self,
         body: &[u8],
@@ -154,12 +156,12 @@ impl Plan {
         decoded.map_err(|failure| self.error(failure, body))
     }
 
-    /// Brings a tree into the form that decoding it would give it; the error is Go's message without any prefix.
+    /// Brings a tree into the form of a decoded body. The error is Go's message without a prefix.
     ///
     /// With `Strict`, unknown fields are an error (`strict decoding error: …`).
     pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut value = value;
-        // In place nobody is told of unknown fields.
+        // `settle` does not report unknown fields.
         if validation == FieldValidation::Ignore && self.settle(&mut value) {
             return Ok(Decoded { value, warnings: Vec::new() });
         }
@@ -168,7 +170,7 @@ impl Plan {
         self.decode_root(&body, validation, Vec::new())
     }
 
-    /// Brings a tree into the form that decoding would give it, if it can be done in place.
+    /// Brings a tree into the form of a decoded body, in place if possible. Returns whether it was possible.
     fn settle(&self, value: &mut Value) -> bool {
         if let Value::Object(entries) = value {
             for field in self.root.get().fields.iter().take(2) {
@@ -182,8 +184,8 @@ impl Plan {
         settle::settle(value, self.root.get()).is_ok()
     }
 
-    /// As `normalise`, with what is lost when the object is stored: the real server keeps most kinds in protobuf, which
-    /// does not know an empty list from none.
+    /// Like `normalise`, and drops what storage does not keep. The real server stores most kinds in protobuf, which
+    /// does not distinguish an empty list from an absent one.
     pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, String> {
         let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
         if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
@@ -192,9 +194,9 @@ impl Plan {
         Ok(value)
     }
 
-    /// As `normalise`, for the result of a patch: it must be of the plan's kind still.
+    /// Like `normalise`, for the result of a patch: it must still be an object of the plan's kind.
     pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
-        // Nothing is unknown in what can be settled in place.
+        // A tree with unknown fields cannot be settled.
         let says = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
         if says("kind", &self.kind) && says("apiVersion", &self.api_version) {
             let mut tree = value.clone();
@@ -216,7 +218,8 @@ impl Plan {
         self.decode_root(&body, validation, Vec::new())
     }
 
-    /// What has lost its apiVersion is read into Go's internal type, whose fields have no names in JSON: none is known.
+    /// Decodes an object without apiVersion into Go's internal type. Its fields have no JSON names, so all fields are
+    /// unknown.
     fn decode_unversioned(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut decoded = self.decode_root(b"{}", FieldValidation::Ignore, Vec::new())?;
         let fields = value.as_object().into_iter().flatten().map(|(name, _)| name);
@@ -230,8 +233,8 @@ impl Plan {
         Ok(decoded)
     }
 
-    /// As `normalise`, with the rules and errors of Go's converter for trees: for the result of a strategic merge patch.
-    /// Kind and apiVersion are the plan's, whatever the tree says.
+    /// Like `normalise`, with the rules and errors of Go's converter for unstructured objects. Used for the result of a
+    /// strategic merge patch. Kind and apiVersion are always those of the plan.
     pub(crate) fn convert(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut tree = value.clone();
         let unknown = convert::convert(&mut tree, self.root.get())?;
@@ -246,7 +249,7 @@ impl Plan {
         Ok(decoded)
     }
 
-    /// The struct that the kind decodes into, for what goes by its tags.
+    /// Returns the struct that the kind decodes into, for code that reads its tags.
     pub(crate) fn shape(&self) -> &'static Struct {
         self.root.get()
     }
@@ -282,7 +285,7 @@ impl Plan {
         Ok(Decoded { value: self.object(values), warnings: Vec::new() })
     }
 
-    /// The root object, under the names of the plan.
+    /// Builds the root object with the plan's kind and apiVersion.
     fn object(&self, mut values: Vec<Option<Value>>) -> Value {
         let shape = self.root.get();
         for (index, field) in shape.fields.iter().enumerate().take(2) {
@@ -295,7 +298,7 @@ impl Plan {
         shape::object(shape, values)
     }
 
-    /// What the document says it is; what it does not say is what was expected.
+    /// Returns the document's group, version and kind. Missing values default to those of the plan.
     fn actual(&self, api_version: &str, kind: &str) -> Result<Actual, String> {
         let (mut group, mut version) = match api_version.split_once('/') {
             None => ("", api_version),
@@ -316,12 +319,12 @@ impl Plan {
         if same_kind && actual.group == self.group && actual.version == self.version {
             return Ok(());
         }
-        // Options may come in the version of any group.
+        // Options are valid in the version of any group.
         let is_meta = self.group == "meta.k8s.io";
         if is_meta && same_kind {
             return Ok(());
         }
-        // The two versions of this one are the same type.
+        // Both versions of Eviction are the same type.
         if same_kind && self.kind == "Eviction" && actual.group == self.group {
             return Ok(());
         }
@@ -352,7 +355,7 @@ impl Plan {
         )))
     }
 
-    /// The Go package of the kind's internal version.
+    /// Returns the Go package of the kind's internal version.
     fn internal_package(&self) -> &str {
         match self.group.as_str() {
             "" | "events.k8s.io" => "core",
@@ -386,7 +389,7 @@ impl Actual {
     }
 }
 
-/// The kind that a custom resource is expected to be.
+/// The expected kind of a custom resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CustomKind<'a> {
     pub(crate) group: &'a str,
@@ -395,12 +398,12 @@ pub(crate) struct CustomKind<'a> {
 }
 
 impl CustomKind<'_> {
-    /// Decodes a custom resource: the values as they are, keys in alphabetical order. Kind and apiVersion must be there,
-    /// and the apiVersion must be the expected one; another kind is for validation to find.
+    /// Decodes a custom resource. Values are not changed and keys are in alphabetical order. Kind and apiVersion are
+    /// required, and the apiVersion must be the expected one. Validation reports an unexpected kind later.
     ///
-    /// Duplicate keys become warnings, also with `Strict`: unknown fields are the schema's business, and all are reported
-    /// together (see [`Self::strict_error`]). Floats stay floats, so that 1.0 and 1 can be told apart; [`go_numbers`] writes
-    /// them as Go does.
+    /// Duplicate keys become warnings even with `Strict`: the caller checks unknown fields against the schema, and
+    /// reports both in one error (see [`Self::strict_error`]). Floats stay floats, so that 1.0 differs from 1;
+    /// [`go_numbers`] converts them to Go's form.
     pub(crate) fn decode(
         &self,
         body: &[u8],
@@ -439,14 +442,14 @@ impl CustomKind<'_> {
         Ok(Decoded { value, warnings })
     }
 
-    /// The answer to a document whose content is wrong; `kind` is what the document says it is.
+    /// Returns the error for a document with invalid content. `kind` is the kind in the document.
     pub(crate) fn content_error(&self, kind: &str, message: &str) -> DecodeError {
         let version = go_quote(self.version);
         DecodeError { message: format!("{kind} in version {version} cannot be handled as a {}: {message}", self.kind) }
     }
 }
 
-/// The metadata of a custom resource, which has a Go type: normalised, with warnings whose paths begin with `metadata`.
+/// Normalises the metadata of a custom resource, which has a Go type. The paths in the warnings begin with `metadata`.
 /// The error is Go's message.
 pub(crate) fn decode_object_meta(metadata: &Value, validation: FieldValidation) -> Result<Decoded, String> {
     let target = types::named("apimachinery/pkg/apis/meta/v1.ObjectMeta");
@@ -457,12 +460,13 @@ pub(crate) fn decode_object_meta(metadata: &Value, validation: FieldValidation) 
     Ok(Decoded { value: shape::object(target.get(), root.values), warnings })
 }
 
-/// The one message for all unknown and duplicate fields, when they are errors.
+/// Returns the single error message for all unknown and duplicate fields in strict mode.
 pub(crate) fn strict_error(errors: &[String]) -> String {
     format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// Duplicate keys of a YAML document: one error when they are errors, otherwise a warning each.
+/// Returns the messages for the duplicate keys of a YAML document: one error in strict mode, otherwise one warning per
+/// key.
 fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<String> {
     match validation {
         FieldValidation::Strict if !duplicates.is_empty() => {
@@ -473,15 +477,16 @@ fn yaml_errors(duplicates: Vec<String>, validation: FieldValidation) -> Vec<Stri
     }
 }
 
-/// Decodes what is applied: YAML without any type, with a line of text for each duplicate key. The error is Go's message.
+/// Decodes the body of an apply request: untyped YAML, with a warning for each duplicate key. The error is Go's
+/// message.
 pub(crate) fn decode_applied(body: &[u8]) -> Result<Decoded, String> {
     let mut document = yaml::parse(body)?;
     float_large_numbers(&mut document.value);
     Ok(Decoded { value: document.value, warnings: document.duplicates })
 }
 
-/// Decodes JSON without any type, as a patch is: integers stay integers, the last of duplicate keys counts and with
-/// anything but `Ignore` they are reported. The error is Go's message.
+/// Decodes an untyped JSON patch body. Integers stay integers, and the last of duplicate keys wins. Duplicates are
+/// reported except with `Ignore`. The error is Go's message.
 pub(crate) fn decode_untyped(body: &[u8], validation: FieldValidation) -> Result<Decoded, String> {
     check_json(body)?;
     let strictness = if validation == FieldValidation::Ignore { Strictness::Lenient } else { Strictness::Strict };
@@ -492,7 +497,7 @@ fn unrecognized(kind: &str, message: &str, body: &[u8]) -> String {
     format!("the object provided is unrecognized (must be of type {kind}): {message} ({})", summary(body))
 }
 
-/// The beginning of a body for people to recognise it by.
+/// Returns the beginning of a body for an error message.
 fn summary(body: &[u8]) -> String {
     const LENGTH: usize = 30;
     let head = &body[..body.len().min(LENGTH)];
@@ -514,7 +519,7 @@ fn encode(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a value tree has only string keys and finite numbers")
 }
 
-/// JSON as Go writes it: with the characters escaped that HTML minds.
+/// Formats JSON as Go does, with HTML characters escaped.
 pub(crate) fn go_json(value: &Value) -> String {
     let text = value.to_string();
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
@@ -534,7 +539,7 @@ pub(crate) fn go_json(value: &Value) -> String {
     escaped
 }
 
-/// Puts the keys of every object in alphabetical order.
+/// Sorts the keys of every object alphabetically.
 pub(crate) fn sort_keys(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(sort_keys),

@@ -1,8 +1,8 @@
-//! What needs somebody else to answer: the kubelet of a pod's node, a pod, the endpoints of a service.
+//! Connections to a pod, to the kubelet of its node, or to the endpoints of a service.
 //!
-//! This server does not connect to any of them. It answers as the real server does when there is nobody to connect to: it
-//! checks what is asked for as far as objects tell, says that a pod has no node, that a node has no address, that a service
-//! has no endpoints, and, where there is an address, that it could not be reached.
+//! This server does not connect to any of them. It answers as kube-apiserver does if the other side is unreachable. It
+//! validates the request against the stored objects and reports a pod without a node, a node without an address, or a
+//! service without endpoints. If there is an address, it reports that the address is unreachable.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -14,13 +14,13 @@ use crate::{
     registry::{Errors, Item, ListParams, Path, Registry, Target, Tree},
 };
 
-/// What a real server would connect to.
+/// The target of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connection {
     Log,
-    /// A command in a container, and its streams.
+    /// Executes a command in a container and connects to its streams.
     Command,
-    /// The streams of what runs already.
+    /// Attaches to the streams of a running container.
     Attach,
     Ports,
     PodProxy,
@@ -28,12 +28,12 @@ pub(crate) enum Connection {
     ServiceProxy,
 }
 
-/// Nothing to say, and no failure.
+/// An empty successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence;
 
 impl Registry {
-    /// Lets admission refuse a connection.
+    /// Runs the admission plugins for a connection.
     pub(crate) async fn admit_connection(&self, target: &Target, options: Value, asked: Asked) -> Result<(), Status> {
         let name = target.subresource.as_deref().unwrap_or_default();
         let Some(part) = target.resource.subresource(name) else { return Err(Status::unknown_resource()) };
@@ -46,7 +46,7 @@ impl Registry {
 }
 
 impl Connection {
-    /// What the subresource of a resource of the core group connects to.
+    /// Returns the connection of a subresource in the core group.
     pub(crate) fn of(plural: &str, subresource: &str) -> Option<Self> {
         Some(match (plural, subresource) {
             ("pods", "log") => Self::Log,
@@ -60,12 +60,12 @@ impl Connection {
         })
     }
 
-    /// Whether requests are passed on as they are: with any method, for any path behind.
+    /// Reports whether requests are proxied unchanged: with any method and for any path.
     pub(crate) fn is_proxy(self) -> bool {
         matches!(self, Self::PodProxy | Self::NodeProxy | Self::ServiceProxy)
     }
 
-    /// Whether a method can connect; of proxies any can.
+    /// Reports whether a connection accepts a method. Proxies accept all methods.
     pub(crate) fn takes(self, method: &Method) -> bool {
         match self {
             Self::Log => method == Method::GET,
@@ -74,18 +74,18 @@ impl Connection {
         }
     }
 
-    /// Reports whether admission is asked before: about all but logs, which are read.
+    /// Reports whether admission runs before the connection. Reading logs needs no admission.
     pub(crate) fn is_admitted(self) -> bool {
         self != Self::Log
     }
 
-    /// The options of a connection as an object, by which admission knows it. `path`: what a proxy passes on.
+    /// Returns the options of a connection as an object for admission. `path` is the path for a proxy.
     pub(crate) fn options(self, query: &Query, path: &str) -> Result<Value, Status> {
         let mut options = Map::new();
         match self {
             Self::Log => {}
             Self::Command | Self::Attach => {
-                // Options that are read from a query get no defaults.
+                // Options in a query are not defaulted.
                 for field in ["stdin", "stdout", "stderr", "tty"] {
                     if query.boolean(field) {
                         options.insert(field.to_owned(), true.into());
@@ -116,7 +116,7 @@ impl Connection {
         Ok(options.into())
     }
 
-    /// Connects, which fails sooner or later. A pod that has no node yet has an empty log.
+    /// Connects. Always fails at some step, except that a pod without a node has an empty log.
     pub(crate) async fn connect(self, registry: &Registry, target: &Target, query: &Query) -> Result<Silence, Status> {
         let name = target.name.as_deref().unwrap_or_default();
         match self {
@@ -156,7 +156,7 @@ impl Connection {
     }
 }
 
-/// Why a pod's node cannot be asked.
+/// Returns the error for connections to a pod's node.
 async fn on_node_of(registry: &Registry, pod: &Value) -> Status {
     match pod.text(&["spec", "nodeName"]) {
         "" => {
@@ -167,8 +167,8 @@ async fn on_node_of(registry: &Registry, pod: &Value) -> Status {
     }
 }
 
-/// Why a node cannot be asked. `asked`: the resource that the request is about, by which the real server calls a node that
-/// is not there.
+/// Returns the error for connections to a node. `asked` is the requested resource: kube-apiserver reports a missing
+/// node under its name.
 async fn unreachable_node(registry: &Registry, name: &str, asked: &str) -> Status {
     let table = registry.resources();
     let Some(nodes) = table.get("", "v1", "nodes") else { return Status::unknown_resource() };
@@ -207,7 +207,7 @@ fn unavailable(why: String) -> Status {
     Status::failure(503, reason::SERVICE_UNAVAILABLE, why)
 }
 
-/// Why a service cannot be asked.
+/// Returns the error for connections to a service.
 async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Status, Status> {
     let (_, name, port) = parts(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
     let mut port_name = port.to_owned();
@@ -243,14 +243,14 @@ async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Statu
     Err(unavailable(format!("no endpoints available for service {name:?}")))
 }
 
-/// The object that a request is about.
+/// Returns the object that a request names.
 async fn object(registry: &Registry, target: &Target, name: &str) -> Result<Value, Status> {
     let target = Target { name: Some(name.to_owned()), subresource: None, ..target.clone() };
     let item = registry.peek(&target).await?;
     Ok(item.ok_or_else(|| Status::not_found(&target.resource.group_resource(), name))?.value())
 }
 
-/// `scheme:name:port`, of which the name alone is enough.
+/// Parses `scheme:name:port`. The name alone is enough.
 fn parts(id: &str) -> Option<(&str, &str, &str)> {
     let all: Vec<&str> = id.split(':').collect();
     let (scheme, name, port) = match all[..] {
@@ -267,7 +267,7 @@ fn first_port(pod: &Value) -> Option<String> {
     ports.next().and_then(|port| port.int(&["containerPort"])).map(|port| port.to_string())
 }
 
-/// The container must be one of the pod's; a pod with a single one needs no name.
+/// Checks that the pod has the named container. A pod with a single container needs no name.
 fn check_container(pod: &Value, name: &str) -> Result<(), Status> {
     const KINDS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
     let names = |kind: &str| -> Vec<&str> {

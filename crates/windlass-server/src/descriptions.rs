@@ -1,8 +1,8 @@
-//! Descriptions of fields, for OpenAPI documents and the columns of tables.
+//! Descriptions of fields, for OpenAPI documents and table columns.
 //!
-//! The server has the schemas of all kinds without their prose. Whoever builds the server can pass schemas that have it, see
-//! [`ServerBuilder::descriptions`](crate::ServerBuilder::descriptions); only the descriptions in them are used. They are
-//! computed for each document and not kept, but for the texts of columns.
+//! The server's own schemas have no descriptions. The builder accepts schemas with descriptions, see
+//! [`ServerBuilder::descriptions`](crate::ServerBuilder::descriptions); only their descriptions are used. Except for
+//! the texts of columns they are not cached, but generated for each document.
 
 use std::{
     collections::HashMap,
@@ -14,22 +14,22 @@ use serde_json::{Map, Value};
 
 use crate::table;
 
-/// JSON schemas by their names in Kubernetes' OpenAPI documents.
+/// JSON schemas by their names in the OpenAPI documents of Kubernetes.
 type SchemaSource = fn() -> Map<String, Value>;
 
-/// The kind whose `apiVersion`, `kind` and `metadata` are described as those of every object.
+/// The kind whose descriptions of `apiVersion`, `kind` and `metadata` apply to every object.
 const ANY_OBJECT: &str = "io.k8s.api.core.v1.ConfigMap";
 
-/// Where a description ends and the values that OpenAPI adds to it begin. Columns have the description alone.
+/// Separates a description from the enum values that OpenAPI appends to it. Columns show the description only.
 const VALUES: &str = "\n\nPossible enum values:";
 
-/// The descriptions that a server has, if any. Clones share them.
+/// The descriptions of a server, if it has any. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Descriptions(Option<Arc<Described>>);
 
 struct Described {
     source: SchemaSource,
-    /// By the `schema#property` that they are taken from.
+    /// The texts of columns by `schema#property`.
     columns: OnceLock<HashMap<&'static str, String>>,
 }
 
@@ -38,17 +38,18 @@ impl Descriptions {
         Self(Some(Arc::new(Described { source, columns: OnceLock::new() })))
     }
 
-    /// Reports whether there are any.
+    /// Reports whether the server has descriptions.
     pub(crate) fn exist(&self) -> bool {
         self.0.is_some()
     }
 
-    /// All schemas; empty if there are no descriptions.
+    /// Returns all schemas. Empty without descriptions.
     pub(crate) fn schemas(&self) -> Schemas {
         Schemas(self.0.as_ref().map(|described| (described.source)()).unwrap_or_default())
     }
 
-    /// The description of a property, given as `schema#property`, which [`table::description_sources`] has to name.
+    /// Returns the description of a property, given as `schema#property`. [`table::description_sources`] must include
+    /// it.
     pub(crate) fn column(&self, source: &str) -> &str {
         let Some(described) = &self.0 else { return "" };
         let columns = described.columns.get_or_init(|| {
@@ -66,7 +67,7 @@ impl fmt::Debug for Descriptions {
     }
 }
 
-/// Schemas with descriptions, as long as a document is being made.
+/// Schemas with descriptions, for the generation of one document.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas(Map<String, Value>);
 
@@ -75,14 +76,14 @@ impl Schemas {
         self.0.is_empty()
     }
 
-    /// Adds the descriptions to a schema of that name.
+    /// Adds the descriptions to the schema with this name.
     pub(crate) fn describe(&self, name: &str, schema: &mut Value) {
         if let Some(described) = self.0.get(name) {
             describe(schema, described);
         }
     }
 
-    /// Adds the descriptions of what every object has, or of those properties that a list shares with objects.
+    /// Adds the descriptions of the named properties that every object has.
     pub(crate) fn describe_object(&self, properties: &mut Map<String, Value>, names: &[&str]) {
         let Some(object) = self.0.get(ANY_OBJECT) else { return };
         for name in names {
@@ -92,7 +93,7 @@ impl Schemas {
         }
     }
 
-    /// The description of a `schema#property`, without the values that the property can have.
+    /// Returns the description of a `schema#property`, without the list of enum values.
     fn property(&self, source: &str) -> Option<&str> {
         let (schema, property) = source.split_once('#')?;
         let text = self.0.get(schema)?["properties"][property]["description"].as_str()?;
@@ -100,7 +101,7 @@ impl Schemas {
     }
 }
 
-/// Adds descriptions wherever both schemas have the same part.
+/// Adds descriptions to the parts that exist in both schemas.
 fn describe(schema: &mut Value, described: &Value) {
     let Some(schema) = schema.as_object_mut() else { return };
     if let Some(text) = described["description"].as_str() {
@@ -124,7 +125,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Stands in for the schemas of a dependency.
+    /// Returns sample schemas with descriptions.
     pub(crate) fn source() -> Map<String, Value> {
         let schemas = json!({
             ANY_OBJECT: {"description": "a map", "properties": {

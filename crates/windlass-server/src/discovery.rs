@@ -1,8 +1,9 @@
-//! Discovery: which groups, versions and resources there are, in the legacy documents and in the aggregated one.
+//! Discovery of groups, versions and resources, in the legacy documents and in the aggregated document.
 //!
-//! All documents are made from the resource table when asked for, those in the aggregated form once for each table, so they
-//! change with it at once: a custom resource is discoverable from the moment its table is published. Order is part of the interface (clients resolve ambiguous names
-//! by it): built-in groups as the real server ranks them, then groups of custom resources.
+//! Documents are generated from the resource table on request; the aggregated ones are generated once per table. So
+//! they change with the table: a custom resource is discoverable as soon as its table is published. The order is part
+//! of the interface, because clients resolve ambiguous names by it: built-in groups in the order of kube-apiserver,
+//! then groups of custom resources.
 
 pub(crate) mod catalog;
 
@@ -18,23 +19,23 @@ use crate::{
     registry::{ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
 };
 
-/// A generated document and the headers that belong to it, beside those that every answer has.
+/// A generated document with its specific headers.
 #[derive(Debug)]
 pub(crate) struct Document {
     /// 200, 301, 304 or 406.
     pub(crate) status: u16,
     pub(crate) content_type: Cow<'static, str>,
-    /// Names in lower case; they replace what every answer has.
+    /// Lower-case names. These headers replace the default ones.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// Empty unless the status is 200.
     pub(crate) body: Vec<u8>,
 }
 
-/// The groups of a table in discovery order; see [`groups`].
+/// A group of a table, in discovery order; see [`groups`].
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) name: &'a str,
-    /// Preferred first.
+    /// The preferred version is first.
     pub(crate) versions: Vec<Version<'a>>,
 }
 
@@ -42,11 +43,11 @@ pub(crate) struct Group<'a> {
 #[derive(Debug)]
 pub(crate) struct Version<'a> {
     pub(crate) name: &'a str,
-    /// By plural name.
+    /// Sorted by plural name.
     pub(crate) resources: Vec<&'a ResourceInfo>,
 }
 
-/// What a client asks of a discovery endpoint.
+/// The requested form of a discovery document.
 enum Form {
     Legacy,
     LegacyYaml,
@@ -56,9 +57,11 @@ enum Form {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Answers `/api`, `/apis`, `/api/v1`, `/apis/{group}` and `/apis/{group}/{version}`, each with or without a slash at its
-/// end. `None` when there is no such path (404 in plain text); a `NotFound` status when the group is there and the version
-/// is not. `address` is the `host:port` that clients are told to use.
+/// Answers `/api`, `/apis`, `/api/v1`, `/apis/{group}` and `/apis/{group}/{version}`, each with or without a trailing
+/// slash.
+///
+/// Returns `None` for an unknown path (404 in plain text), and a `NotFound` status if the group exists but not the
+/// version. `address` is the `host:port` that the documents give to clients.
 pub(crate) fn answer(
     table: &ResourceTable,
     path: &str,
@@ -96,8 +99,8 @@ pub(crate) fn answer(
     })
 }
 
-/// The groups of a table: the core group, the built-in ones as the real server orders them, then those of custom
-/// resources by name; versions by preference and resources by name.
+/// Returns the groups of a table: the core group, the built-in groups in kube-apiserver's order, then groups of custom
+/// resources by name. Versions are sorted by preference and resources by name.
 pub(crate) fn groups(table: &ResourceTable) -> Vec<Group<'_>> {
     let mut groups = Vec::<Group<'_>>::new();
     for resource in table.iter() {
@@ -122,8 +125,8 @@ pub(crate) fn groups(table: &ResourceTable) -> Vec<Group<'_>> {
     groups
 }
 
-/// Orders versions as Kubernetes prefers them, the preferred one greatest: `v2`, `v1`, `v2beta1`, `v1alpha2`, then all
-/// other names, of which those that sort first are preferred.
+/// Compares versions by Kubernetes' version priority; the preferred version is the greatest. The order is `v2`, `v1`,
+/// `v2beta1`, `v1alpha2`, then all other names, of which the alphabetically first is preferred.
 pub(crate) fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
     match (kube_version(a), kube_version(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -133,25 +136,25 @@ pub(crate) fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
-/// The hash that tells clients in which version a resource is stored.
+/// Returns the hash that identifies the storage version of a resource.
 pub(crate) fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     STANDARD.encode(&Sha256::digest(format!("{group}/{version}/{kind}"))[..8])
 }
 
 impl Document {
-    /// A document of one type with status 200.
+    /// Creates a document with a content type and status 200.
     pub(crate) fn new(content_type: impl Into<Cow<'static, str>>, body: Vec<u8>) -> Self {
         Self { status: 200, content_type: content_type.into(), headers: Vec::new(), body }
     }
 
-    /// With one more header.
+    /// Adds a header.
     #[must_use]
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Tags the document, and drops its body when the client has it already. The tag is quoted.
+    /// Sets the entity tag, and drops the body if the client already has the document. The tag is quoted.
     #[must_use]
     pub(crate) fn tagged(mut self, etag: String, if_none_match: Option<&str>) -> Self {
         if if_none_match.is_some_and(|tags| tags.split(',').any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag))
@@ -163,7 +166,7 @@ impl Document {
     }
 }
 
-/// Upper-case hexadecimal SHA-512, as the real server hashes documents.
+/// Returns an upper-case hexadecimal SHA-512, as kube-apiserver hashes documents.
 pub(crate) fn document_hash(parts: &[&[u8]]) -> String {
     let mut hasher = Sha512::new();
     for part in parts {
@@ -224,7 +227,7 @@ fn versions(address: &str) -> Value {
 fn group_list(table: &ResourceTable) -> Value {
     let mut groups = groups(table);
     groups.retain(|group| !group.name.is_empty());
-    // Custom groups stand here in the order of their preferred version's APIService, `v1.example.com`.
+    // Custom groups are sorted by the APIService of their preferred version, `v1.example.com`.
     groups.sort_by_cached_key(|group| {
         let rank = rank(group.name);
         let service = group.versions.first().map_or_else(String::new, |v| format!("{}.{}", v.name, group.name));
@@ -234,7 +237,7 @@ fn group_list(table: &ResourceTable) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// An `APIGroup`; its kind stands in it only when it is a document of its own.
+/// Returns an `APIGroup`. Its kind is included only in a separate document.
 fn described(group: &Group<'_>, alone: bool) -> Value {
     let versions = group
         .versions
@@ -352,7 +355,7 @@ fn aggregated_version(version: &Version<'_>) -> Value {
     json!({"version": version.name, "resources": resources.collect::<Vec<_>>(), "freshness": "Current"})
 }
 
-/// Built-ins leave group and version empty where they are those of the list; custom resources spell them out.
+/// Built-in resources omit group and version if they match the list; custom resources include them.
 fn response_kind(resource: &ResourceInfo, subresource: Option<&SubresourceInfo>) -> Value {
     let own = |kind: &str| match resource.shape {
         Shape::BuiltIn(_) => json!({"group": "", "version": "", "kind": kind}),
@@ -373,7 +376,7 @@ fn is_foreign(resource: &ResourceInfo, subresource: &SubresourceInfo) -> bool {
     *subresource.group != *resource.group || *subresource.version != *resource.version
 }
 
-/// What can be done to objects whose definition is being deleted, discovery says with some omissions.
+/// Returns the verbs of a resource. Without create, update and patch if its CRD is being deleted.
 fn verbs(resource: &ResourceInfo) -> Value {
     match &resource.shape {
         Shape::Custom(custom) if custom.is_terminating() => {
@@ -394,12 +397,12 @@ fn insert_unless_empty(entry: &mut Map<String, Value>, key: &str, list: Value) {
     }
 }
 
-/// The place of a built-in group among the groups; custom groups come last.
+/// Returns the position of a built-in group in discovery order. Custom groups come last.
 fn rank(group: &str) -> usize {
     catalog::catalog().iter().position(|resource| resource.group == group).unwrap_or(usize::MAX)
 }
 
-/// `(stability, major, minor)` of a version such as `v1`, `v2beta3`; stability counts up to GA.
+/// Parses a version such as `v1` or `v2beta3` into `(stability, major, minor)`. GA has the highest stability.
 fn kube_version(version: &str) -> Option<(u8, u64, u64)> {
     let number = |text: &str| if text.starts_with('0') { None } else { text.parse::<u64>().ok() };
     let rest = version.strip_prefix('v')?;

@@ -1,8 +1,8 @@
-//! An object as storage holds it: JSON, encoded once when it was written, with a slot for its resourceVersion.
+//! Stored objects: JSON, encoded once per write, with a slot for the resourceVersion.
 //!
-//! The revision of a write is known only once it is committed, so the JSON leaves it out and remembers where it goes.
-//! Rendering is two copies around a number. Built-in kinds also remember where `kind` and `apiVersion` end, because the
-//! items of their lists leave them out.
+//! The revision of a write is known only after the commit, so the JSON omits it and the encoding records its position.
+//! Rendering copies the two parts around the number. For built-in kinds the encoding also records the end of `kind` and
+//! `apiVersion`, because list items omit them.
 
 use std::{cell::Cell, fmt, io};
 
@@ -13,27 +13,27 @@ use windlass_api::{Meta, MetaError};
 
 use crate::storage::Revision;
 
-/// One stored object. Clones share the bytes.
+/// An encoded object. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// `HEADER` bytes (format, `item`, `slot`), then the JSON without `metadata.resourceVersion`.
     bytes: Bytes,
-    /// Where in the JSON the rest of the object begins after kind and apiVersion; 0: they are not left out.
+    /// The offset in the JSON after kind and apiVersion. 0 if list items include them.
     item: usize,
-    /// Where in the JSON `"resourceVersion":"…"` belongs; the commas around it are there already.
+    /// The offset in the JSON for `"resourceVersion":"…"`. The surrounding commas are already in the JSON.
     slot: usize,
 }
 
-/// Whose rules an encoding follows.
+/// The encoding rules of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// Fields in the order of the Go struct; list items without kind and apiVersion.
+    /// Fields in the order of the Go struct. List items omit kind and apiVersion.
     BuiltIn,
-    /// Fields in alphabetical order, all of them in list items too.
+    /// Fields in alphabetical order. List items include kind and apiVersion.
     Custom,
 }
 
-/// A stored body that this version cannot read.
+/// The error for a stored body that this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the stored body is damaged: {0}")]
 pub(crate) struct DamagedBody(&'static str);
@@ -41,10 +41,10 @@ pub(crate) struct DamagedBody(&'static str);
 const HEADER: usize = 9;
 const FORMAT: u8 = 1;
 const VERSION_KEY: &[u8] = b"\"resourceVersion\":\"";
-/// What stands before `resourceVersion` in Go's ObjectMeta.
+/// The fields before `resourceVersion` in Go's ObjectMeta.
 const BEFORE_VERSION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
 
-/// What a thread keeps to write the next object into: few objects are larger.
+/// The maximum size of the buffer that a thread reuses for encoding. Few objects are larger.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 thread_local! {
@@ -54,9 +54,9 @@ thread_local! {
 // === impl Encoded ===
 
 impl Encoded {
-    /// Encodes an object; a resourceVersion in its metadata is left out.
+    /// Encodes an object without the resourceVersion in its metadata.
     pub(crate) fn new(object: &Value, style: Style) -> Self {
-        // Written where there is room, and copied: what is stored has no room to grow, and leaves none behind.
+        // Encoded in a reusable buffer and then copied, so that the stored bytes have no spare capacity.
         let mut out = SCRATCH.take();
         out.clear();
         out.resize(HEADER, 0);
@@ -72,7 +72,7 @@ impl Encoded {
         encoded
     }
 
-    /// Reads what [`Self::storage_bytes`] gave.
+    /// Decodes the result of [`Self::storage_bytes`].
     pub(crate) fn from_storage(bytes: Bytes) -> Result<Self, DamagedBody> {
         let header = bytes.get(..HEADER).ok_or(DamagedBody("it is shorter than its header"))?;
         if header[0] != FORMAT {
@@ -88,17 +88,17 @@ impl Encoded {
         Ok(Self { bytes, item, slot })
     }
 
-    /// What storage is to hold.
+    /// Returns the bytes for the storage.
     pub(crate) fn storage_bytes(&self) -> Bytes {
         self.bytes.clone()
     }
 
-    /// Appends the whole object. Revision 0 is none: the object has no resourceVersion then.
+    /// Appends the whole object. Revision 0 omits the resourceVersion.
     pub(crate) fn render(&self, revision: Revision, out: &mut Vec<u8>) {
         self.render_from(0, revision, out);
     }
 
-    /// Appends the object as an item of its list.
+    /// Appends the object as a list item.
     pub(crate) fn render_item(&self, revision: Revision, out: &mut Vec<u8>) {
         if self.item > 0 {
             out.push(b'{');
@@ -106,21 +106,21 @@ impl Encoded {
         self.render_from(self.item, revision, out);
     }
 
-    /// The object as a tree, with its resourceVersion (revision 0: without).
+    /// Returns the object as a tree, with its resourceVersion. Revision 0 omits it.
     pub(crate) fn value(&self, revision: Revision) -> Value {
         let mut out = Vec::with_capacity(self.len_hint());
         self.render(revision, &mut out);
-        serde_json::from_slice(&out).expect("the JSON was written by us")
+        serde_json::from_slice(&out).expect("the server encoded this JSON")
     }
 
-    /// The object's metadata without its resourceVersion.
+    /// Returns the object's metadata without the resourceVersion.
     pub(crate) fn meta(&self) -> Result<Meta, MetaError> {
         let mut out = Vec::with_capacity(self.len_hint());
         self.render(Revision(0), &mut out);
         Meta::parse(&out)
     }
 
-    /// About how many bytes a rendering takes.
+    /// Returns the approximate size of the rendered object in bytes.
     pub(crate) fn len_hint(&self) -> usize {
         self.bytes.len() + 40
     }
@@ -129,7 +129,7 @@ impl Encoded {
         let json = &self.bytes[HEADER..];
         let (head, tail) = (&json[start..self.slot], &json[self.slot..]);
         if revision == Revision(0) {
-            // One comma too many is left around the empty slot.
+            // Removes the extra comma beside the empty slot.
             match (head.strip_suffix(b","), tail.strip_prefix(b",")) {
                 (Some(head), _) => out.extend_from_slice(head),
                 (None, Some(tail)) => {
@@ -242,13 +242,13 @@ fn write_metadata(metadata: &Value, style: Style, out: &mut Vec<u8>, places: &mu
     out.push(b'}');
 }
 
-/// Appends a value as Go's encoder writes it.
+/// Appends a value as Go's encoder does.
 pub(crate) fn push_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let mut serializer = serde_json::Serializer::with_formatter(out, GoFormatter);
-    value.serialize(&mut serializer).expect("answers have string keys and finite numbers, memory does not fail");
+    value.serialize(&mut serializer).expect("values have string keys and finite numbers, and memory cannot fail");
 }
 
-/// Compact JSON in which `<`, `>`, `&` and the two Unicode line separators are escaped, as Go does for HTML's sake.
+/// Compact JSON. Escapes `<`, `>`, `&` and the two Unicode line separators, as Go does for HTML.
 struct GoFormatter;
 
 impl Formatter for GoFormatter {
@@ -266,7 +266,7 @@ impl Formatter for GoFormatter {
     }
 
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        // What still has a fraction of nothing is data of no type that is kept as it came.
+        // A whole number that is still a float belongs to schemaless data, which keeps its form.
         if value.fract() == 0.0 && value.abs() < 9e18 {
             return write!(writer, "{value:?}");
         }

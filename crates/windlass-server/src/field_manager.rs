@@ -1,23 +1,24 @@
-//! Who owns which field of an object: `metadata.managedFields`, and server-side apply, which goes by it.
+//! Field ownership: `metadata.managedFields`, and server-side apply, which uses it.
 //!
 //! ```text
-//! update, apply   what a write makes of an object and of the ownership of its fields
-//!   └ managers      managedFields, read and written
+//! update, apply   the effect of a write on an object and on the ownership of its fields
+//!   └ managers      managedFields, parsed and encoded
 //!       └ set         sets of fields, and fieldsV1
-//!           └ element   one step of a path
-//!   └ compare, fields, merge, validate, items   what values of a type have to do with each other
-//!       └ schema      types: which lists have keys, which objects are one value
+//!           └ element   one element of a path
+//!   └ compare, fields, merge, validate, items   operations on values of a type
+//!       └ schema      types: which lists have keys, which objects are atomic
 //!   └ kind          the versions of a kind
-//!   └ scale         owners of replicas, through the scale subresource
+//!   └ scale         managers of replicas, through the scale subresource
 //! ```
 //!
-//! All of it is about values: nothing here knows of storage or requests.
+//! This module only works on values. It does not depend on storage or requests.
 //!
-//! Guaranteed: an update owns the fields that it adds or changes, and takes them and those that it removes from all others; an
-//! apply owns what it mentions. Sets are read and written only if a write changes them: what is left alone stays the text
-//! that it was. An object that nobody tracks (its managedFields were cleared) stays so until something is applied to it.
+//! Guaranteed: an update makes its manager the owner of the fields that it adds or changes. All other managers lose
+//! these fields and the removed ones. An apply makes its manager the owner of the fields in its configuration. Sets are
+//! parsed and encoded only if a write changes them; the text of other sets stays unchanged. If the managedFields of an
+//! object have been cleared, updates do not track it until the next apply.
 //!
-//! Not done: managedFields of objects that would be too large with them are not dropped.
+//! Not done: managedFields that make an object too large are not dropped.
 
 use serde_json::{Map, Value};
 use windlass_api::Status;
@@ -51,15 +52,15 @@ pub(crate) use self::{
     set::Set,
 };
 
-/// The fields of these paths, dotted.
+/// Returns the set of these dotted paths.
 pub(crate) fn set_of(paths: &[&str]) -> Set {
     let paths: Vec<Vec<&str>> = paths.iter().map(|path| path.split('.').collect()).collect();
     Set::of_fields(&paths.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// Decides the managedFields of an object that `manager` is about to write in the place of `old` (none: to create). Both are of
-/// the version of the request; `new` may come with managedFields of the client's own. It is left without any if the object
-/// cannot be converted to the version of one of its managers.
+/// Computes the managedFields of an object that `manager` is about to write. `old` is the replaced object, or `None`
+/// for a creation. Both are in the version of the request; `new` may contain managedFields from the client. If the
+/// object cannot be converted to the version of one of its managers, `new` gets no managedFields.
 pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, manager: &str, now: &str, style: Style) {
     let given = detach(new);
     let live = old.and_then(|old| old.at(&["metadata", "managedFields"]));
@@ -83,8 +84,8 @@ pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, mana
     if is_foreign && managers.reconcile(kind).is_err() {
         return;
     }
-    // As there, who owns what stays as it was when the object does not fit its schema; what is decoded into a type of its own
-    // always does.
+    // As in the real server, ownership does not change if a custom resource does not fit its schema. Built-in types
+    // always fit.
     if matches!(kind.ty, TypeHandle::Custom(_)) && !validate::fits(new, &kind.ty) {
         attach(new, managers.into_value(), style);
         return;
@@ -98,8 +99,8 @@ pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, mana
     }
 }
 
-/// Applies `patch` to `old` (none: to an object without content), both of the version of the request. The outcome has its
-/// managedFields, and is not yet in the form of its kind; none: but for them nothing changes.
+/// Applies `patch` to `old`, or to an empty object if `old` is `None`. Both are in the version of the request. Returns
+/// the object, which is not yet in the form of its kind, or `None` if only managedFields change; and the managedFields.
 pub(crate) fn apply(
     kind: &Kind<'_>,
     old: Option<&Value>,
@@ -112,19 +113,19 @@ pub(crate) fn apply(
     Ok((applied.object, applied.managers.into_value()))
 }
 
-/// The managedFields of the scale of an object.
+/// Returns the managedFields of an object's scale.
 pub(crate) fn to_scale(paths: &ReplicasPaths<'_>, managed_fields: Option<&Value>) -> Option<Value> {
     paths.of_scale(&Managers::written(managed_fields)).into_value()
 }
 
-/// The managedFields of an object after its scale has been written.
+/// Returns the managedFields of an object after a write of its scale.
 pub(crate) fn from_scale(
     paths: &ReplicasPaths<'_>,
     managed_fields: Option<&Value>,
     of_scale: Option<&Value>,
 ) -> Option<Value> {
     let mut value = paths.of_object(&Managers::written(managed_fields), Managers::written(of_scale)).into_value();
-    // They pass through a tree there, whose keys are in alphabetical order.
+    // In the real server they pass through an unstructured object, which sorts the keys.
     for entry in value.as_mut().and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(fields) = entry.get_mut("fieldsV1") {
             crate::codec::sort_keys(fields);
@@ -133,7 +134,7 @@ pub(crate) fn from_scale(
     value
 }
 
-/// Whether a client asks for the managedFields to be cleared: by an empty list, or by a list of one empty entry.
+/// Reports whether a client asks to clear managedFields: with an empty list, or with a list of one empty entry.
 pub(crate) fn is_reset(managed_fields: &Value) -> bool {
     match managed_fields.as_array().map(Vec::as_slice) {
         Some([]) => true,

@@ -1,4 +1,4 @@
-//! What a server says of itself: whether it lives, which version it is, which paths it has.
+//! The health probes, the version and the list of paths.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::{
     server::Inner,
 };
 
-/// The Kubernetes version that is served, and ours behind the `+`, where semantic versions have their build.
+/// The served Kubernetes version. Our version is the build metadata after the `+`.
 const GIT_VERSION: &str = concat!("v1.36.3+windlass.", env!("CARGO_PKG_VERSION"));
 
-/// The probes, and what each of them checks. The storage goes by the name that probes know it by.
+/// The probes and their checks. The storage check is called `etcd`, as probes expect.
 const PROBES: [(&str, &[Check]); 3] = [
     ("healthz", &[Check::Ping, Check::Etcd]),
     ("livez", &[Check::Ping, Check::Etcd]),
@@ -23,13 +23,13 @@ const PROBES: [(&str, &[Check]); 3] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
-    /// Always holds.
+    /// Always succeeds.
     Ping,
-    /// The storage answers.
+    /// The storage is reachable.
     Etcd,
-    /// The objects that every cluster has are there.
+    /// The bootstrap objects exist.
     Bootstrap,
-    /// The server has not been told to stop.
+    /// The server is not shutting down.
     Shutdown,
 }
 
@@ -37,7 +37,7 @@ enum Check {
 #[derive(Debug, Default)]
 pub(crate) struct Options<'q> {
     pub(crate) verbose: bool,
-    /// Checks that shall not count.
+    /// Checks that are excluded.
     pub(crate) exclude: Vec<&'q str>,
 }
 
@@ -61,7 +61,8 @@ impl Check {
     }
 }
 
-/// Answers `/healthz`, `/livez` and `/readyz`, and each of their checks below them. `None`: another path.
+/// Answers `/healthz`, `/livez` and `/readyz`, and the paths of their individual checks. Returns `None` for any other
+/// path.
 pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> Option<Response<Body>> {
     let path = path.strip_prefix('/')?;
     let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
@@ -113,7 +114,7 @@ pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> 
     })
 }
 
-/// The answer to `/version`, compact.
+/// Returns the compact document at `/version`.
 pub(crate) fn version() -> Vec<u8> {
     let platform = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -138,7 +139,7 @@ pub(crate) fn version() -> Vec<u8> {
     version.to_string().into_bytes()
 }
 
-/// Paths that are there whatever is served.
+/// Paths that exist regardless of the served resources.
 const FIXED: [&str; 10] = [
     "/.well-known/openid-configuration",
     "/api",
@@ -152,7 +153,7 @@ const FIXED: [&str; 10] = [
     "/version",
 ];
 
-/// The answer to `/`: the paths that there are.
+/// Returns the document at `/`: the list of paths.
 pub(crate) fn index(table: &ResourceTable) -> Value {
     let mut paths: BTreeSet<String> = FIXED.map(str::to_owned).into();
     for resource in table.iter() {

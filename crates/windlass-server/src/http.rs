@@ -1,13 +1,13 @@
-//! Requests in, answers out: the HTTP face of the registry.
+//! HTTP request handling on top of the registry.
 //!
-//! A request passes, in this order: routing by its path alone ([`RequestInfo`]), authentication and authorization, then
-//! the endpoint. Each failure becomes a `Status` in the form that the client accepts; the texts, codes and headers are
-//! the real server's, byte for byte, including its plain-text answers for paths that it does not know.
+//! A request passes these steps in order: routing by its path alone ([`RequestInfo`]), authentication and
+//! authorization, then the endpoint. Each failure becomes a `Status` in a form that the client accepts. Texts, codes
+//! and headers are kube-apiserver's, byte for byte, including its plain-text answers for unknown paths.
 //!
-//! Nothing here knows whether there is a socket. A request is answered by the future that [`handle`] returns and by the
-//! body that it answers with; there is no task behind either, so dropping them ends the request.
+//! This module does not depend on a socket. A request runs in the future that [`handle`] returns and in the response
+//! body. No task runs in the background, so dropping both ends the request.
 //!
-//! Not here: priority and fairness headers.
+//! Priority and fairness headers are not implemented.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -55,26 +55,26 @@ pub(crate) use self::{query::Query, read::RequestBody, respond::text, route::Req
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// The status of a request whose body did not come has no kind, and is sent as text.
+/// The response to a request with an incomplete body. The status has no kind and is sent as plain text.
 const INCOMPLETE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
 
-/// Through what a request came.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) trust: Trust,
     pub(crate) stopping: Stopping,
 }
 
-/// Who a request is from.
+/// The basis for authenticating a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Somebody in this process, who is believed.
+    /// A known user in this process. No credentials are necessary.
     Known(Arc<User>),
-    /// Whoever its credentials say: those of its connection, and its headers.
+    /// A user identified by the connection's certificate or by headers.
     Credentials(Shown),
 }
 
-/// Tells long-running answers when to end. Clones tell the same.
+/// Signals the shutdown to long-running requests. Clones share the signal.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopping(pub(crate) signal::Receiver<bool>);
 
@@ -84,28 +84,28 @@ pub(crate) struct Exchange {
     method: Method,
     info: RequestInfo,
     query: Query,
-    /// As it came.
+    /// The query as received.
     raw_query: Option<String>,
     headers: HeaderMap,
     warnings: Warnings,
     stopping: Stopping,
-    /// Whoever the request is answered for; nobody until that is known.
+    /// The user for whom the request runs. Empty before authentication.
     user: Arc<User>,
 }
 
-/// Why a request is not answered as it would like to be.
+/// The reason for a failed request.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Status(Status),
-    /// Whoever asks may not.
+    /// Authentication or authorization failed.
     Unauthorized(Status),
-    /// No such path: plain text.
+    /// The path does not exist. Answered in plain text.
     NotFound,
-    /// The body did not come.
+    /// The body was not received completely.
     Incomplete,
-    /// The path cannot be read.
+    /// The path cannot be resolved to a request.
     Unroutable(String),
-    /// The path is not even well formed.
+    /// The path contains an invalid escape.
     Malformed,
 }
 
@@ -114,9 +114,9 @@ impl Stopping {
         *self.0.borrow()
     }
 
-    /// Waits until the server wants to stop, or is gone.
+    /// Waits until the server shuts down or is dropped.
     pub(crate) async fn requested(&mut self) {
-        // An error says that the sender is gone.
+        // An error means that the sender was dropped.
         drop(self.0.wait_for(|stopping| *stopping).await);
     }
 }
@@ -169,14 +169,14 @@ impl Failure {
     }
 }
 
-/// The answer to a client that has to read, or to wait, before it gets another: that of the real server.
+/// Returns kube-apiserver's response to a client that must read its responses or wait before it sends another request.
 pub(crate) fn too_many_requests() -> Response<Body> {
     let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-/// Answers a request, whatever happens.
+/// Answers a request. Every failure, including a panic, becomes a response.
 pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
     let query = Query::parse(uri.query().unwrap_or_default());
@@ -184,11 +184,11 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     let audit_id = headers.get(AUDIT_ID).cloned();
     let audit_id = audit_id.unwrap_or_else(|| {
         let id = server.entropy().uuid();
-        HeaderValue::from_str(&id).expect("a uuid is made of hexadecimal digits and dashes")
+        HeaderValue::from_str(&id).expect("a UUID consists of hexadecimal digits and dashes")
     });
     let encoding = media::negotiate_error(&headers, &query);
     let head = method == Method::HEAD;
-    // By itself: it is large, and is handed on several times.
+    // Boxed because the future is large and is moved several times.
     let answer = Box::pin(async {
         if !query::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
@@ -216,13 +216,13 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => failure.response(encoding),
         Err(_) => {
-            tracing::error!(uri = %uri, "a request made the server panic");
+            tracing::error!(uri = %uri, "the server panicked in a request");
             let message = "This request caused apiserver to panic. Look in the logs for details.\n";
             respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
     };
     if head {
-        // hyper leaves the body out over HTTP/1 only.
+        // hyper drops the body itself for HTTP/1 only.
         *response.body_mut() = Body::whole("");
     }
     let headers = response.headers_mut();
@@ -244,7 +244,7 @@ async fn authenticate(server: &Inner, trust: &Trust, exchange: &Exchange) -> Res
     authn::impersonated(server, user, &exchange.info, &exchange.headers).await
 }
 
-/// Answers a request of somebody who may ask.
+/// Answers an authorized request.
 async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
     let path = exchange.info.path.as_str();
     if path.starts_with("//") {
@@ -266,7 +266,7 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     }
     let registry = server.registry().await?;
     if exchange.info.verb == "proxy" {
-        // Understood for authorization, and served no more.
+        // The legacy proxy verb is recognized for authorization, but no longer served.
         return Err(Status::unknown_resource().into());
     }
     if let Some(resource) = &exchange.info.resource {
@@ -314,8 +314,9 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
     Ok(respond::generated(document, encoding))
 }
 
-/// Whether a path of discovery is a route of its own in the real server, with one method and types of its own: `/api` and
-/// the versions of built-in groups. The others (lists of groups, groups, versions of custom resources) take any method.
+/// Reports whether kube-apiserver has a separate route for a discovery path, with one method and fixed media types.
+/// These are `/api` and the versions of built-in groups. The other paths (lists of groups, groups, versions of custom
+/// resources) accept any method.
 fn is_route(path: &str, table: &ResourceTable) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {
@@ -329,7 +330,8 @@ fn is_route(path: &str, table: &ResourceTable) -> bool {
     }
 }
 
-/// Whether a path is of a version that a group of custom resources does not have; those of built-in groups get a status.
+/// Reports whether a path names a missing version of a custom resource group. For built-in groups the answer is a
+/// `Status` instead.
 fn is_foreign(path: &str, table: &ResourceTable) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let ["apis", group, version] = parts[..] else { return false };

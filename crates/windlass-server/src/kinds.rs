@@ -1,7 +1,7 @@
-//! The built-in kinds: one table of rules, and the functions that a rule cannot express.
+//! The built-in kinds: one table of rules, and functions for rules that a table cannot express.
 //!
-//! A row says where a kind is stored, which of its subresources are served, and what differs from most kinds. Names,
-//! verbs and scopes come from the catalog of what a real server serves.
+//! A row specifies the storage prefix of a kind, its served subresources, and its deviations from most kinds. Names,
+//! verbs and scopes come from the recorded discovery of a real server.
 
 use std::sync::Arc;
 
@@ -60,39 +60,38 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-/// What the built-in kinds need to know of the server.
+/// The server's settings that built-in kinds depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct KindOptions {
-    /// Where the addresses of services come from.
+    /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
 }
 
-/// One row of the table.
+/// A row of the table.
 struct Kind {
     group: &'static str,
     version: &'static str,
     name: &'static str,
     prefix: &'static str,
-    /// Those that are served, beside what the catalog knows.
+    /// The served subresources, from those in the catalog.
     subresources: &'static [&'static str],
     rules: Rules,
-    /// Whether it has replicas to scale, `spec.replicas`, and a selector.
+    /// `true` if the kind has replicas to scale (`spec.replicas`) and a selector.
     scales: bool,
     default: fn(&mut Value),
     prepare_create: fn(&mut Value),
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
-    /// The paths of fields that belong to features that are off: they are dropped. `*` is each element of a list.
+    /// The paths of fields of disabled features, which are dropped. `*` stands for each element of a list.
     off: &'static [&'static str],
-    /// Where a spec of pods stands in it, as a JSON pointer.
+    /// The location of the pod spec, as a JSON pointer.
     pods_at: Option<&'static str>,
-    /// Writes into a new object who makes it.
+    /// Records the user who creates the object in the object.
     sign: fn(&mut Value, &User),
-    /// Writes the time of a creation or of a change of the status into an object that keeps it; `old` is none for
-    /// creations.
+    /// Records the time of a creation or of a status change, for kinds that store it; `old` is `None` for creations.
     stamp: Option<fn(&mut Value, Option<&Value>, &str)>,
     validate: fn(&Value, &mut Errors),
     validate_create: fn(&Value, &mut Errors),
@@ -100,20 +99,20 @@ struct Kind {
     validate_status: fn(&Value, &Value, &mut Errors),
     validate_part: fn(Part, &Value, &Value, &mut Errors),
     warnings: fn(&Value, Option<&Value>) -> Vec<String>,
-    /// The fields whose value is not just what stands at their path.
+    /// Returns the value of selectable fields that are not simply the text at their path.
     field: fn(&Value, &str) -> Option<String>,
     deprecation: Option<&'static str>,
-    /// What gives out that which its objects need beside themselves.
+    /// Creates the allocator of the addresses, ports and similar resources of the objects.
     allocator: Option<fn(&KindOptions) -> Arc<dyn Allocator>>,
-    /// The objects of a kind that is not stored.
+    /// Returns the objects of a kind that is not stored.
     fixed: Option<fn() -> Vec<Value>>,
-    /// How it differs from what is stored; none when it is what is stored.
+    /// The conversion from the stored version; `None` for the stored version itself.
     view: Option<View>,
 }
 
-/// A version that is made from another one on reading, and turned into it before anything is checked.
+/// A version that is converted from another one on reads. On writes it is converted back before validation.
 struct View {
-    /// Group and version of what is stored.
+    /// The group and version of the stored objects.
     stored: (&'static str, &'static str),
     from_stored: fn(Value) -> Value,
     to_stored: fn(Value) -> Value,
@@ -149,7 +148,7 @@ const BASE: Kind = Kind {
     view: None,
 };
 
-/// All kinds; those of a module of their own bring their rows along.
+/// The tables of all kinds. A module for an API group provides the rows of that group.
 static TABLES: &[&[Kind]] = &[
     table::KINDS,
     autoscaling::KINDS,
@@ -167,7 +166,7 @@ static TABLES: &[&[Kind]] = &[
     volumes::KINDS,
 ];
 
-/// The built-in resources that are served, in the order of discovery.
+/// Returns the served built-in resources, in the order of discovery.
 pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
     catalog().iter().filter_map(|entry| resource(entry, options)).map(Arc::new).collect()
 }
@@ -213,7 +212,7 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
 }
 
 impl View {
-    /// None: the stored version has no plan.
+    /// Returns the conversion; `None` if the stored version has no plan.
     fn conversion(&self, name: &str) -> Option<Conversion> {
         let stored = Shape::BuiltIn(codec::plan(self.stored.0, self.stored.1, name)?);
         Some(Conversion {

@@ -1,20 +1,20 @@
 //! An embedded Kubernetes API server, in process or over HTTPS.
 //!
 //! ```text
-//! server   a value: built, asked in process (a tower service) or put on a socket (TLS, HTTP/1.1 and 2)
-//!   └ http          a request becomes a verb of the registry, its result an answer: media types, tables, watches, errors
-//!       └ authn, authz  who asks, and whether they may
-//!       └ reviews       the same, put as objects; tokens of service accounts
-//!       └ registry      what the verbs mean, for all kinds; strategies of kinds, admission
-//!           └ field_manager who owns which field; server-side apply
-//!           └ codec, patch  request bodies become ordered value trees, as the Go types would have it
-//!           └ encoded       an object is encoded once, when it is written
-//!           └ watch_cache   one watch of the storage, shared by all watches of clients
-//!           └ storage       revisions, compare-and-put, history: a trait after etcd's MVCC, in memory here
-//! discovery, openapi, table: what is served, described and printed
+//! server   a handle: built, called in process (a tower service) or served on a socket (TLS, HTTP/1.1 and 2)
+//!   └ http          maps requests to verbs of the registry and renders results: media types, tables, watches, errors
+//!       └ authn, authz  authentication and authorization
+//!       └ reviews       access reviews; tokens of service accounts
+//!       └ registry      the verbs for all kinds; strategies of kinds, admission
+//!           └ field_manager managed fields; server-side apply
+//!           └ codec, patch  decodes request bodies into ordered value trees, by the rules of the Go types
+//!           └ encoded       encodes an object once, when it is written
+//!           └ watch_cache   one watch of the storage, shared by all client watches
+//!           └ storage       revisions, compare-and-put, history: a trait modelled on etcd's MVCC, implemented in memory
+//! discovery, openapi, table: discovery documents, schemas and tables
 //! ```
 //!
-//! [`Server`] is the way in:
+//! [`Server`] is the entry point:
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,10 +29,11 @@
 //! # }
 //! ```
 //!
-//! What it answers is what kube-apiserver 1.36 answers, in status, headers and body. It knows neither the client nor the
-//! runtime, and starts no controllers: garbage collection and the end of namespaces are controllers here as there.
+//! Its responses are those of kube-apiserver 1.36 in status, headers and body. The server depends on neither the client
+//! nor the runtime, and starts no controllers. As in Kubernetes, controllers do garbage collection and delete the
+//! content of namespaces.
 
-#![allow(clippy::result_large_err, reason = "a Status is what is sent: boxing each would buy nothing but a detour")]
+#![allow(clippy::result_large_err, reason = "a Status is sent to the client; boxing only adds an indirection")]
 
 mod server;
 mod tls;

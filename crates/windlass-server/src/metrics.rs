@@ -1,10 +1,10 @@
-//! What a server counts of its requests, as Prometheus reads it at `/metrics`: names, labels and buckets are the real server's.
+//! Request metrics at `/metrics`, in Prometheus' text format. Names, labels and buckets are those of kube-apiserver.
 //!
-//! Counted is what is asked of resources that are served, by somebody who may ask: there are as many series as there are verbs of
-//! resources, whatever paths are tried. A watch is counted when it begins (the real server counts it at its end); how long it lasts
-//! is not in the durations.
+//! Only authorized requests for served resources are counted. So the number of series is bounded by the verbs of all
+//! resources, regardless of requested paths. A watch is counted when it begins (in kube-apiserver when it ends), and
+//! its duration is not recorded.
 //!
-//! Not here: what the real server says of itself beyond requests.
+//! kube-apiserver's other metrics are not implemented.
 
 use std::{
     fmt::Write as _,
@@ -19,22 +19,22 @@ use hashbrown::{Equivalent, HashMap};
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-/// Of durations, in milliseconds.
+/// The buckets of durations, in milliseconds.
 const BUCKETS: [u32; 23] = [
     5, 25, 50, 100, 200, 400, 600, 800, 1000, 1250, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000, 15_000, 20_000,
     30_000, 45_000, 60_000,
 ];
 
-/// The numbers of one server.
+/// The metrics of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     series: RwLock<HashMap<Kept, Arc<Series>>>,
-    /// Requests that are being answered, watches apart.
+    /// The current number of requests, without watches.
     reading: AtomicU64,
     writing: AtomicU64,
 }
 
-/// What requests are told apart by.
+/// The labels of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Asked<'a> {
     pub(crate) group: &'a str,
@@ -46,7 +46,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) dry_run: bool,
 }
 
-/// What is done, as it is reported.
+/// The verb as it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Verb {
     Get,
@@ -56,11 +56,11 @@ pub(crate) enum Verb {
     Put,
     Patch,
     Apply,
-    /// Of a collection, too: the scope says which.
+    /// Also used for deleting a collection; the scope distinguishes them.
     Delete,
 }
 
-/// How much a request is about.
+/// The scope of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Scope {
     /// One object.
@@ -69,7 +69,7 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// An [`Asked`] of its own.
+/// An owned [`Asked`].
 #[derive(Debug)]
 struct Kept {
     /// Group, version, resource, subresource.
@@ -79,20 +79,20 @@ struct Kept {
     dry_run: bool,
 }
 
-/// The requests of one kind.
+/// The metrics of all requests with the same labels.
 #[derive(Debug, Default)]
 struct Series {
-    /// How often each code was the answer.
+    /// The number of responses by code.
     codes: Mutex<Vec<(u16, u64)>>,
-    /// How many answers took so long, and no shorter; the last is beyond all bounds.
+    /// The number of responses in each bucket. The last bucket has no upper bound.
     durations: [AtomicU64; BUCKETS.len() + 1],
     nanoseconds: AtomicU64,
-    /// Watches that go on, and events that were sent to them and those before.
+    /// The number of current watches, and of all events sent to watches.
     watches: AtomicU64,
     events: AtomicU64,
 }
 
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub(crate) struct Meter<'m> {
     series: Arc<Series>,
@@ -100,14 +100,14 @@ pub(crate) struct Meter<'m> {
     started: Instant,
 }
 
-/// A watch that goes on.
+/// A watch in progress.
 #[derive(Debug)]
 pub(crate) struct Watching(Arc<Series>);
 
 // === impl Metrics ===
 
 impl Metrics {
-    /// Begins to count a request. Dropped without an answer it is counted no more.
+    /// Starts to count a request. A meter that is dropped without a response is not counted.
     pub(crate) fn begin(&self, asked: Asked<'_>) -> Meter<'_> {
         let under_way = match asked.verb {
             Verb::Get | Verb::List | Verb::Watch => &self.reading,
@@ -124,25 +124,25 @@ impl Metrics {
         Arc::clone(self.series.write().entry(asked.kept()).or_default())
     }
 
-    /// Everything in the text format of Prometheus.
+    /// Returns all metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
         let series = self.series.read();
         let mut series: Vec<(Asked<'_>, &Series)> = series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
         series.sort_by_key(|(asked, _)| *asked);
         let mut text = String::new();
-        head(&mut text, "current_inflight_requests", "gauge", "Requests that are being answered.");
+        head(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
         for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             line(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
         }
-        head(&mut text, "longrunning_requests", "gauge", "Watches that go on.");
+        head(&mut text, "longrunning_requests", "gauge", "The number of watches in progress.");
         for (asked, one) in series.iter().filter(|(asked, _)| asked.verb == Verb::Watch) {
             line(&mut text, "longrunning_requests", &asked.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
         }
-        head(&mut text, "request_duration_seconds", "histogram", "How long answers took, those of watches apart.");
+        head(&mut text, "request_duration_seconds", "histogram", "Response latency in seconds, without watches.");
         for (asked, one) in series.iter().filter(|(asked, _)| asked.verb != Verb::Watch) {
             one.durations(&asked.labels(Labels::All), &mut text);
         }
-        head(&mut text, "request_total", "counter", "Requests, by their answers.");
+        head(&mut text, "request_total", "counter", "The number of requests by response code.");
         for (asked, one) in &series {
             let mut codes = one.codes.lock().clone();
             codes.sort_unstable();
@@ -150,7 +150,7 @@ impl Metrics {
                 line(&mut text, "request_total", &format!("code=\"{code}\",{}", asked.labels(Labels::All)), count);
             }
         }
-        head(&mut text, "watch_events_total", "counter", "Events that were sent to watches.");
+        head(&mut text, "watch_events_total", "counter", "The number of events sent to watches.");
         let watches: Vec<_> = series.iter().filter(|(asked, _)| asked.verb == Verb::Watch).collect();
         for of_one in watches.chunk_by(|(a, _), (b, _)| a.type_labels() == b.type_labels()) {
             let events = of_one.iter().map(|(_, one)| one.events.load(Relaxed)).sum();
@@ -160,7 +160,7 @@ impl Metrics {
     }
 }
 
-/// Which labels a metric has.
+/// The set of labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Labels {
     All,
@@ -183,7 +183,8 @@ impl Asked<'_> {
         Kept { names: [group, version, resource, subresource].map(Box::from), verb, scope, dry_run }
     }
 
-    /// Names of resources are made of letters, digits, dots and dashes: nothing has to be quoted.
+    /// Returns the labels as text. Names of resources contain only letters, digits, dots and dashes, so nothing needs
+    /// escaping.
     fn labels(&self, which: Labels) -> String {
         let Self { group, version, resource, subresource, verb, scope, dry_run } = self;
         let dry_run = match (which, dry_run) {
@@ -284,7 +285,7 @@ impl Series {
 // === impl Meter ===
 
 impl Meter<'_> {
-    /// The answer is there.
+    /// Counts the response.
     pub(crate) fn answered(self, code: u16) {
         let took = self.started.elapsed();
         let bucket = BUCKETS.partition_point(|bound| u128::from(*bound) < took.as_millis());
@@ -293,7 +294,7 @@ impl Meter<'_> {
         self.series.answered(code);
     }
 
-    /// The answer goes on for as long as what is returned is kept.
+    /// Counts a watch as long as the returned value exists.
     pub(crate) fn watching(&self) -> Watching {
         self.series.watches.fetch_add(1, Relaxed);
         Watching(Arc::clone(&self.series))

@@ -1,11 +1,15 @@
-//! The OpenAPI documents: version 3, one per group version behind an index of hashes, and version 2, one for all.
+//! The OpenAPI documents: version 3 with one document per group version and an index of hashes, and version 2 with a
+//! single document.
 //!
-//! Nothing is kept: a document is written when it is asked for, from the recorded schemas (`data/openapi.tsv`, without
-//! descriptions), the [`Descriptions`] if the server has any, the schemas of custom resources, and paths that follow from the
-//! resource table. Clients cache by hash;
-//! the hash of a document is made from what the document would be made from, so the index costs next to nothing.
+//! Documents are not cached. Each is generated on request from these inputs:
+//! - the recorded schemas (`data/openapi.tsv`, without descriptions)
+//! - the [`Descriptions`], if the server has any
+//! - the schemas of custom resources
+//! - the paths of the resource table
 //!
-//! Not described: the paths of subresources that connect to something (exec, proxy, log …).
+//! Clients cache documents by hash. The hash is computed from the inputs of a document, so the index is cheap.
+//!
+//! The paths of connection subresources (exec, proxy, log …) are not described.
 
 mod custom;
 mod operations;
@@ -28,10 +32,10 @@ use crate::{
 
 pub(crate) use self::schemas::{of_kind as schema_of_kind, schema};
 
-/// As the real server's documents name it.
+/// The version as in kube-apiserver's documents.
 const VERSION: &str = "1.36";
 
-/// What one document of version 3 is about.
+/// The subject of one document of version 3.
 #[derive(Debug)]
 enum Subject<'a> {
     /// `/version`
@@ -42,7 +46,7 @@ enum Subject<'a> {
     Groups,
     /// `/apis/{group}`
     Group(&'a str),
-    /// `/api/v1`, `/apis/{group}/{version}`
+    /// For example `/api/v1` or `/apis/{group}/{version}`.
     Version(&'a str, &'a Version<'a>),
 }
 
@@ -50,7 +54,7 @@ enum Subject<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
-    /// Percent-encoded as it came.
+    /// Still percent-encoded.
     pub(crate) query: Option<&'a str>,
     pub(crate) accept: Option<&'a str>,
     pub(crate) if_none_match: Option<&'a str>,
@@ -58,7 +62,8 @@ pub(crate) struct Request<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// Answers `/openapi/v2`, `/openapi/v3` and what is below it; `None` when there is no such document (404, no body).
+/// Answers `/openapi/v2`, `/openapi/v3` and the paths below it. Returns `None` if there is no such document (404, no
+/// body).
 pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Document> {
     let Request { path, query, accept, if_none_match, descriptions, now } = *request;
     let path = path.trim_end_matches('/');
@@ -129,7 +134,7 @@ fn index(groups: &[Group<'_>], descriptions: &Descriptions) -> Document {
     Document::new("text/plain; charset=utf-8", json!({"paths": paths}).to_string().into_bytes())
 }
 
-/// All documents of version 3, by path. Groups of custom resources have none of their own, only their versions do.
+/// Returns all documents of version 3 by path. Groups of custom resources have no document; their versions do.
 fn subjects<'a>(groups: &'a [Group<'a>]) -> BTreeMap<String, Subject<'a>> {
     let mut all = BTreeMap::from([
         ("api".to_owned(), Subject::CoreVersions),
@@ -152,7 +157,7 @@ fn is_custom(version: &Version<'_>) -> bool {
     version.resources.iter().all(|resource| matches!(resource.shape, Shape::Custom(_)))
 }
 
-/// `api/v1`, `apis/apps/v1`
+/// For example `api/v1` or `apis/apps/v1`.
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
@@ -168,18 +173,18 @@ fn hash_all(groups: &[Group<'_>], descriptions: &Descriptions) -> String {
     document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes(), prose(descriptions)])
 }
 
-/// Descriptions come with the program, as the schemas do: they differ by its version only.
+/// Returns the part of the hash for descriptions. Like the schemas, they change only with the version of the program.
 fn prose(descriptions: &Descriptions) -> &'static [u8] {
     if descriptions.exist() { b"described" } else { b"" }
 }
 
-/// Of the recorded schemas, and of the code that makes documents from them.
+/// Returns the hash of the recorded schemas and of the code that generates documents from them.
 fn data_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     HASH.get_or_init(|| document_hash(&[schemas::TEXT.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]))
 }
 
-/// All that the document depends on, beside the data.
+/// Returns all inputs of the document except the recorded schemas.
 fn fingerprint(subject: &Subject<'_>) -> String {
     let Subject::Version(group, version) = subject else { return format!("{subject:?}") };
     let mut text = format!("{group}/{}", version.name);
@@ -204,7 +209,7 @@ fn fingerprint(subject: &Subject<'_>) -> String {
 
 // === negotiation ===
 
-/// How a document is written.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Json,
@@ -213,7 +218,7 @@ enum Encoding {
 
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// The first encoding that the client takes and that there is.
+/// Returns the first supported encoding that the client accepts.
 fn agree(accept: Option<&str>, protobuf: bool) -> Option<Encoding> {
     let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
     accept.split(',').find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {

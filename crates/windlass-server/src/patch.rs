@@ -1,9 +1,9 @@
-//! Patches: JSON patch, merge patch, strategic merge patch.
+//! Patches: JSON patch, merge patch, and strategic merge patch.
 //!
-//! Each is applied to the tree of the current object. What comes out is not yet an object of its kind: [`patch_object`]
-//! takes a built-in's through its plan, with the errors of the real server; a custom resource's tree from
-//! [`apply_patch`] goes through its schema. Names, namespaces and resource versions are the caller's to check.
-//! Server-side apply is not here: it is merged by schema and owners, not by the patch alone.
+//! A patch is applied to the tree of the current object. The result is not yet an object of its kind. For built-in
+//! kinds, [`patch_object`] decodes it with the kind's plan and returns the real server's errors. For custom resources,
+//! the caller passes the tree from [`apply_patch`] through the schema. The caller checks names, namespaces and resource
+//! versions. Server-side apply is in the field manager, because it merges by schema and owners.
 
 mod json;
 mod merge;
@@ -17,7 +17,7 @@ use windlass_api::{Cause, FieldValidation, GroupKind, Status, StatusDetails};
 
 use crate::codec::{self, Decoded, Plan};
 
-/// The patches of this module.
+/// The patch types of this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchType {
     Json,
@@ -25,10 +25,11 @@ pub(crate) enum PatchType {
     Strategic,
 }
 
-/// Applies a patch. The tree is as the patch left it; the warnings are about the patch itself (duplicate keys and, in a
-/// JSON patch, unknown ones), also with `Strict`, where the caller must refuse them together with what it finds.
+/// Applies a patch. The returned tree is not normalised. The warnings are about the patch itself: duplicate keys, and
+/// unknown fields in a JSON patch. With `Strict`, the caller must combine them with its own errors and reject the
+/// patch.
 ///
-/// A strategic merge patch needs the plan of the kind; without one it is refused.
+/// A strategic merge patch requires the plan of the kind; without one it is rejected.
 pub(crate) fn apply_patch(
     kind: PatchType,
     body: &[u8],
@@ -48,7 +49,7 @@ pub(crate) fn apply_patch(
     }
 }
 
-/// Patches an object of a built-in kind and brings the result into the kind's form.
+/// Patches an object of a built-in kind and decodes the result as that kind.
 pub(crate) fn patch_object(
     kind: PatchType,
     body: &[u8],
@@ -58,10 +59,10 @@ pub(crate) fn patch_object(
 ) -> Result<Decoded, Status> {
     let mut patched = apply_patch(kind, body, current, Some(plan), validation)?;
     if kind == PatchType::Strategic {
-        // What has no type is written as a map of Go is.
+        // Go encodes untyped objects as maps, with sorted keys.
         codec::sort_keys(&mut patched.value);
     }
-    // What the answer shows of a patch that leads nowhere: the result, or for a strategic one the patch.
+    // The value in the error message: the result of the patch, or for a strategic merge patch the patch itself.
     let shown = || match kind {
         PatchType::Json | PatchType::Merge => codec::go_json(&patched.value),
         PatchType::Strategic => codec::decode_untyped(body, FieldValidation::Ignore)
@@ -71,7 +72,7 @@ pub(crate) fn patch_object(
             })
             .unwrap_or_default(),
     };
-    // Strict errors become one answer, so they are collected first.
+    // Strict errors are collected and reported as one error.
     let lenient = if validation == FieldValidation::Strict { FieldValidation::Warn } else { validation };
     let decoded = match kind {
         PatchType::Json | PatchType::Merge => plan.decode_patched(&patched.value, lenient),
@@ -90,7 +91,8 @@ pub(crate) fn patch_object(
     Ok(decoded)
 }
 
-/// The result of a patch is no object of its kind: 422 without the object's name, as the real server has it.
+/// Returns the error for a patch result that is not a valid object of its kind. Like in the real server, it is a 422
+/// without the object's name.
 pub(crate) fn invalid(shown: &str, error: &str) -> Status {
     let cause = Cause {
         reason: "FieldValueInvalid".into(),
@@ -100,13 +102,13 @@ pub(crate) fn invalid(shown: &str, error: &str) -> Status {
     Status::invalid(&GroupKind::default(), "", vec![cause])
 }
 
-/// 422 with the words that the real server has for every status of that number it cannot explain.
+/// Returns the real server's generic message for a 422.
 fn unprocessable() -> Status {
     Status::failure(422, "Invalid", "the server rejected our request due to an error in our request")
         .with_details(StatusDetails::default())
 }
 
-/// Go's `%T` of a value.
+/// Returns Go's `%T` of a value.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -119,7 +121,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A tree as Go's `%v` prints it: `map[a:1 b:[x y]]`.
+/// Formats a tree like Go's `%v`: `map[a:1 b:[x y]]`.
 pub(crate) fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
@@ -137,7 +139,7 @@ pub(crate) fn go_format(value: &Value) -> String {
     }
 }
 
-/// Go's `%v` of a float: large and small ones as powers of ten, with two digits at least.
+/// Formats a float like Go's `%v`: large and small numbers have an exponent of at least two digits.
 fn go_float(float: f64) -> String {
     let scientific = format!("{float:e}");
     let parts = scientific.split_once('e').and_then(|(digits, power)| Some((digits, power.parse::<i32>().ok()?)));

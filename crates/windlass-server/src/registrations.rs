@@ -1,7 +1,7 @@
-//! The `APIService` objects of what this server serves itself, kept in step with it.
+//! The `APIService` objects of the group versions that this server serves.
 //!
-//! Those of built-in groups are made when the server starts, those of custom resources come and go with their
-//! definitions. Objects that name a service, or that somebody has made by hand, are left alone.
+//! Those of built-in groups are bootstrap objects. Those of custom resources are created and deleted with their CRDs.
+//! Objects that name a service, or that a user created, are not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::{
 
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// Group, its rank among the groups, and the rank of `v1` in it, as the real server has them.
+/// Each group with its priority and the version priority of `v1`, as in kube-apiserver.
 const RANKS: [(&str, i64, i64); 20] = [
     ("", 18000, 1),
     ("apps", 17800, 15),
@@ -38,34 +38,34 @@ const RANKS: [(&str, i64, i64); 20] = [
     ("resource.k8s.io", 16200, 21),
     ("flowcontrol.apiserver.k8s.io", 16100, 21),
 ];
-/// Of second versions.
+/// The version priority of versions other than `v1`.
 const SECOND: i64 = 30;
-/// Of custom resources.
+/// The group priority and version priority of custom resources.
 const CUSTOM: (i64, i64) = (1000, 100);
 
-/// One group and version.
+/// A group and a version.
 type GroupVersion = (String, String);
 
-/// The objects for built-in groups.
+/// Returns the objects for built-in groups.
 pub(crate) fn built_in(registry: &Registry) -> Vec<Value> {
     let served = served(registry, Style::BuiltIn).into_iter();
-    // This group says nothing of itself.
+    // This group has no object for itself.
     let served = served.filter(|(group, _)| group != "apiregistration.k8s.io");
     served.map(|(group, version)| registration(&group, &version, "onstart")).collect()
 }
 
-/// The versions of custom resources that are served, and those whose objects do not show it yet.
+/// The served versions of custom resources, and the versions whose objects are out of date.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
-    /// How many definitions serve a version.
+    /// The number of CRDs that serve a version.
     served: BTreeMap<GroupVersion, usize>,
     changed: BTreeSet<GroupVersion>,
-    /// The objects that an earlier run of the server has left are in step.
+    /// The objects of an earlier run of the server are up to date.
     is_complete: bool,
 }
 
 impl Registrations {
-    /// Notes which versions a definition serves from now on, in place of those it has served.
+    /// Replaces the versions that a CRD serves.
     pub(crate) fn replace(&mut self, old: Vec<GroupVersion>, new: Vec<GroupVersion>) {
         for version in new {
             let count = self.served.entry(version.clone()).or_default();
@@ -84,7 +84,7 @@ impl Registrations {
         }
     }
 
-    /// Makes and deletes objects for the versions that have changed. Returns false if that has to be tried again.
+    /// Creates and deletes the objects of changed versions. Returns `false` if it must be retried.
     pub(crate) async fn sync(&mut self, registry: &Registry) -> bool {
         if !self.is_complete {
             self.is_complete = self.sync_all(registry).await.is_ok();
@@ -140,7 +140,7 @@ async fn add(registry: &Registry, (group, version): &GroupVersion) -> Result<(),
     }
 }
 
-/// Deletes the object of a version, unless a user has made it.
+/// Deletes the object of a version, unless a user created it.
 async fn remove(registry: &Registry, (group, version): &GroupVersion) -> Result<(), Status> {
     let Some(collection) = collection(registry) else { return Ok(()) };
     let name = format!("{version}.{group}");

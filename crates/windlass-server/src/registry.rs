@@ -1,14 +1,14 @@
 //! The semantics of the API's verbs, for built-in kinds and custom resources alike.
 //!
-//! Everything between HTTP and storage: a request arrives as a [`Target`] with parameters and leaves as an [`Item`], an
-//! [`ItemList`], a [`WatchSession`] or a [`Status`]. What differs between kinds is in their [`Strategy`], mostly as
-//! columns of a table ([`Rules`]).
+//! The registry is the layer between HTTP and storage. A request arrives as a [`Target`] with parameters and leaves as
+//! an [`Item`], an [`ItemList`], a [`WatchSession`] or a [`Status`]. Each kind has a [`Strategy`], which is mostly a
+//! row of a table ([`Rules`]).
 //!
-//! Guaranteed: a write is validated and admitted before it is stored, against the very object that it replaces; whoever
-//! has seen a write answered reads it; an update that changes nothing is not written. Bodies in storage are decoded only
-//! where their content matters (selectors on fields, patches, updates).
+//! Guaranteed: a write is validated and admitted against the object that it replaces, before it is stored. A client
+//! that has received the response to a write reads that write. An update that changes nothing is not written. Stored
+//! bodies are decoded only where their content matters (field selectors, patches, updates).
 //!
-//! Not done here: authentication and authorization, media types, tables.
+//! Not done here: authentication, authorization, media types and tables.
 
 use std::{
     fmt,
@@ -90,16 +90,16 @@ pub(crate) use self::{
 };
 pub(crate) use self::{patch::PatchType, select::Selection};
 
-/// The registry. Clones are handles on the same one.
+/// The registry. Clones share the same state.
 #[derive(Clone)]
 pub(crate) struct Registry(Arc<Inner>);
 
-/// A [`Registry`] that may be gone.
+/// A weak reference to a [`Registry`].
 #[derive(Clone)]
 pub(crate) struct WeakRegistry(Weak<Inner>);
 
 impl WeakRegistry {
-    /// The registry, if it is still there.
+    /// Returns the registry if it still exists.
     pub(crate) fn upgrade(&self) -> Option<Registry> {
         self.0.upgrade().map(Registry)
     }
@@ -108,78 +108,78 @@ impl WeakRegistry {
 struct Inner {
     storage: Arc<dyn Storage>,
     watches: WatchCache<Derived>,
-    /// Swapped as a whole when custom resources come and go.
+    /// The served resources. The table is replaced as a whole when custom resources are added or removed.
     resources: RwLock<Arc<ResourceTable>>,
-    /// In the order in which they are asked.
+    /// The admission plugins, in call order.
     admission: Vec<Arc<dyn Admission>>,
     clock: Clock,
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
-    /// Follows the definitions of custom resources, once it is started.
+    /// The task that follows CustomResourceDefinitions. Set once it is started.
     definitions: OnceLock<apiextensions::Task>,
 }
 
-/// What a request is about.
+/// The resource, namespace, name and subresource that a request addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) resource: Arc<ResourceInfo>,
-    /// From the path; none for cluster-scoped resources and for all namespaces.
+    /// The namespace in the path; `None` for cluster-scoped resources and for requests across all namespaces.
     pub(crate) namespace: Option<String>,
-    /// From the path; none for the collection.
+    /// The name in the path; `None` for the collection.
     pub(crate) name: Option<String>,
-    /// `status`, `scale`, …; one that the resource has.
+    /// The subresource: `status`, `scale`, and so on. The resource has it.
     pub(crate) subresource: Option<String>,
 }
 
-/// One object in one state.
+/// An object at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) encoded: Encoded,
-    /// Of the write that led to this state; 0 for objects that were not stored (dry runs).
+    /// The revision of the write that produced this state; 0 for objects that were not stored (dry runs).
     pub(crate) revision: Revision,
 }
 
-/// What a client sends.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// As it came.
+    /// The bytes that the client sent.
     Encoded { bytes: Bytes, format: Format },
-    /// From within the server.
+    /// A value from within the server.
     Value(Value),
 }
 
-/// How to get.
+/// The parameters of a get.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GetParams {
     pub(crate) resource_version: Option<String>,
 }
 
-/// How to write.
+/// The parameters of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteParams {
     pub(crate) dry_run: DryRun,
     pub(crate) field_validation: FieldValidation,
-    /// For managedFields; the query's `fieldManager`, or the user agent up to its slash.
+    /// The field manager for managedFields: the query's `fieldManager`, or the user agent up to its slash.
     pub(crate) field_manager: String,
-    /// Collects what the client is told of its body even if the write fails.
+    /// Collects the warnings for the client, even if the write fails.
     pub(crate) warnings: Warnings,
-    /// Who writes; nobody in particular within the server.
+    /// The user who sends the write; the default user for writes from within the server.
     pub(crate) user: Arc<User>,
-    /// What has been learned of other versions of the object.
+    /// The conversions of the object to other versions that are known so far.
     pub(crate) conversions: Conversions,
 }
 
-/// A write that succeeded.
+/// The result of a successful write.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) answer: Answer,
-    /// Answered with 201.
+    /// `true` if the write created an object; the response has code 201.
     pub(crate) created: bool,
-    /// For `Warning` headers.
+    /// The texts of the `Warning` headers.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a write is answered with.
+/// The body of the response to a write.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Object(Item),
@@ -187,7 +187,7 @@ pub(crate) enum Answer {
 }
 
 impl WriteParams {
-    /// Who writes, and how, as admission sees it.
+    /// Returns the write's user and options for admission.
     pub(crate) fn asked(&self, target: &Target) -> Asked {
         let name = target.name().to_owned();
         Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
@@ -210,12 +210,12 @@ impl Default for WriteParams {
 // === impl Item ===
 
 impl Item {
-    /// The object as a tree.
+    /// Returns the object as a tree.
     pub(crate) fn value(&self) -> Value {
         self.encoded.value(self.revision)
     }
 
-    /// The object as JSON.
+    /// Returns the object as JSON.
     #[cfg(test)]
     pub(crate) fn to_bytes(&self) -> Bytes {
         let mut out = Vec::new();
@@ -228,12 +228,12 @@ impl Item {
         self.encoded.render(self.revision, out);
     }
 
-    /// Appends the object as it stands in a list.
+    /// Appends the object in the form that it has in a list.
     pub(crate) fn render_item(&self, out: &mut Vec<u8>) {
         self.encoded.render_item(self.revision, out);
     }
 
-    /// An object that is not stored.
+    /// Returns an item of an object that is not stored.
     fn fixed(target: &Target, object: &Value) -> Self {
         Self { encoded: Encoded::new(object, target.resource.shape.style()), revision: Revision(0) }
     }
@@ -248,25 +248,25 @@ impl Item {
 // === impl Target ===
 
 impl Target {
-    /// The collection of a resource, in one namespace or in all.
+    /// Targets the collection of a resource, in one namespace or in all.
     pub(crate) fn collection(resource: &Arc<ResourceInfo>, namespace: Option<&str>) -> Self {
         let namespace = namespace.map(str::to_owned);
         Self { resource: Arc::clone(resource), namespace, name: None, subresource: None }
     }
 
-    /// One object.
+    /// Targets one object.
     pub(crate) fn object(resource: &Arc<ResourceInfo>, namespace: Option<&str>, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::collection(resource, namespace) }
     }
 
-    /// The same object's subresource.
+    /// Targets a subresource of the same object.
     #[must_use]
     pub(crate) fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// The prefix of the keys of the collection.
+    /// Returns the prefix of the collection's keys.
     fn prefix(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{}{namespace}/", self.resource.prefix),
@@ -286,7 +286,7 @@ impl Target {
         self.resource.group_resource()
     }
 
-    /// The key of the object of that name.
+    /// Returns the key of the named object.
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix())
     }
@@ -295,7 +295,7 @@ impl Target {
 // === impl Registry ===
 
 impl Registry {
-    /// A registry of these resources over a storage, which may hold objects already.
+    /// Creates a registry of these resources over a storage, which may already hold objects.
     pub(crate) async fn new(
         storage: Arc<dyn Storage>,
         resources: Vec<Arc<ResourceInfo>>,
@@ -321,62 +321,63 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Serves custom resources from now on: those whose definitions are stored, and those to come.
+    /// Starts to serve custom resources, both stored and future ones.
     pub(crate) async fn serve_custom_resources(&self) -> Result<(), Status> {
         let task = apiextensions::start(self).await?;
-        // A second task would do no more than the first, and ends here.
+        // A second task would be redundant, and is dropped here.
         let _ = self.0.definitions.set(task);
         Ok(())
     }
 
-    /// A handle that does not keep the registry alive.
+    /// Returns a handle that does not keep the registry alive.
     pub(crate) fn downgrade(&self) -> WeakRegistry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
 
-    /// What is served at the moment.
+    /// Returns the resources that are currently served.
     pub(crate) fn resources(&self) -> Arc<ResourceTable> {
         Arc::clone(&self.0.resources.read())
     }
 
-    /// Serves a changed set of resources from now on. `change` gets what is served and must be quick: it runs under a lock.
+    /// Replaces the served resources. `change` receives the current table and must be quick, because it runs under a
+    /// lock.
     pub(crate) fn change_resources(&self, change: impl FnOnce(&ResourceTable) -> Vec<Arc<ResourceInfo>>) {
         let mut resources = self.0.resources.write();
         *resources = Arc::new(ResourceTable::new(change(&resources)));
     }
 
-    /// The wall clock.
+    /// Returns the wall clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
-    /// The source of randomness.
+    /// Returns the source of randomness.
     pub(crate) fn entropy(&self) -> &Entropy {
         &self.0.entropy
     }
 
-    /// The plugins that are asked about writes.
+    /// Returns the admission plugins.
     pub(crate) fn admission(&self) -> &[Arc<dyn Admission>] {
         &self.0.admission
     }
 
-    /// One object in its stored version, if it is there.
+    /// Returns one object in its stored version, if it exists.
     pub(crate) async fn peek(&self, target: &Target) -> Result<Option<Item>, Status> {
         self.stored(&target.key(target.name())).await?.as_ref().map(Item::stored).transpose()
     }
 
-    /// The storage.
+    /// Returns the storage.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.0.storage
     }
 
-    /// Closes the watches of resources whose keys begin so.
+    /// Closes the watches of the resources whose keys start with `prefix`.
     pub(crate) fn drop_watches_of(&self, prefix: &str) {
         self.0.watches.drop_topic(prefix);
     }
 
-    /// Waits until the watches that are ready for it have the event of a commit, which is answered after that. Lists of other
-    /// kinds lag behind it from then on.
+    /// Waits until all ready watches have received the event of a commit, before the write is answered. Afterwards
+    /// lists of other kinds lag behind this write.
     pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
         self.0.watches.delivered(key, revision).await;
         if let Some(lag) = self.0.list_lag.get() {
@@ -384,13 +385,13 @@ impl Registry {
         }
     }
 
-    /// Delays lists by clients from now on.
+    /// Sets the delay of lists by clients.
     pub(crate) fn delay_lists(&self, lag: ListLag) {
-        // It is set once, when the server starts.
+        // Set once, when the server starts.
         let _ = self.0.list_lag.set(lag);
     }
 
-    /// Waits before a list by a client, if lists are delayed.
+    /// Delays a list by a client, if a delay is set.
     pub(crate) async fn before_list(&self, target: &Target, params: &ListParams) {
         let Some(lag) = self.0.list_lag.get() else { return };
         let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
@@ -404,12 +405,12 @@ impl Registry {
         self.0.watches.is_watched(key)
     }
 
-    /// Closes all watches, as the loss of all connections would.
+    /// Closes all watches, like a loss of all connections.
     pub(crate) fn drop_watches(&self) {
         self.0.watches.drop_all();
     }
 
-    /// Shows a strategy with a memory of its own the objects that are stored.
+    /// Passes the stored objects to a strategy that keeps state.
     async fn restore(&self, resource: &ResourceInfo) -> Result<(), Status> {
         let query = crate::storage::RangeQuery::prefix(resource.prefix.clone());
         let range = self.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
@@ -419,22 +420,22 @@ impl Registry {
         Ok(())
     }
 
-    /// The stored state of one object.
+    /// Returns the stored state of one object.
     async fn stored(&self, key: &str) -> Result<Option<StoredValue>, Status> {
         let (_, value) = self.0.storage.get(key, None).await.map_err(|error| storage_failure(&error))?;
         Ok(value)
     }
 
-    /// An item in the version that the client asked for.
+    /// Returns an item in the version that the client requested.
     async fn present(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
         if resource.conversion.is_none() {
             return Ok(item);
         }
         let mut presented = Self::present_all(resource, vec![item]).await?;
-        presented.pop().ok_or_else(|| Status::internal("an object was lost when it was converted"))
+        presented.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
     }
 
-    /// Items in the version that the client asked for.
+    /// Returns items in the version that the client requested.
     async fn present_all(resource: &ResourceInfo, items: Vec<Item>) -> Result<Vec<Item>, Status> {
         if resource.conversion.is_none() {
             return Ok(items);
@@ -454,7 +455,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A failure of storage that the request did not cause.
+/// Returns the status for a storage failure that the request did not cause.
 fn storage_failure(error: &StorageError) -> Status {
     match error {
         StorageError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),

@@ -1,7 +1,7 @@
-//! Questions that are put as objects: reviews, which are answered and not stored, and requests for tokens.
+//! Reviews and token requests. They are answered, but not stored.
 //!
-//! They come in through the same door as other objects (any encoding, strict or not), have a status filled in and are sent
-//! back with 201. Nothing of them is kept.
+//! Reviews are decoded like other objects (any encoding, any field validation). The response has code 201 and contains
+//! the object with its status.
 
 mod access;
 mod identity;
@@ -29,27 +29,27 @@ use crate::{
     storage::Revision,
 };
 
-/// The group of requests for tokens.
+/// The API group of token requests.
 const TOKENS: &str = "authentication.k8s.io";
 
-/// Who asks, and whom.
+/// The user who sends a review, and the server.
 pub(crate) struct Asker<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a Arc<User>,
 }
 
-/// One question: the object as it came, in normal form, and what its path says.
+/// A review: the decoded object and its path.
 struct Question<'a> {
     asker: &'a Asker<'a>,
     target: &'a Target,
     object: Value,
-    /// The same as a write, without its object.
+    /// The attributes of the review as a write, without its object.
     write: Attributes,
 }
 
 impl Question<'_> {
-    /// Lets validating admission reject the question, once it is known to be valid.
+    /// Runs validating admission, after the review was validated.
     async fn admit(&mut self) -> Result<(), Status> {
         self.write.object = self.object.take();
         let outcome = self.asker.registry.validate_admission(&mut self.write).await;
@@ -58,10 +58,10 @@ impl Question<'_> {
     }
 }
 
-/// Fills in the answer.
+/// Sets the status of a review.
 type Answerer = for<'a> fn(Question<'a>) -> BoxFuture<'a, Result<Value, Status>>;
 
-/// Who answers what is created here, if it is a question.
+/// Returns the function that answers a review, if the target is a review.
 fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
@@ -81,12 +81,12 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
     })
 }
 
-/// Whether what is created here is a question.
+/// Reports whether objects created here are reviews.
 pub(crate) fn is_question(target: &Target) -> bool {
     answerer(target).is_some()
 }
 
-/// Answers a question.
+/// Answers a review.
 pub(crate) async fn answer(
     asker: &Asker<'_>,
     target: &Target,
@@ -112,7 +112,7 @@ pub(crate) async fn answer(
     if target.subresource.is_none() {
         metadata.shift_remove("uid");
     }
-    // Of subresources the fields are those of another kind.
+    // The object of a subresource is of another kind, without managed fields.
     if target.subresource.is_none() {
         asker.registry.track(target, None, &mut object, params);
     }
@@ -136,7 +136,7 @@ pub(crate) async fn answer(
     Ok(Written { answer: Answer::Object(item), created: true, warnings: decoded.warnings })
 }
 
-/// Fails if there is a complaint about a review, which the real server says without its kind.
+/// Returns the validation errors of a review. As in kube-apiserver, the error has no kind.
 fn check(errors: Errors) -> Result<(), Status> {
     errors.check(&GroupKind::new("authorization.k8s.io", ""), "")
 }

@@ -1,4 +1,4 @@
-//! The server as a value: built from its parts, asked in process, or put on a socket.
+//! The server: built from its parts, called in process, or served on a socket.
 
 use std::{
     convert::Infallible,
@@ -53,15 +53,15 @@ use self::budget::Budget;
 pub(crate) use self::budget::OverBudget;
 pub use self::limits::Limits;
 
-/// An API server. Clones are handles on the same one.
+/// An API server. Clones are handles to the same server.
 ///
-/// Building one does no work: the objects that every cluster has are made with the first request that needs them, and so
-/// is whatever else takes time. Dropping the last handle (a [`Service`] is one too) drops the server: its watches end, and
-/// with memory storage its objects are gone.
+/// Building a server does no work: the bootstrap objects are created with the first request that needs them. Dropping
+/// the last handle (a [`Service`] is one, too) drops the server. Its watches end, and objects in memory storage are
+/// lost.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
-/// How a [`Server`] is to be.
+/// Configures a [`Server`].
 #[derive(Debug)]
 #[must_use]
 pub struct ServerBuilder {
@@ -80,10 +80,10 @@ pub struct ServerBuilder {
     descriptions: Descriptions,
 }
 
-/// A server in this process, as a `tower` service: no socket, no task, no credentials.
+/// An in-process client of a server, as a `tower` service: no socket, no task, no credentials.
 ///
-/// Every request is the administrator's, or that of the user whom [`Self::acting_as`] names. Bodies of watches yield one
-/// frame per event. Works under a paused tokio clock.
+/// Every request runs as the administrator, or as the user set with [`Self::acting_as`]. Bodies of watches yield one
+/// frame per event. Works with a paused tokio clock.
 #[derive(Clone, Debug)]
 pub struct Service {
     server: Server,
@@ -97,126 +97,130 @@ pub(crate) struct Inner {
     authorizer: Arc<Authorizer>,
     storage: Arc<dyn Storage>,
     choices: Choices,
-    /// Made with the first request that needs it.
+    /// Created with the first request that needs it.
     registry: OnceCell<Registry>,
-    /// Set once the objects of [`bootstrap::furnish`] are there.
+    /// Set when the objects of [`bootstrap::furnish`] exist.
     furnished: OnceCell<()>,
-    /// True once answers that go on are to end.
+    /// `true` when long-running responses must end.
     stopping: watch::Sender<bool>,
     metrics: Metrics,
     descriptions: Descriptions,
-    /// Where clients are told that the server is.
+    /// The address that documents and objects give to clients.
     address: Mutex<SocketAddr>,
-    /// The account of what clients on sockets hold.
+    /// The memory held by clients on sockets.
     budget: Arc<Budget>,
-    /// The authority of clients, in PEM, once the server serves with one.
+    /// The client CA in PEM, once the server serves with one.
     client_ca: Mutex<Option<Arc<str>>>,
 }
 
 // === impl ServerBuilder ===
 
 impl ServerBuilder {
-    /// Where wall-clock time comes from: creation timestamps, ages.
+    /// Sets the source of wall-clock time, for creation timestamps and ages.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where randomness comes from: uids, generated names, the duration of watches. Keys of TLS are never taken from it.
+    /// Sets the source of randomness, for UIDs, generated names and the duration of watches. TLS keys never come from
+    /// it.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = Some(entropy);
         self
     }
 
-    /// The bearer token of the administrator. Without one nobody can do anything over a socket but ask for health and version.
+    /// Sets the bearer token of the administrator. Defaults to none: requests over a socket then need other credentials,
+    /// except for health and version.
     pub fn token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// The bearer token of somebody else.
+    /// Adds the bearer token of another user.
     pub fn user_token(self, token: &str, user: User) -> Self {
         self.tokens.add(token, user);
         self
     }
 
-    /// In whose name tokens of service accounts are issued, and with which key.
+    /// Sets the issuer and the signing key of service account tokens.
     pub fn token_issuer(mut self, issuer: TokenIssuer) -> Self {
         self.issuer = issuer;
         self
     }
 
-    /// Where objects live; memory, unless it is given.
+    /// Sets the storage. Defaults to memory.
     pub fn storage(mut self, storage: impl Into<Arc<dyn Storage>>) -> Self {
         self.storage = Some(storage.into());
         self
     }
 
-    /// The range that services get their addresses from; `10.0.0.0/24`, unless it is given.
+    /// Sets the address range of services. Defaults to `10.0.0.0/24`.
     pub fn service_cidr(mut self, cidr: ServiceCidr) -> Self {
         self.choices.service_cidr = cidr;
         self
     }
 
-    /// Where clients are told that the server is, by the service `kubernetes` for one; that of the listener, once it serves.
+    /// Sets the address that clients get, for example in the service `kubernetes`. When the server serves, it is
+    /// replaced by the address of the listener.
     ///
-    /// To be given where somebody asks in process before that.
+    /// Set it if in-process requests come before that.
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self
     }
 
-    /// What pods need to do with service accounts; nothing, unless it is said.
+    /// Sets the service account requirements of new pods. Defaults to none.
     pub fn pod_accounts(mut self, accounts: PodAccounts) -> Self {
         self.choices.pod_accounts = accounts;
         self
     }
 
-    /// Who may do what; what roles say, unless it is said.
+    /// Sets the authorization mode. Defaults to roles.
     pub fn authorization(mut self, authorization: Authorization) -> Self {
         self.authorization = authorization;
         self
     }
 
-    /// The answer to requests without credentials over sockets; they are `system:anonymous` by default.
+    /// Sets the handling of requests without credentials over sockets. By default their user is `system:anonymous`.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = anonymous;
         self
     }
 
-    /// Bounds what clients on sockets can make the server hold.
+    /// Sets the limits on the memory that clients on sockets can occupy.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Delays a list of the present state until this long after the last write of another kind. By default it is not delayed.
+    /// Delays a list of the current state until this time has passed since the last write to another kind. By default
+    /// there is no delay.
     ///
-    /// The real server's lists wait for up to 100 ms then, and tests that were written with it may rely on the time that a controller
-    /// has meanwhile.
+    /// The lists of kube-apiserver wait up to 100 ms in this case. Tests written for it may rely on the time that
+    /// controllers gain.
     pub const fn list_lag(mut self, lag: Duration) -> Self {
         self.choices.list_lag = lag;
         self
     }
 
-    /// Descriptions of kinds and fields, for `kubectl explain` and for the columns of tables. By default there are none.
+    /// Sets descriptions of kinds and fields, for `kubectl explain` and for table columns. By default there are none.
     ///
-    /// `schemas` returns JSON schemas by their names in Kubernetes' OpenAPI documents, such as
-    /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` has them. The
-    /// function is called for each document that a client reads.
+    /// `schemas` returns JSON schemas by their names in the OpenAPI documents of Kubernetes, such as
+    /// `io.k8s.api.core.v1.Pod`; only their descriptions are used. The feature `schemars` of `k8s-openapi` provides
+    /// them. The function is called for each document that a client reads.
     pub fn descriptions(mut self, schemas: fn() -> serde_json::Map<String, serde_json::Value>) -> Self {
         self.descriptions = Descriptions::new(schemas);
         self
     }
 
-    /// Sets the authorizers that decide in turn, instead of [`Self::authorization`]. Members of `system:masters` may do
-    /// everything all the same.
+    /// Sets a chain of authorizers, which replaces [`Self::authorization`]. Members of `system:masters` may still do
+    /// everything.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
         self.authorizers = Some(chain);
         self
     }
 
-    /// The server.
+    /// Builds the server.
     #[must_use]
     pub fn build(self) -> Server {
         let (stopping, _) = watch::channel(false);
@@ -242,7 +246,7 @@ impl ServerBuilder {
 // === impl Server ===
 
 impl Server {
-    /// A server that is yet to be built.
+    /// Returns a builder for a server.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
             clock: Clock::system(),
@@ -261,27 +265,27 @@ impl Server {
         }
     }
 
-    /// The server as a service in this process.
+    /// Returns the server as an in-process service.
     #[must_use]
     pub fn service(&self) -> Service {
         Service { server: self.clone(), user: self.0.authenticator.admin() }
     }
 
-    /// Lets somebody in who shows this bearer token, from now on.
+    /// Adds the bearer token of a user. Takes effect immediately.
     pub fn add_user_token(&self, token: &str, user: User) {
         self.0.authenticator.tokens().add(token, user);
     }
 
-    /// Makes the objects that every cluster has, if nobody has asked for anything yet.
+    /// Creates the bootstrap objects, unless a request already did.
     pub async fn start(&self) -> Result<(), Status> {
         self.0.furnish().await
     }
 
-    /// Serves HTTPS, versions 1.1 and 2, until `shutdown` is ready: then watches end, requests that are under way get most
-    /// of a second to finish, and no task and no connection is left when this returns.
+    /// Serves HTTPS with HTTP/1.1 and HTTP/2 until `shutdown` is ready. Then watches end, and most of a second is left
+    /// for requests in progress. When this function returns, no task and no connection is left.
     ///
     /// # Errors
-    /// When the listener has no address. Failures of single connections are logged.
+    /// Returns an error if the listener has no address. Failures of single connections are logged.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -294,18 +298,19 @@ impl Server {
         listener::serve(self, listener, Some(&tls), shutdown).await
     }
 
-    /// As [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens travel in the clear: for measurements on one machine.
+    /// Like [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens are sent unencrypted: use it for measurements
+    /// on one machine only.
     pub async fn serve_plain(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
         listener::serve(self, listener, None, shutdown).await
     }
 
-    /// Ends all watches, in process and over sockets, and those that are yet to come as soon as they begin. Other requests
-    /// are answered as before; readiness fails.
+    /// Ends all watches, in process and over sockets. New watches end immediately. Other requests are answered as
+    /// before; the readiness probe fails.
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
     }
 
-    /// Closes all watches, as the loss of all connections would; clients can watch again at once. For tests of clients.
+    /// Closes all watches, as if all connections were lost. Clients can watch again at once. For tests of clients.
     pub async fn drop_watches(&self) -> Result<(), Status> {
         self.0.registry().await?.drop_watches();
         Ok(())
@@ -323,7 +328,7 @@ impl fmt::Debug for Server {
 }
 
 impl Inner {
-    /// The registry, started if this is the first request that needs it. A start that failed is tried again.
+    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
         let start = || async {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
@@ -338,13 +343,13 @@ impl Inner {
         self.registry.get_or_try_init(start).await
     }
 
-    /// Makes the objects that only few ask for, if they are not there.
+    /// Creates the roles, flow control objects and API services if they are missing.
     pub(crate) async fn furnish(&self) -> Result<(), Status> {
         let registry = self.registry().await?;
         self.furnished.get_or_try_init(|| bootstrap::furnish(registry)).await.copied()
     }
 
-    /// Whether a user may do something, by the roles of this moment.
+    /// Decides whether a user may perform a request, by the current roles.
     pub(crate) async fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<Decision, Status> {
         if !self.authorizer.trusts(user) {
             self.furnish().await?;
@@ -352,7 +357,7 @@ impl Inner {
         self.authorizer.decide(&*self.storage, user, attempt).await
     }
 
-    /// Refuses what a user may not do.
+    /// Returns an error unless the user may perform the request.
     pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
         if !self.authorizer.trusts(user) {
             self.furnish().await?;
@@ -360,12 +365,12 @@ impl Inner {
         self.authorizer.require(&*self.storage, user, attempt).await
     }
 
-    /// Reports whether webhooks are asked, so that rules do not hold everything that a user may do.
+    /// Reports whether authorization webhooks are called. If so, a user's rules don't include all of their permissions.
     pub(crate) fn asks_webhooks(&self) -> bool {
         self.authorizer.asks_webhooks()
     }
 
-    /// All that a user may do in a namespace; and the roles that are not there.
+    /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
         self.furnish().await?;
         self.authorizer.rules_of(&*self.storage, user, namespace).await
@@ -407,13 +412,13 @@ impl Inner {
         &self.budget
     }
 
-    /// Publishes the authority of clients: now, if the server has started, or else when it starts.
+    /// Publishes the client CA now if the server has started, or else when it starts.
     async fn publish_client_ca(&self, pem: &Arc<str>) {
         *self.client_ca.lock() = Some(Arc::clone(pem));
         if let Some(registry) = self.registry.get()
             && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
         {
-            tracing::warn!(%error, "cannot publish the authority of clients in kube-system");
+            tracing::warn!(%error, "cannot publish the client CA in kube-system");
         }
     }
 
@@ -429,7 +434,7 @@ impl Inner {
 // === impl Service ===
 
 impl Service {
-    /// The same server, each request being this user's.
+    /// Runs all requests as this user.
     #[must_use]
     pub fn acting_as(self, user: User) -> Self {
         Self { user: Arc::new(user), ..self }
@@ -455,7 +460,7 @@ where
     }
 }
 
-/// A request body of whatever type as the one type that is handled.
+/// Boxes a request body of any type.
 pub(crate) fn boxed<B>(body: B) -> RequestBody
 where
     B: http_body::Body<Data: Buf, Error: Into<BoxError>> + Send + 'static,

@@ -1,24 +1,25 @@
-//! Where objects live: one trait after etcd's MVCC, and the memory backend.
+//! Storage for objects: a trait modelled on etcd's MVCC, and the memory backend.
 //!
 //! Keys are strings ordered by their bytes, bodies are opaque [`Bytes`]. The store has one global [`Revision`].
 //!
-//! What every backend guarantees (and `suite` checks):
-//! - A commit changes one key and consumes exactly one revision, deletions included. A commit that fails consumes none.
-//!   An empty store is at revision 1, as etcd's is.
+//! Every backend guarantees the following, and `suite` checks it:
+//! - A commit changes one key and consumes exactly one revision, deletions included. A failed commit consumes none. An
+//!   empty store is at revision 1, as in etcd.
 //! - Every revision after the oldest retained one, up to the current one, is the revision of exactly one event.
-//! - Commits are linearizable: whoever has seen revision N reads a state at N or later.
-//! - A range or get answers from one revision, whole, and names it; with `at` set, from that revision.
-//! - A watch delivers every event under its prefix with a revision above `after`: once, in revision order, without gaps.
-//!   It ends with an error rather than skip an event, and without an error only when the backend shuts down.
+//! - Commits are linearizable: a reader that has seen revision N reads a state at N or later.
+//! - A range or get reads a single revision and returns its number. With `at`, it reads that revision.
+//! - A watch delivers every event under its prefix with a revision above `after`: once, in revision order, without
+//!   gaps. It never skips an event: it ends with an error instead. It ends without an error only when the backend shuts
+//!   down.
 //! - Reading a range at revision N and watching after N misses nothing and repeats nothing.
-//! - After compaction up to N, reads at N and watches after N still work; older ones answer
-//!   [`StorageError::Compacted`]. Watches that are already running are not disturbed by it.
+//! - After compaction up to N, reads at N and watches after N still work; older ones return
+//!   [`StorageError::Compacted`]. Running watches are not affected.
 //!
-//! What it does not do: leases and expiry (the registry's business), transactions over several keys, waiting for
-//! a revision that has not happened ([`StorageError::Future`] at once), and remembering history for ever: a backend may
+//! Not included: leases and expiry (the registry implements them), transactions over several keys, and waiting for a
+//! future revision ([`StorageError::Future`] is returned immediately). History is not kept forever: a backend may
 //! compact by itself.
 //!
-//! Futures may be dropped at any time; a commit that was dropped may or may not have happened.
+//! Futures may be dropped at any time. After that, the commit may or may not have happened.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
@@ -32,18 +33,18 @@ mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod suite;
 
-/// A point in the store's history: the number of the commit that led there.
+/// A point in the store's history: the number of the last commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// The revision that the next commit will have.
+    /// Returns the revision of the next commit.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The revision before this one; revision 0 has none and stays.
+    /// Returns the revision before this one. Returns revision 0 for itself.
     #[must_use]
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -56,63 +57,63 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A value as it was at some revision. Clones share key and body.
+/// A value at some revision. Clones share key and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValue {
-    /// The whole key.
+    /// The complete key.
     pub key: Arc<str>,
-    /// What was put.
+    /// The stored bytes.
     pub body: Bytes,
-    /// The revision of the put that brought the key into being (after its last deletion, if any).
+    /// The revision of the put that created the key (after its last deletion, if any).
     pub created: Revision,
     /// The revision of the put that wrote this body.
     pub modified: Revision,
 }
 
-/// What a commit requires of the key.
+/// The condition of a commit on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
     /// The key exists and was last modified at this revision.
     Unchanged(Revision),
 }
 
-/// What a commit does to the key.
+/// The change that a commit makes to the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Creates the value or replaces it, even by an equal one.
+    /// Creates or replaces the value, even by an equal one.
     Put(Bytes),
-    /// Removes the value. Of an absent key it is a conflict, whatever was expected.
+    /// Deletes the value. A missing key is a conflict, regardless of the expectation.
     Delete,
 }
 
-/// A commit that happened.
+/// A successful commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The revision that it consumed.
+    /// The revision of the commit.
     pub revision: Revision,
-    /// The value after it; none after a deletion.
+    /// The new value. `None` after a deletion.
     pub value: Option<StoredValue>,
-    /// The value before it; none when the key was created.
+    /// The previous value. `None` if the commit created the key.
     pub previous: Option<StoredValue>,
 }
 
-/// Why a commit did not happen.
+/// The error for a failed commit.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The key was not as expected.
-    #[error("the key is not as expected: {}", Found(current.as_ref()))]
+    /// The key was not in the expected state.
+    #[error("the key is not in the expected state: {}", Found(current.as_ref()))]
     Conflict {
-        /// The value as it is.
+        /// The current value.
         current: Option<StoredValue>,
     },
-    /// The backend failed; the commit may have happened when this is [`StorageError::Unavailable`].
+    /// The backend failed. After [`StorageError::Unavailable`] the commit may have happened.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
-/// Words for the state in which a conflicting key was found.
+/// Describes the current state of a key in a conflict.
 struct Found<'a>(Option<&'a StoredValue>);
 
 impl fmt::Display for Found<'_> {
@@ -124,61 +125,61 @@ impl fmt::Display for Found<'_> {
     }
 }
 
-/// Why storage could not answer.
+/// The error for a failed storage operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The history that was asked for is gone.
-    #[error("the revision has been compacted, the oldest one kept is {oldest}")]
+    /// The requested history was compacted.
+    #[error("the revision has been compacted, the oldest available one is {oldest}")]
     Compacted {
-        /// The oldest revision that can be read, and watched after.
+        /// The oldest revision that can be read, or watched from.
         oldest: Revision,
     },
-    /// The revision has not happened yet.
+    /// The requested revision does not exist yet.
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// The current one.
+        /// The current revision.
         current: Revision,
     },
-    /// The watch was not read fast enough and has been ended. Events up to `after` were delivered.
+    /// The watch was too slow and has ended. Events up to `after` were delivered.
     #[error("the watch was too slow, its events after revision {after} were dropped")]
     Lagged {
-        /// Where another watch can take over, unless that has been compacted meanwhile.
+        /// The revision after which a new watch can continue, unless it is compacted by then.
         after: Revision,
     },
-    /// The backend cannot be reached or failed; another attempt may succeed.
+    /// The backend is unreachable or failed. A retry may succeed.
     #[error("the storage is unavailable")]
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
 }
 
-/// A question for the values whose keys start with a prefix.
+/// A query for the values whose keys start with a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeQuery {
-    /// Keys start with this; empty: all keys.
+    /// The prefix of the keys. Empty for all keys.
     pub prefix: String,
-    /// The first key, inclusive; it need not exist. Values outside of the prefix are never returned.
+    /// The first key, inclusive. It need not exist. Values outside of the prefix are never returned.
     pub start: Option<String>,
-    /// At most so many values.
+    /// The maximum number of values.
     pub limit: Option<usize>,
-    /// The revision to read at; none: the current one.
+    /// The revision to read at. `None` for the current one.
     pub at: Option<Revision>,
 }
 
 impl RangeQuery {
-    /// All values under `prefix`, now.
+    /// Creates a query for all current values under `prefix`.
     pub fn prefix(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..Self::default() }
     }
 
-    /// Begins at `key`, inclusive.
+    /// Starts at `key`, inclusive.
     #[must_use]
     pub fn start(mut self, key: impl Into<String>) -> Self {
         self.start = Some(key.into());
         self
     }
 
-    /// Returns at most `limit` values.
+    /// Limits the number of values to `limit`.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -193,54 +194,54 @@ impl RangeQuery {
     }
 }
 
-/// The answer to a [`RangeQuery`].
+/// The result of a [`RangeQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The revision at which the values were read.
     pub revision: Revision,
     /// The values in key order.
     pub values: Vec<StoredValue>,
-    /// How many more there are after the limit, at the same revision.
+    /// The number of further values after the limit, at the same revision.
     pub remaining: u64,
 }
 
-/// One commit, as watchers see it.
+/// A commit as watchers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageEvent {
     /// The revision of the commit.
     pub revision: Revision,
-    /// The key that it changed.
+    /// The changed key.
     pub key: Arc<str>,
-    /// The value after it; none: deleted.
+    /// The new value. `None` after a deletion.
     pub current: Option<StoredValue>,
-    /// The value before it; none: created.
+    /// The previous value. `None` if the commit created the key.
     pub previous: Option<StoredValue>,
 }
 
 /// The events of one watch.
 pub type EventStream = BoxStream<'static, Result<StorageEvent, StorageError>>;
 
-/// A backend. The module's documentation says what it guarantees.
+/// A storage backend. The module documentation states its guarantees.
 ///
 /// Object safe; the server holds an `Arc<dyn Storage>`.
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
-    /// The current revision.
+    /// Returns the current revision.
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>>;
 
-    /// The value of `key` and the revision at which it was read: `at`, or the current one.
+    /// Returns the value of `key`, and the revision at which it was read: `at` or the current one.
     fn get<'a>(
         &'a self,
         key: &'a str,
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>>;
 
-    /// The values under a prefix, in key order.
+    /// Returns the values under a prefix, in key order.
     ///
-    /// A range that ended at its limit can usually be continued at its revision for some minutes, even if the backend has
-    /// compacted that revision by itself meanwhile: lists are read in pages. [`Self::compact`] ends that.
+    /// A range that ended at its limit can usually be continued at its revision for some minutes, because lists are
+    /// read in pages. This holds even if the backend has compacted that revision by itself. [`Self::compact`] ends it.
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>>;
 
-    /// Compares and changes one key, atomically.
+    /// Compares and changes one key atomically.
     fn commit<'a>(
         &'a self,
         key: &'a str,
@@ -248,13 +249,13 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         change: Change,
     ) -> BoxFuture<'a, Result<Committed, CommitError>>;
 
-    /// The events under `prefix` (empty: all) after a revision: what history holds, then live ones.
+    /// Watches the events under `prefix` (empty for all) after a revision: first from history, then live.
     ///
-    /// A revision in the future is no error: the watch is silent until then. A revision that has been compacted is
-    /// answered with [`StorageError::Compacted`] by this call, not by the stream. How far a watch may fall behind before it ends
-    /// with [`StorageError::Lagged`] is the backend's choice; a commit never waits for a watch.
+    /// A future revision is not an error: the watch is silent until then. For a compacted revision this call, not the
+    /// stream, returns [`StorageError::Compacted`]. The backend decides how slow a watch may be before it ends with
+    /// [`StorageError::Lagged`]. A commit never waits for a watch.
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>>;
 
-    /// Forgets the history before `upto`. Compacting what has been compacted does nothing.
+    /// Removes the history before `upto`. Compacting a compacted revision has no effect.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>>;
 }

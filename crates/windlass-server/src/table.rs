@@ -1,9 +1,9 @@
-//! The server-side printing of objects: `Table`, which kubectl asks for.
+//! Server-side printing: the `Table` format that kubectl requests.
 //!
-//! Columns come from the real server's answers (`data/columns.tsv`), cells are computed here, kind by kind; ages are
-//! texts, as of the moment of the answer. A kind whose cells are not written yet is printed with name and age. Custom
-//! resources bring their own columns. Columns have the descriptions of the fields that they show, if the server has
-//! [`Descriptions`]; those that the real server words for a column alone are left out.
+//! Columns are recorded from kube-apiserver (`data/columns.tsv`). Cells are computed here for each kind; ages are texts
+//! relative to the time of the response. A kind without an implementation has the columns name and age. Custom
+//! resources define their own columns. If the server has [`Descriptions`], columns have the descriptions of their
+//! fields. Descriptions that kube-apiserver writes only for a column are omitted.
 
 mod autoscaling;
 mod cells;
@@ -31,7 +31,7 @@ use crate::{
     registry::{ResourceInfo, Shape},
 };
 
-/// One column of a table.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -40,13 +40,13 @@ pub(crate) struct Column {
     /// `name` for the column that holds the name.
     pub(crate) format: String,
     pub(crate) description: String,
-    /// The `schema#property` whose description is this column's, if it has none of its own.
+    /// The `schema#property` whose description the column takes if it has none of its own.
     pub(crate) source: &'static str,
-    /// 0 is always shown, anything greater only in wide output.
+    /// 0 for columns that are always shown, greater for wide output only.
     pub(crate) priority: i64,
 }
 
-/// What stands beside the cells of a row.
+/// The object that accompanies the cells of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     /// The object's metadata.
@@ -54,21 +54,21 @@ pub(crate) enum IncludeObject {
     Metadata,
     /// The whole object.
     Object,
-    /// Nothing.
+    /// No object.
     None,
 }
 
-/// Whether a table says what its columns are: the first one of a watch does, those after it do not.
+/// Controls the column definitions of a table. In a watch only the first table has them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Header<'d> {
-    /// `columnDefinitions` lists the columns, with the descriptions that there are.
+    /// `columnDefinitions` lists the columns, with their descriptions if available.
     Columns(&'d Descriptions),
     /// `columnDefinitions` is null.
     Omitted,
 }
 
-/// A table with one row per object. `metadata` is the list's, or for a single object one that holds its
-/// resourceVersion. Objects need their `kind` and `apiVersion` only with [`IncludeObject::Object`].
+/// Returns a table with one row per object. `metadata` is the list's metadata, or for a single object metadata with its
+/// resourceVersion. Objects need `kind` and `apiVersion` only with [`IncludeObject::Object`].
 pub(crate) fn table(
     resource: &ResourceInfo,
     metadata: Value,
@@ -95,12 +95,12 @@ pub(crate) fn table(
     assemble(metadata, definitions, rows)
 }
 
-/// Reports whether the rows of a table are sorted: it cannot be made row by row then.
+/// Reports whether the rows of a table are sorted. If so, it cannot be rendered row by row.
 pub(crate) fn is_ordered(resource: &ResourceInfo) -> bool {
     extensions::order(&resource.group, &resource.plural).is_some()
 }
 
-/// A table of the one row that is a scale, whatever it is the scale of.
+/// Returns a table with one row for a scale of any resource.
 pub(crate) fn scale_table(
     metadata: Value,
     scale: Value,
@@ -139,7 +139,7 @@ fn assemble(metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
     table
 }
 
-/// Reports whether the objects of a built-in resource, or a part of it, can be shown as a table.
+/// Reports whether a built-in resource or subresource can be shown as a table.
 pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
     match (resource.plural.as_str(), subresource) {
         (_, "") => resource.verbs != ["create"],
@@ -152,7 +152,7 @@ pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
     }
 }
 
-/// The columns of a resource.
+/// Returns the columns of a resource.
 pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     match &resource.shape {
         Shape::Custom(custom) => custom::columns(custom.columns()),
@@ -160,7 +160,7 @@ pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     }
 }
 
-/// The cells of one object in its stored version, one per column.
+/// Returns the cells of an object in its stored version, one per column.
 pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> Vec<Value> {
     match &resource.shape {
         Shape::Custom(custom) => custom::cells(custom.columns(), object, now),
@@ -168,10 +168,10 @@ pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> 
     }
 }
 
-/// One row.
+/// Returns the row of an object.
 pub(crate) fn row(resource: &ResourceInfo, object: Value, include: IncludeObject, now: Timestamp) -> Value {
     let mut row = Map::new();
-    // A view of another version is printed as what it is a view of.
+    // An object of another version is printed like the stored version.
     let built_in = resource.conversion.as_ref().filter(|_| matches!(resource.shape, Shape::BuiltIn(_)));
     let printed = built_in.map(|conversion| (conversion.to_stored)(object.clone()));
     row.insert("cells".to_owned(), cells(resource, printed.as_ref().unwrap_or(&object), now).into());
@@ -190,7 +190,7 @@ pub(crate) fn row(resource: &ResourceInfo, object: Value, include: IncludeObject
     Value::Object(row)
 }
 
-/// The `PartialObjectMetadata` of an object: its metadata alone, in the order of the Go struct.
+/// Returns the `PartialObjectMetadata` of an object: its metadata alone, in the order of the Go struct.
 pub(crate) fn partial(mut object: Value) -> Value {
     const ORDER: [&str; 15] = [
         "name",
@@ -227,7 +227,7 @@ pub(crate) fn partial(mut object: Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-/// Puts the fields of each entry in this order.
+/// Sorts the fields of each entry in this order.
 fn order_entries(entries: &mut Value, order: &[&str]) {
     for entry in entries.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         let mut ordered = Map::new();
@@ -267,15 +267,15 @@ fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> 
     vec![name.into(), cells::age(object, now)]
 }
 
-/// The time of what has not been created, as of bookmarks.
+/// The creation time of objects without one, such as bookmarks.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// Reports whether the only column beside the name is the time of creation.
+/// Reports whether the only column after the name is the creation time.
 fn has_created_at(columns: &[Column]) -> bool {
     matches!(columns, [_, second] if second.name == "Created At" && second.kind == "date")
 }
 
-/// Where the descriptions of columns come from.
+/// Returns the fields whose descriptions columns use.
 pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
     let columns = recorded().values().flat_map(|columns| columns.iter()).map(|column| column.source);
     columns.chain([NAME, CREATED, DESIRED, AVAILABLE]).filter(|source| !source.is_empty())
@@ -338,7 +338,7 @@ impl Column {
 }
 
 impl IncludeObject {
-    /// Reads the query's `includeObject`; empty is the default.
+    /// Parses the query parameter `includeObject`. Empty is the default.
     pub(crate) fn parse(text: &str) -> Result<Self, Status> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),

@@ -1,4 +1,4 @@
-//! Certificates: a CA of our own and a serving certificate from it, or somebody else's.
+//! Certificates: a generated CA with a serving certificate, or externally created ones.
 
 use std::{
     fmt, fs, io,
@@ -19,7 +19,7 @@ use rustls::{
 
 use crate::authn::{ClientAuthority, Shown};
 
-/// The names that a serving certificate is always for.
+/// The names in every generated serving certificate.
 const NAMES: [&str; 7] = [
     "localhost",
     "kubernetes",
@@ -30,21 +30,21 @@ const NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// The files of a CA that outlives the process.
+/// The files of a persistent CA.
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
 
-/// What a server proves itself with.
+/// A server's certificate chain and key.
 ///
-/// Generated ones are ECDSA (P-256), signed by a CA that is generated as well, and valid from 1975 to 4096: they need no
-/// clock, and serve development and tests. Their keys come from the operating system, never from a seed.
+/// Generated identities use ECDSA (P-256) and are signed by a generated CA. They are valid from 1975 to 4096, so they
+/// need no clock. Use them for development and tests. Their keys come from the operating system, never from a seed.
 #[derive(Clone)]
 pub struct TlsIdentity {
     config: Arc<ServerConfig>,
     ca: Arc<str>,
-    /// Who certifies clients, if anybody does.
+    /// The CA for client certificates, if configured.
     clients: Option<Arc<ClientAuthority>>,
-    /// The same, in PEM.
+    /// The same CA in PEM.
     client_ca: Option<Arc<str>>,
     policy: Policy,
 }
@@ -68,53 +68,55 @@ struct Policy {
     suites: Option<Vec<CipherSuite>>,
 }
 
-/// Why there is no identity.
+/// The error for an identity that cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A certificate or key could not be made.
+    /// A certificate or key could not be generated.
     #[error("could not generate a certificate")]
     Generate(#[from] rcgen::Error),
     /// A file of the CA could not be read or written.
     #[error("could not use {}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// Certificates or keys that were given are not PEM.
+    /// The given certificates or keys are not valid PEM.
     #[error("could not read the {what} as PEM")]
     Pem {
-        /// Of what.
+        /// The name of the input.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// The authority of clients cannot be used.
-    #[error("the authority of clients cannot be used")]
+    /// The client CA cannot be used.
+    #[error("cannot use the client CA")]
     Clients(#[from] rustls::server::VerifierBuilderError),
-    /// A cipher suite that this server does not have.
+    /// The cipher suite is not supported.
     #[error("cipher suite {name:?} is not supported; supported are {}", supported_suites().join(", "))]
     CipherSuite {
-        /// Its name.
+        /// The name of the cipher suite.
         name: String,
     },
-    /// The certificates and the key do not go together, or cannot be used.
-    #[error("the certificate cannot be used")]
+    /// The certificates and the key do not match or cannot be used.
+    #[error("cannot use the certificate")]
     Unusable(#[from] rustls::Error),
 }
 
 impl TlsIdentity {
-    /// A new CA and a serving certificate for localhost, `kubernetes.default.svc`, and `names` (host names or addresses).
+    /// Generates a CA and a serving certificate for localhost, `kubernetes.default.svc` and `names` (host names or
+    /// addresses).
     pub fn generate<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
         let ca = ca_params().self_signed(&key)?.pem();
         Self::issued(&key, &ca, names)
     }
 
-    /// A serving certificate as of [`Self::generate`], from the CA in `directory`; the CA is made on first use.
+    /// Generates a serving certificate like [`Self::generate`], signed by the CA in `directory`. Creates the CA on
+    /// first use.
     ///
     /// Blocks on the file system.
     pub fn persisted<N: Into<String>>(directory: &Path, names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
@@ -131,8 +133,7 @@ impl TlsIdentity {
         Self::issued(&key, &certificate, names)
     }
 
-    /// Certificates and key that somebody else made, in PEM: the chain, leaf first; its key; the CA that clients are to
-    /// trust.
+    /// Creates an identity from PEM: the certificate chain (leaf first), its key, and the CA that clients must trust.
     pub fn from_pem(chain: &str, key: &str, ca: &str) -> Result<Self, TlsError> {
         let pem = |what| move |source| TlsError::Pem { what, source };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
@@ -140,22 +141,22 @@ impl TlsIdentity {
         Self::new(chain.map_err(pem("certificate chain"))?, key, ca)
     }
 
-    /// The same, which asks clients for certificates: who shows one of these authorities, in PEM, is the user that it names,
-    /// a member of its organizations. Clients need not have one.
+    /// Accepts client certificates signed by these CAs, in PEM. The common name is the user and the organizations are
+    /// groups. Client certificates stay optional.
     pub fn with_client_ca(mut self, pem: &str) -> Result<Self, TlsError> {
         self.clients = Some(Arc::new(ClientAuthority::from_pem(pem)?));
         self.client_ca = Some(pem.into());
         self.rebuilt()
     }
 
-    /// The same, which refuses clients with an older version of TLS. Defaults to TLS 1.2.
+    /// Sets the minimum version of TLS. Defaults to TLS 1.2.
     pub fn with_min_version(mut self, oldest: TlsVersion) -> Result<Self, TlsError> {
         self.policy.oldest = oldest;
         self.rebuilt()
     }
 
-    /// The same with these cipher suites of TLS 1.2 only, by their IANA names. As in Go, those of TLS 1.3 are always
-    /// offered, and naming one changes nothing.
+    /// Restricts the cipher suites of TLS 1.2 to these IANA names. As in Go, the suites of TLS 1.3 are always offered,
+    /// and naming one has no effect.
     pub fn with_cipher_suites<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Result<Self, TlsError> {
         let mut suites = Vec::new();
         for name in names {
@@ -167,7 +168,7 @@ impl TlsIdentity {
         self.rebuilt()
     }
 
-    /// The same certificate under the policy and the authority of clients as they are now.
+    /// Rebuilds the configuration with the current policy and client CA.
     fn rebuilt(self) -> Result<Self, TlsError> {
         let builder = server_config(&self.policy)?;
         let builder = match &self.clients {
@@ -180,7 +181,7 @@ impl TlsIdentity {
         Ok(Self { config: Arc::new(config), ..self })
     }
 
-    /// Who has shown these certificates, leaf first.
+    /// Verifies a client's certificate chain, leaf first.
     pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Shown {
         match (&self.clients, shown) {
             (Some(clients), Some(chain)) => clients.identify(chain, now),
@@ -188,12 +189,12 @@ impl TlsIdentity {
         }
     }
 
-    /// The authority of clients, in PEM.
+    /// Returns the client CA in PEM.
     pub(crate) fn client_ca(&self) -> Option<&Arc<str>> {
         self.client_ca.as_ref()
     }
 
-    /// The certificate of the CA that clients are to trust, in PEM.
+    /// Returns the certificate of the CA that clients must trust, in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca
@@ -221,7 +222,7 @@ impl TlsIdentity {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
-        // The CA is always made from the same parameters, so they need not be read out of its certificate.
+        // The CA always has the same parameters, so they are not parsed from its certificate.
         let certificate = params.signed_by(&key, &Issuer::new(ca_params(), ca_key))?;
         let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(|why| rustls::Error::General(why.to_owned()))?;
         Self::new(vec![certificate.der().clone()], der, ca)
@@ -237,7 +238,7 @@ impl TlsIdentity {
 
 fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
     let mut provider = ring::default_provider();
-    // As in Go, AES with 128 bits comes first: it costs a quarter less.
+    // As in Go, AES with 128 bits has priority: it costs a quarter less.
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     if let Some(suites) = &policy.suites {
         provider.cipher_suites.retain(|suite| suite.tls13().is_some() || suites.contains(&suite.suite()));
@@ -251,13 +252,13 @@ fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVer
     }
 }
 
-/// The name of a cipher suite as IANA and Go have it.
+/// Returns the IANA name of a cipher suite, which is also Go's.
 fn suite_name(suite: SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
 
 fn is_named(suite: SupportedCipherSuite, name: &str) -> bool {
-    // Go also takes two of them without their hash.
+    // Go also accepts two of the names without their hash.
     let own = suite_name(suite);
     own == name || own.strip_suffix("_SHA256").is_some_and(|short| short == name && short.ends_with("POLY1305"))
 }
@@ -290,12 +291,12 @@ fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T, TlsError> {
     result.map_err(|source| TlsError::File { path: path.to_owned(), source })
 }
 
-/// Writes a file that only its owner can read, completely or not at all: to a new file of a random name, which is then
-/// moved to its place. A link that someone else has put there is replaced, not followed.
+/// Writes a file that only its owner can read, completely or not at all: to a new file with a random name, which is
+/// then moved into place. An existing link is replaced, not followed.
 fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
-    // It is created with mode 600.
+    // The file is created with mode 600.
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(text.as_bytes())?;
     file.persist(path).map(drop).map_err(|error| error.error)
@@ -364,7 +365,7 @@ mod tests {
         let one = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305";
         let restricted = identity().with_cipher_suites([one, "TLS_AES_128_GCM_SHA256"]).unwrap();
         assert_eq!(suites(restricted.clone()), ["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"]);
-        // It stays so when more is said.
+        // Adding a client CA keeps the restriction.
         let ca = restricted.ca_pem().to_owned();
         assert_eq!(suites(restricted.with_client_ca(&ca).unwrap()).len(), 1);
         let error = identity().with_cipher_suites(["TLS_RSA_WITH_RC4_128_SHA"]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Whom a bundle of certificates stands for, where this server is the client.
+//! Trust in servers by a CA bundle, for connections from this server.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use rustls::{
 };
 use windlass_api::BoxError;
 
-/// Trusts whatever the authorities of a bundle have signed, and what is in the bundle itself, as Go does: the webhooks of
-/// its test environments are trusted by their own certificates.
+/// Accepts certificates signed by the CAs of a bundle, and certificates in the bundle itself, as Go does. The webhooks
+/// of Go's test environments use such self-signed certificates.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     authorities: Arc<WebPkiServerVerifier>,
@@ -24,7 +24,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// A bundle in PEM.
+    /// Creates a bundle from PEM.
     pub(crate) fn from_pem(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Self, BoxError> {
         let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
         let mut roots = RootCertStore::empty();

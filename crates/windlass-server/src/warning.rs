@@ -1,16 +1,16 @@
-//! Warnings that travel beside an answer, whether it succeeds or not.
+//! Warnings in responses, whether they succeed or not.
 
 use std::{collections::HashSet, sync::Arc};
 
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-/// The most characters of all texts of one answer together; past that each is cut to [`CUT`], and no more are added once
-/// those fill it, too.
+/// The maximum number of characters of all warnings in a response. If it is exceeded, each text is cut to [`CUT`]
+/// characters. When the cut texts reach the limit, further texts are dropped.
 const TOTAL: usize = 4096;
 const CUT: usize = 256;
 
-/// Collects the warnings of one request. Clones collect into the same list; a text counts once.
+/// Collects the warnings of one request. Clones share the list. Duplicates are ignored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Collected>>);
 
@@ -18,13 +18,13 @@ pub(crate) struct Warnings(Arc<Mutex<Collected>>);
 struct Collected {
     texts: Vec<String>,
     known: HashSet<String>,
-    /// How many characters the headers have.
+    /// The number of characters in the headers.
     written: usize,
     cuts: bool,
 }
 
 impl Warnings {
-    /// Adds a text, unless it is there already or there is no room for it.
+    /// Adds a text, unless it is a duplicate or the limit is reached.
     pub(crate) fn add(&self, text: impl Into<String>) {
         self.0.lock().add(text.into());
     }
@@ -34,7 +34,8 @@ impl Warnings {
         texts.into_iter().for_each(|text| self.add(text));
     }
 
-    /// The values of the `Warning` headers. A text that cannot stand in a header is left out, as the real server does.
+    /// Returns the values of the `Warning` headers. Texts that are invalid in a header are omitted, as in
+    /// kube-apiserver.
     pub(crate) fn headers(&self) -> Vec<HeaderValue> {
         let collected = self.0.lock();
         collected.texts.iter().filter_map(|text| header(text, collected.cuts)).collect()
@@ -65,7 +66,7 @@ impl Collected {
     }
 }
 
-/// Reports whether a text can stand in a header.
+/// Reports whether a text is valid in a header.
 fn fits(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }

@@ -1,21 +1,25 @@
-//! One watch on the storage, shared by all watches of clients.
+//! A single watch of the storage, shared by all client watches.
 //!
-//! Every event of the store is handed, in one [`Arc`], to the subscribers whose topic it is under: by the writer who caused it
-//! ([`WatchCache::delivered`]) or by the pump task, whichever comes first. What the registry derives from an event (its rendered frame, its labels) lives in the [`SharedEvent`], so it is computed once
-//! for all of them.
+//! Every event of the storage is dispatched, in one [`Arc`], to the subscribers of its topics. Either the writer that
+//! caused it ([`WatchCache::delivered`]) or the pump task dispatches it, whichever comes first. Data that the registry
+//! derives from an event (its rendered frame, its labels) is stored in the [`SharedEvent`], so it is computed once for
+//! all subscribers.
 //!
 //! Guaranteed:
-//! - A subscriber gets every event of its topic after its revision: once, in revision order, without gaps, until it is closed.
-//! - Fan-out never waits. A subscriber that falls too far behind is closed; it can subscribe again where it was.
-//! - A subscriber is told of an event at once, unless its topic has very many, who were told of another just before:
-//!   then it is told of what has come meanwhile together ([`Gap`]).
-//! - A writer can wait until the subscribers that are waiting for events have dealt with its event. A subscriber that is busy,
-//!   or whose client does not read, delays no writer for longer than [`PATIENCE`], and not again soon.
-//! - [`Subscription::progress`] is exact, and advances with every commit to the store, whatever its key.
+//! - A subscriber gets every event of its topic after its revision: once, in revision order, without gaps, until it is
+//!   closed.
+//! - Fan-out never waits. A subscriber that is too slow is closed. It can subscribe again and continue at its last
+//!   revision.
+//! - A subscriber is notified of an event immediately. If its topic has very many subscribers and they were notified
+//!   shortly before, it is notified later of several events together ([`Gap`]).
+//! - A writer can wait until the subscribers that are waiting for events have processed its event. A subscriber that is
+//!   busy, or whose client does not read, delays a writer for at most [`PATIENCE`], and then no writer for some time.
+//! - [`Subscription::progress`] is exact, and advances with every commit to the store, for any key.
 //!
-//! The pump starts with the first subscription, on the runtime of the subscriber. When it ends (with that runtime, with the last
-//! [`WatchCache`], or because the storage has compacted away what it had yet to read) all subscribers are closed, and the next
-//! subscription starts another. It outlives failures of the storage: subscribers see nothing until it is back.
+//! The pump starts with the first subscription, on the runtime of the subscriber. It ends with that runtime, with the
+//! last [`WatchCache`], or if the storage compacts events that it has not read. Then all subscribers are closed, and
+//! the next subscription starts a new pump. If the storage fails, the pump retries, and subscribers get no events in
+//! the meantime.
 
 use std::{collections::HashMap, future::poll_fn, sync::Arc, time::Duration};
 
@@ -43,21 +47,22 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
-/// What may wait for one subscriber. Half of a large cluster's pods, say, changed in a moment.
+/// The capacity for pending events of one subscriber. It suffices for changes to half of a large cluster's pods at
+/// once.
 const SUBSCRIBER_CAPACITY: Capacity = Capacity { items: 1 << 14, bytes: 128 << 20 };
 
-/// What an event costs a mailbox beside its bodies.
+/// The cost of an event in a mailbox, in addition to its bodies.
 const EVENT_BYTES: usize = 256;
 
-/// How many are woken at a time. Between any two portions others have their turn, those who write above all: a thousand tasks that all
-/// have something to send are a long queue.
+/// The number of subscribers that are woken at a time. Other tasks, especially writers, run between two batches: a
+/// thousand subscribers that all send would fill the run queue.
 const TOLD_AT_ONCE: usize = 40;
 
-/// Pauses between attempts to watch a storage that fails.
+/// Pauses between attempts to watch a failing storage.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(5);
 
-/// An event, and what has been derived from it so far. `D` is the registry's: `OnceLock`s that the first watcher fills.
+/// An event and the data derived from it. `D` is defined by the registry: `OnceLock`s that the first watcher fills.
 #[derive(Debug)]
 pub(crate) struct SharedEvent<D> {
     pub(crate) event: StorageEvent,
@@ -70,39 +75,40 @@ impl<D: Default> SharedEvent<D> {
     }
 }
 
-/// The fan-out. Share it in an `Arc`; dropping it closes all subscriptions and ends the pump.
+/// The fan-out of events. Share it in an `Arc`. Dropping it closes all subscriptions and ends the pump.
 #[derive(Debug)]
 pub(crate) struct WatchCache<D> {
     storage: Arc<dyn Storage>,
     shared: Arc<Shared<D>>,
-    starting: tokio::sync::Mutex<()>, // held while the pump is being started
+    starting: tokio::sync::Mutex<()>, // held while the pump starts
 }
 
 #[derive(Debug)]
 struct Shared<D> {
     fan_out: Mutex<FanOut<D>>,
-    /// Where events come from. Locked before `fan_out`, and by writers only if it is free.
+    /// The source of events. Locked before `fan_out`. Writers only try to lock it.
     source: Mutex<Source<D>>,
-    /// All events up to it have been handed out. Written under `fan_out`, after the event has been put into the mailboxes.
+    /// The revision up to which all events have been dispatched. Written under `fan_out`, after the event was put into
+    /// the mailboxes.
     position: watch::Sender<Revision>,
     capacity: Capacity,
 }
 
 #[derive(Debug)]
 struct FanOut<D> {
-    topics: HashMap<Box<str>, Topic<D>>, // none without subscribers
-    running: bool,                       // no subscribers unless it is
+    topics: HashMap<Box<str>, Topic<D>>, // every topic has subscribers
+    running: bool,                       // if false, there are no subscribers
     pump: Option<AbortHandle>,
 }
 
-/// Who wants to be told of the same keys.
+/// The subscribers to the same keys.
 #[derive(Debug)]
 struct Topic<D> {
     subscribers: Vec<Arc<Subscriber<D>>>,
     gap: Gap,
 }
 
-/// A subscription as the pump sees it.
+/// The pump's view of a subscription.
 #[derive(Debug)]
 struct Subscriber<D> {
     topic: Box<str>,
@@ -122,21 +128,21 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         Self { storage, shared: Arc::new(shared), starting: tokio::sync::Mutex::new(()) }
     }
 
-    /// Subscribes to the events after a revision, which may be in the future, of one topic: all keys under it when it
-    /// ends in `/` or is empty, the one key that it names otherwise.
+    /// Subscribes to the events of one topic after a revision, which may be in the future. A topic that is empty or
+    /// ends in `/` covers all keys below it. Any other topic is a single key.
     ///
-    /// [`StorageError::Compacted`] when the storage no longer has those events.
+    /// Returns [`StorageError::Compacted`] if the storage no longer has those events.
     pub(crate) async fn subscribe(&self, topic: &str, after: Revision) -> Result<Subscription<D>, StorageError> {
         let subscriber =
             Arc::new(Subscriber { topic: topic.into(), after, mailbox: Mailbox::new(self.shared.capacity) });
         let position = loop {
             self.ensure_running().await?;
-            // None: the pump has just ended again.
+            // `None` if the pump has just ended again.
             if let Some(position) = self.shared.register(&subscriber) {
                 break position;
             }
         };
-        // From here on dropping it unregisters.
+        // From here on, dropping it unregisters the subscriber.
         let mut subscription = Subscription::new(Arc::clone(&self.shared), subscriber);
         if after < position {
             subscription.replay(self.storage.watch("", after).await?, position);
@@ -144,22 +150,22 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         Ok(subscription)
     }
 
-    /// Waits until all events up to a revision have been handed out; for ever if there are none to come.
+    /// Waits until all events up to a revision have been dispatched. Waits forever if there are none to come.
     pub(crate) async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
         self.ensure_running().await?;
         let mut position = self.shared.position.subscribe();
-        // It cannot fail: `self` holds the sender.
+        // Cannot fail, because `self` holds the sender.
         let _ = position.wait_for(|position| *position >= revision).await;
         Ok(())
     }
 
-    /// Closes every subscription, as the loss of all connections would. The cache stays usable.
+    /// Closes every subscription, as if all connections were lost. The cache stays usable.
     pub(crate) fn drop_all(&self) {
         let closed = self.shared.fan_out.lock().close_all();
         wake(closed);
     }
 
-    /// Closes the subscriptions to a topic and to those below it. The cache stays usable.
+    /// Closes the subscriptions to a topic and to the topics below it. The cache stays usable.
     pub(crate) fn drop_topic(&self, topic: &str) {
         let closed = self.shared.fan_out.lock().close_below(topic);
         wake(closed);
@@ -181,7 +187,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
             self.shared.position.send_replace(position);
             fan_out.running = true;
         }
-        // The guard is made outside of the task: it also works when the task is never polled.
+        // The guard is created outside of the task, so it works even if the task is never polled.
         let running = Running(Arc::clone(&self.shared));
         let pump = tokio::spawn(pump(Arc::clone(&self.storage), running));
         self.shared.fan_out.lock().pump = Some(pump.abort_handle());
@@ -203,7 +209,7 @@ impl<D> Drop for WatchCache<D> {
 }
 
 impl<D> Shared<D> {
-    /// Registers a subscriber if the pump runs. It will get all events after the returned revision.
+    /// Registers a subscriber if the pump runs. The subscriber gets all events after the returned revision.
     fn register(&self, subscriber: &Arc<Subscriber<D>>) -> Option<Revision> {
         let mut fan_out = self.fan_out.lock();
         if !fan_out.running {
@@ -261,7 +267,7 @@ impl<D> Shared<D> {
         wake(round.closed.drain(..));
     }
 
-    /// Those of the topics whose time has come are to be told.
+    /// Schedules the subscribers of topics whose notification is due.
     fn tell_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;
         for topic in self.fan_out.lock().topics.values_mut() {
@@ -275,13 +281,14 @@ impl<D> Shared<D> {
 }
 
 impl<D> FanOut<D> {
-    /// Removes and closes all subscribers. Closed under the lock, so that none of them takes a later position for its progress.
+    /// Removes and closes all subscribers. They are closed under the lock, so that none of them reports a later
+    /// position as its progress.
     fn close_all(&mut self) -> Vec<ClosedSubscriber<D>> {
         let subscribers = self.topics.drain().flat_map(|(_, topic)| topic.subscribers);
         subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
     }
 
-    /// The same for the subscribers of topics that begin so.
+    /// Removes and closes the subscribers of topics with this prefix.
     fn close_below(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
         let subscribers = self.topics.extract_if(|topic, _| topic.starts_with(prefix));
         let subscribers = subscribers.flat_map(|(_, topic)| topic.subscribers);
@@ -289,15 +296,15 @@ impl<D> FanOut<D> {
     }
 }
 
-/// What handing out events leaves to be done without the lock; kept for its allocations.
+/// The actions that remain after dispatching events, to be done without the lock. Reused for its allocations.
 #[derive(Debug)]
 struct Round<D> {
-    /// To be woken as soon as the lock is free.
+    /// Subscribers to wake as soon as the lock is released.
     told: Vec<Arc<Subscriber<D>>>,
-    /// To be woken portion by portion.
+    /// Subscribers to wake in batches.
     untold: Vec<Arc<Subscriber<D>>>,
     closed: Vec<ClosedSubscriber<D>>,
-    /// When subscribers are to be told next of what they have not been told of.
+    /// The time of the next delayed notification.
     due: Option<Instant>,
 }
 
@@ -308,7 +315,7 @@ impl<D> Default for Round<D> {
 }
 
 impl<D> Round<D> {
-    /// Wakes some of those who are to be woken.
+    /// Wakes one batch of subscribers.
     fn tell_some(&mut self) {
         for subscriber in self.untold.drain(self.untold.len().saturating_sub(TOLD_AT_ONCE)..) {
             subscriber.mailbox.wake();
@@ -322,7 +329,7 @@ impl<D> Topic<D> {
     }
 }
 
-/// Exists while the pump does: whatever ends it, its subscribers learn of it.
+/// A guard for the running pump. When the pump ends for any reason, it closes all subscribers.
 struct Running<D>(Arc<Shared<D>>);
 
 impl<D> Drop for Running<D> {
@@ -338,7 +345,7 @@ impl<D> Drop for Running<D> {
     }
 }
 
-/// Reads the storage's events and hands them out, until the storage shuts down or has forgotten where we were.
+/// Reads the storage's events and dispatches them, until the storage shuts down or has compacted the next event.
 async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
     let shared = &*running.0;
     let mut pause = RETRY_FIRST;
@@ -358,13 +365,13 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
             PumpStep::Failed(error) => error,
             PumpStep::Ended => return,
         };
-        // Nobody is to wait for what has come until the storage is back.
+        // Delivers all delayed notifications before waiting for the storage.
         shared.tell_all();
-        // Take over where the lost watch was.
+        // Continues at the revision where the last watch ended.
         loop {
             match failure {
                 StorageError::Compacted { oldest } => {
-                    tracing::warn!(%oldest, "the watch of the storage fell behind its compaction, closing all watches");
+                    tracing::warn!(%oldest, "the storage compacted events that were not read yet, closing all watches");
                     return;
                 }
                 StorageError::Lagged { .. } => {}
@@ -390,14 +397,14 @@ async fn watch_from_now(storage: &dyn Storage) -> Result<(Revision, EventStream)
     loop {
         let now = storage.revision().await?;
         match storage.watch("", now).await {
-            // Compacted between the two calls.
+            // The revision was compacted between the two calls.
             Err(StorageError::Compacted { .. }) => {}
             answer => return Ok((now, answer?)),
         }
     }
 }
 
-/// A subscriber that was closed, with what it will not get: to be woken and dropped outside of the lock.
+/// A closed subscriber with its discarded events. It must be woken, and the events dropped, outside of the lock.
 type ClosedSubscriber<D> = (Discarded<Arc<SharedEvent<D>>>, Arc<Subscriber<D>>);
 
 fn wake<D>(closed: impl IntoIterator<Item = ClosedSubscriber<D>>) {
@@ -407,7 +414,7 @@ fn wake<D>(closed: impl IntoIterator<Item = ClosedSubscriber<D>>) {
     }
 }
 
-/// The topics that a key is under, widest first.
+/// Returns the topics that contain a key, widest first.
 fn topics_of(key: &str) -> impl Iterator<Item = &str> {
     std::iter::once("").chain(key.split_inclusive('/').scan(0, |end, part| {
         *end += part.len();
@@ -415,7 +422,7 @@ fn topics_of(key: &str) -> impl Iterator<Item = &str> {
     }))
 }
 
-/// Whether a key is under a topic: one of its [`topics_of`].
+/// Reports whether a topic contains a key, that is, whether it is one of its [`topics_of`].
 fn is_under(key: &str, topic: &str) -> bool {
     if topic.is_empty() || topic.ends_with('/') { key.starts_with(topic) } else { key == topic }
 }

@@ -1,7 +1,7 @@
-//! Calls of programs elsewhere, for admission and for conversion alike: an object is posted, an object comes back.
+//! Webhook calls for admission and conversion: posts an object and returns the response object.
 //!
-//! A webhook is trusted by its `caBundle` alone: the authorities of the system are not asked. Each call has a connection of
-//! its own. A service is called by its name in the cluster.
+//! A webhook is trusted by its `caBundle` alone, not by the system's CAs. Each call opens a new connection. A service
+//! is addressed by its name in the cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ use windlass_api::{BoxError, ErrorChain};
 
 use crate::{registry::Tree, trust::Bundle};
 
-/// The most bytes of an answer.
+/// The maximum size of a response in bytes.
 const LIMIT: usize = 16 << 20;
 
-/// How to call one.
+/// The configuration of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'c> {
     /// A `WebhookClientConfig`.
@@ -34,25 +34,25 @@ pub(crate) struct Call<'c> {
     pub(crate) user_agent: &'static str,
 }
 
-/// Why nothing came back; the words of the real server.
+/// The error for a failed call, in kube-apiserver's words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// It is not said where the webhook is.
+    /// The configuration does not specify a URL or a service.
     #[error("{0}")]
     Nowhere(String),
     #[error("Post {url:?}: {why}")]
     Failed { url: String, why: String },
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 struct Place {
     host: String,
     port: u16,
-    /// With the query.
+    /// The path with the query.
     path: String,
 }
 
-/// Whether a `caBundle` holds certificates, or nothing at all.
+/// Reports whether a `caBundle` is empty or contains certificates.
 pub(crate) fn is_bundle(encoded: &str) -> bool {
     encoded.is_empty()
         || BASE64_STANDARD.decode(encoded).is_ok_and(|pem| {
@@ -62,7 +62,7 @@ pub(crate) fn is_bundle(encoded: &str) -> bool {
 }
 
 impl Call<'_> {
-    /// Posts an object; returns what the webhook answers.
+    /// Posts an object and returns the webhook's response.
     pub(crate) async fn post(self, review: &Value) -> Result<Value, CallError> {
         let place = Place::of(self.config, self.timeout);
         let place = place.map_err(|error| CallError::Nowhere(ErrorChain(&*error).to_string()))?;
@@ -97,7 +97,7 @@ impl Call<'_> {
             let body = Limited::new(answer.into_body(), LIMIT).collect().await?.to_bytes();
             Ok::<_, BoxError>((code, body))
         };
-        // The connection lives as long as its call: the answer is there before it ends, or never.
+        // The connection exists as long as the call: the response arrives before it ends, or never.
         let mut connection = std::pin::pin!(connection);
         let mut answer = std::pin::pin!(answer);
         let (code, body) = tokio::select! {
@@ -126,7 +126,7 @@ impl Place {
         }
         let url: Uri = config.text(&["url"]).parse()?;
         let host = url.host().ok_or("the URL names no host")?.trim_matches(['[', ']']).to_owned();
-        // As the real server sends it: the URLs that Go's test environments make have a slash too many.
+        // kube-apiserver normalizes the path, too: URLs from Go's test environments have an extra slash.
         let parts: Vec<_> = url.path().split('/').filter(|part| !part.is_empty()).collect();
         let path = parts.join("/");
         Ok(Self { host, port: url.port_u16().unwrap_or(443), path: format!("/{path}?{query}") })

@@ -1,4 +1,4 @@
-//! Lists: Kubernetes' library, the lists extension in its third version, and sets.
+//! List functions: Kubernetes' library, version 3 of the lists extension, and sets.
 
 use std::cmp::Ordering;
 
@@ -191,7 +191,7 @@ fn flattened<'v>(meter: &Meter, args: &[Value<'v>], depth: i64) -> Result<Value<
     Ok(Value::list(all))
 }
 
-/// The second of each pair, by the order of the first.
+/// Sorts the pairs by their first values and returns the second values.
 fn sorted<'v>(meter: &Meter, mut pairs: Vec<(Value<'v>, Value<'v>)>) -> Result<Value<'v>, Fault> {
     meter.work((pairs.len() as u64).saturating_mul(16))?;
     for pair in pairs.windows(2) {

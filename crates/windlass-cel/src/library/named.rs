@@ -1,4 +1,4 @@
-//! The types that Kubernetes adds to CEL's.
+//! The types that Kubernetes adds to CEL.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use windlass_api::{Quantity, validation};
 
 use super::{network::Url, versions::Version};
 
-/// A value of one of Kubernetes' own types.
+/// A value of a Kubernetes type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Named {
     Quantity(Quantity),
@@ -18,12 +18,12 @@ pub(crate) enum Named {
     Format(&'static NamedFormat),
 }
 
-/// What texts can be checked against.
+/// A named format, for the validation of texts.
 pub(crate) struct NamedFormat {
     pub(crate) name: &'static str,
-    /// What is wrong with a text.
+    /// Returns the problems of a text.
     pub(crate) problems: fn(&str) -> Vec<String>,
-    /// How long its pattern is taken to be.
+    /// The length of its pattern in the cost model.
     pub(crate) pattern: u64,
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Debug for NamedFormat {
 }
 
 impl Named {
-    /// The name of its type.
+    /// Returns the name of the type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Quantity(_) => "kubernetes.Quantity",
@@ -52,7 +52,7 @@ impl Named {
         }
     }
 
-    /// In bytes, where that matters for what working with it costs.
+    /// Returns the size in bytes if the cost of functions depends on it.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Ip(IpAddr::V4(_)) | Self::Cidr(IpNet::V4(_)) => 4,
@@ -63,7 +63,7 @@ impl Named {
     }
 }
 
-/// By the names that they have behind `format.`, and that `format.named` knows.
+/// The formats by their names, as in `format.…` and `format.named`.
 pub(super) const FORMATS: &[(&str, NamedFormat)] = &[
     ("dns1123Label", NamedFormat { name: "DNS1123Label", problems: validation::dns_label, pattern: 30 }),
     ("dns1123Subdomain", NamedFormat { name: "DNS1123Subdomain", problems: validation::dns_subdomain, pattern: 60 }),
@@ -97,7 +97,7 @@ pub(super) const FORMATS: &[(&str, NamedFormat)] = &[
     ("datetime", NamedFormat { name: "DateTime", problems: date_time, pattern: 100 }),
 ];
 
-/// A prefix that more is put to: what ends with a dash may do so.
+/// Completes a prefix for validation: a prefix may end with a dash.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),

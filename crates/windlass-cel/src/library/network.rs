@@ -1,4 +1,4 @@
-//! Addresses, networks and URLs.
+//! IP addresses, CIDRs and URLs.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -129,18 +129,18 @@ fn is_link_local(ip: IpAddr) -> bool {
 
 // === URLs ===
 
-/// An absolute URL, or an absolute path, as it was written.
+/// An absolute URL or an absolute path, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Url {
     scheme: String,
-    /// With the port, if one is given.
+    /// The host, with the port if there is one.
     host: String,
     path: String,
     query: String,
 }
 
 impl Url {
-    /// Reads what Go would take for the URI of a request. The error is Go's.
+    /// Parses a URL as Go parses a request URI, with Go's errors.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("parse {text:?}: {why}");
         if text.is_empty() {
@@ -180,7 +180,7 @@ impl Url {
         Ok(Self { path: url.path.replace(' ', "%20"), ..url })
     }
 
-    /// The host without brackets, and the port, empty if none is given.
+    /// Returns the host without brackets, and the port. The port is empty if missing.
     fn host_and_port(&self) -> (&str, &str) {
         if let Some(rest) = self.host.strip_prefix('[') {
             let (host, after) = rest.split_once(']').unwrap_or((rest, ""));
@@ -206,7 +206,7 @@ fn part<'v>(args: &[Value<'v>], of: fn(&Url) -> String) -> Result<Value<'v>, Fau
     Ok(of(url(args)?).into())
 }
 
-/// A name and its value in a query.
+/// Splits a query parameter into name and value.
 fn pair(text: &str) -> (String, String) {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     (decoded(name), decoded(value))

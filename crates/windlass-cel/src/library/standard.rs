@@ -1,4 +1,4 @@
-//! CEL's own functions and operators.
+//! The standard functions and operators of CEL.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The operators of one kind of comparison.
+/// The comparison operators of one order.
 macro_rules! comparisons {
     ($($name:literal $order:path),*) => {
         &[$(
@@ -37,7 +37,7 @@ const COMPARISONS: &[Row] =
 
 pub(super) const TABLE: &[Row] = &join([COMPARISONS, OPERATORS, CONVERSIONS]);
 
-/// One table of several.
+/// Concatenates tables.
 const fn join(parts: [&[Row]; 3]) -> [Row; COMPARISONS.len() + OPERATORS.len() + CONVERSIONS.len()] {
     let mut all = [parts[0][0]; COMPARISONS.len() + OPERATORS.len() + CONVERSIONS.len()];
     let (mut part, mut next) = (0, 0);
@@ -53,7 +53,7 @@ const fn join(parts: [&[Row]; 3]) -> [Row; COMPARISONS.len() + OPERATORS.len() +
 }
 
 const OPERATORS: &[Row] = &[
-    // What may go unevaluated is known to the evaluator; here it has a type and a cost.
+    // The evaluator implements lazy operators. The rows define their types and costs.
     ("_?_:_(bool, A, A) A", Cost::Flat, |_, args| Ok(args[usize::from(!truth(&args[0])?) + 1].clone())),
     ("_&&_(bool, bool) bool", Cost::Flat, |_, args| Ok(Value::Bool(truth(&args[0])? && truth(&args[1])?))),
     ("_||_(bool, bool) bool", Cost::Flat, |_, args| Ok(Value::Bool(truth(&args[0])? || truth(&args[1])?))),
@@ -77,7 +77,7 @@ const OPERATORS: &[Row] = &[
         [Value::Bytes(a), Value::Bytes(b)] => Ok(Value::Bytes([&**a, &**b].concat().into())),
         _ => Err(Fault::error("no such overload")),
     }),
-    // The evaluator hands over lists that nobody else has, so that they can grow where they are.
+    // The evaluator passes lists without other references, so that they can grow in place.
     ("_+_(list(A), list(A)) list(A)", Cost::Append, |meter, args| match args {
         [Value::List(a), Value::List(b)] => Ok(Value::List(a.clone().plus(b.clone(), meter)?)),
         _ => Err(Fault::error("no such overload")),
@@ -157,14 +157,14 @@ const CONVERSIONS: &[Row] = &[
     ("string(net.CIDR) string", Cost::Flat, to_text),
 ];
 
-// === what the lines do ===
+// === implementations ===
 
-#[allow(clippy::unnecessary_wraps, reason = "a line of the table has this type")]
+#[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
 fn same<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(args[0].clone())
 }
 
-/// What a condition says.
+/// Returns the boolean of a condition.
 pub(crate) fn truth(value: &Value<'_>) -> Result<bool, Fault> {
     match value {
         Value::Bool(flag) => Ok(*flag),
@@ -177,7 +177,7 @@ fn maybe(value: Option<Value<'_>>) -> Value<'_> {
 }
 
 fn order<'v>(args: &[Value<'v>], holds: fn(Ordering) -> bool) -> Result<Value<'v>, Fault> {
-    // What is no number is neither less nor greater.
+    // NaN is neither less nor greater than any number.
     let is_nan = |value: &Value<'_>| matches!(value, Value::Double(number) if number.is_nan());
     match args[0].compare(&args[1]) {
         Some(order) => Ok(Value::Bool(holds(order))),
@@ -197,7 +197,7 @@ fn index<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     args[0].find(&args[1])?.ok_or_else(|| Fault::missing(&args[0], &args[1]))
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "a line of the table has this type")]
+#[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
 fn size<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(Value::Int(i64::try_from(args[0].size()).unwrap_or(i64::MAX)))
 }
@@ -254,7 +254,7 @@ fn real<'v>(args: &[Value<'v>], compute: fn(f64, f64) -> f64) -> Result<Value<'v
 }
 
 fn double(value: &Value<'_>) -> Result<f64, Fault> {
-    #[allow(clippy::cast_precision_loss, reason = "that is what the conversion does")]
+    #[allow(clippy::cast_precision_loss, reason = "the conversion is lossy")]
     match value {
         Value::Double(number) => Ok(*number),
         Value::Int(number) => Ok(*number as f64),
@@ -263,7 +263,7 @@ fn double(value: &Value<'_>) -> Result<f64, Fault> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "in range, as looked at before")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the range was checked before")]
 fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     let overflow = || Fault::error("integer overflow");
     Ok(Value::Int(match &args[0] {
@@ -281,7 +281,7 @@ fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "in range, as looked at before"
+    reason = "the range was checked before"
 )]
 fn to_uint<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     let overflow = || Fault::error("unsigned integer overflow");

@@ -1,6 +1,6 @@
-//! Texts: what CEL says of them, the strings extension in its second version, and Kubernetes' regular expressions.
+//! Text functions: the standard library, version 2 of the strings extension, and Kubernetes' regular expressions.
 //!
-//! Positions are of characters.
+//! Positions are in characters.
 
 use std::fmt::Write as _;
 
@@ -74,13 +74,13 @@ fn find_all<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v
     Ok(Value::list(found))
 }
 
-/// A position that an argument gives.
+/// Returns a position argument.
 fn position(args: &[Value<'_>], index: usize) -> Result<usize, Fault> {
     let number = int(args, index)?;
     usize::try_from(number).map_err(|_| Fault::error(format!("index out of range: {number}")))
 }
 
-/// Where in a text, in bytes, its character with that number is; its end for the number after the last.
+/// Returns the byte offset of a character, or the length of the text for the position after the last one.
 fn offset(text: &str, index: usize) -> Option<usize> {
     text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(index)
 }
@@ -142,7 +142,7 @@ fn split<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, 
     loop {
         let (end, next) = match (parts.len() + 1 < most, separator.is_empty()) {
             (false, _) => (None, 0),
-            // Between all characters.
+            // An empty separator splits between all characters.
             (true, true) => (rest.char_indices().nth(1).map(|(at, _)| at), 0),
             (true, false) => (rest.find(separator), separator.len()),
         };
@@ -187,7 +187,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// A value as a text, as conversions write it; none for what cannot be converted.
+/// Returns a value converted to text; `None` if it cannot be converted.
 pub(super) fn printed(value: &Value<'_>) -> Option<String> {
     Some(match value {
         Value::Text(text) => (**text).to_owned(),
@@ -206,7 +206,7 @@ pub(super) fn printed(value: &Value<'_>) -> Option<String> {
     })
 }
 
-/// A number in Go's shortest form.
+/// Formats a number in Go's shortest form.
 fn double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -258,7 +258,7 @@ fn format<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
                 digits.push(digit);
                 clause = rest.next();
             }
-            // More digits than there are in any number are zeros.
+            // Further digits would be zeros, so the number of digits is limited.
             places = Some(digits.parse::<usize>().unwrap_or(0).min(1_000));
         }
         let Some(clause) = clause else { return Err(Fault::error("unexpected end of string")) };
@@ -337,9 +337,9 @@ fn signed(out: &mut String, number: i64, digits: fn(u64) -> String) {
     out.push_str(&digits(number.unsigned_abs()));
 }
 
-/// A value in a text, however deep.
+/// Appends the text of a value, with nested values.
 fn shown(out: &mut String, value: &Value<'_>, depth: usize, meter: &Meter) -> Result<(), Fault> {
-    /// What is deeper than this is no text.
+    /// The maximum nesting of formatted values.
     const DEEPEST: usize = 64;
     meter.work(1)?;
     if depth > DEEPEST {

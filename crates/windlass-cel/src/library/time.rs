@@ -1,4 +1,4 @@
-//! Points in time and lengths of it. Time zones are UTC and offsets from it; names of zones are not known here.
+//! Timestamps and durations. Time zones are UTC and offsets from UTC; named zones are not supported.
 
 use jiff::{SignedDuration, Timestamp, tz};
 use windlass_api::parse_duration;
@@ -11,7 +11,7 @@ use crate::{
     value::Value,
 };
 
-/// What is asked of a point in time, in UTC or in the zone that is given; of a length of time, what it is in that unit.
+/// The accessors of timestamps (in UTC or a given zone) and of durations (converted to a unit).
 macro_rules! parts {
     ($($name:literal $part:expr),*) => {
         &[
@@ -74,7 +74,7 @@ fn part<'v>(args: &[Value<'v>], of: fn(&jiff::civil::DateTime) -> i64) -> Result
     Ok(Value::Int(of(&zone.to_datetime(*time))))
 }
 
-/// `UTC`, or hours and minutes from it: `+02:00`, `-8:30`.
+/// Parses `UTC` or an offset in hours and minutes, such as `+02:00` or `-8:30`.
 fn offset(zone: &str) -> Option<tz::Offset> {
     if matches!(zone, "" | "UTC" | "Etc/UTC" | "GMT") {
         return Some(tz::Offset::UTC);
@@ -115,7 +115,7 @@ pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, F
     }
 }
 
-/// A length of time as Go writes it (`1h30m`, `-1.5s`), in nanoseconds.
+/// Parses a duration in Go's syntax (`1h30m`, `-1.5s`) into nanoseconds.
 pub(crate) fn go_duration(text: &str) -> Option<i64> {
     i64::try_from(parse_duration(text).ok()?.as_nanos()).ok()
 }

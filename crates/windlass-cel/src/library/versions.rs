@@ -13,7 +13,7 @@ use crate::{
     value::Value,
 };
 
-/// A line for a named format.
+/// A row for a named format.
 macro_rules! format_row {
     ($index:literal $name:literal) => {
         (concat!("format.", $name, "() kubernetes.NamedFormat"), Cost::Flat, |_, _| {
@@ -122,7 +122,7 @@ fn quantity<'a>(value: &'a Value<'_>) -> Result<&'a Quantity, Fault> {
     }
 }
 
-/// The integer that it is, if it is one that fits.
+/// Returns the value as an integer, if it is one and fits.
 fn whole(quantity: &Quantity) -> Option<i64> {
     let number = quantity.value();
     (Quantity::new(number, QuantityFormat::DecimalSi) == *quantity).then_some(number)
@@ -169,7 +169,7 @@ impl Version {
         Ok(Self { numbers, pre, build: build.unwrap_or_default().to_owned() })
     }
 
-    /// The same, of what people write: with a `v`, with fewer numbers, with zeros in front.
+    /// Parses a version with tolerated deviations: a leading `v`, fewer numbers, leading zeros.
     fn parse_tolerant(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts = text.splitn(3, '.').map(unpadded).collect::<Vec<_>>();
@@ -180,7 +180,7 @@ impl Version {
         Self::parse(&parts.join("."))
     }
 
-    /// By precedence: what is built from it does not matter.
+    /// Compares by precedence. Build metadata is ignored.
     fn order(&self, other: &Self) -> Ordering {
         let by_part = |(a, b): (&String, &String)| match (a.parse::<u64>(), b.parse::<u64>()) {
             (Ok(a), Ok(b)) => a.cmp(&b),

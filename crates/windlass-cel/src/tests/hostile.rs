@@ -1,5 +1,5 @@
-//! Expressions that are meant to be too much: each is refused when it is compiled, or ends when its budget is spent, in which
-//! the values that it makes are counted. Nothing here looks at a clock.
+//! Tests of hostile expressions. Each is rejected by the compiler or stops at its budget, which includes created
+//! values. The tests don't measure time.
 
 use serde_json::{Value as Json, json};
 use windlass_api::Entropy;
@@ -10,18 +10,18 @@ fn object(items: u32) -> Json {
     json!({"l": (0..items).collect::<Vec<_>>(), "t": "a".repeat(20_000)})
 }
 
-/// Whether it compiled, and then whether it ran out of its budget.
+/// Returns `None` if the expression does not compile, or else whether it exceeded its budget.
 fn run(source: &str, object: &Json, limit: u64) -> Option<bool> {
     let program =
         Environment::new().with("self", &Schema::any(), Presence::Certain).compile(source, Expected::Bool).ok()?;
     let outcome = program.condition(&[("self", Some(object))], limit);
-    // A call is paid for before it is made: one that costs more than is left never happens.
+    // The cost of a call is counted before the call. A call that exceeds the rest of the budget is not made.
     let exhausted = outcome.result == Err(EvaluationError::Exhausted);
     assert_eq!(outcome.cost > limit, exhausted, "{source}: {outcome:?}");
     Some(exhausted)
 }
 
-/// A chain of binds, each twice its predecessor.
+/// Returns a chain of binds, each with twice the size of its predecessor.
 fn doubled(seed: &str, times: usize, end: &str) -> String {
     let nested = (0..times)
         .fold(format!("{seed}{end}"), |inner, _| inner.replacen(seed, &format!("[{seed}].map(x, x + x)[0]"), 1));
@@ -71,7 +71,7 @@ fn what_is_too_deep_or_too_long_is_refused_or_ends() {
     }
 }
 
-/// Expressions made at random of what is costly, with budgets from almost none to the usual one.
+/// Tests random expressions of expensive calls, with budgets from almost zero to the usual one.
 #[test]
 fn whatever_compiles_ends_with_its_budget() {
     let (object, entropy) = (object(300), Entropy::seeded(7));
@@ -102,6 +102,6 @@ fn whatever_compiles_ends_with_its_budget() {
     }
     assert!(
         compiled > 80 && exhausted > 20,
-        "{compiled} compiled, {exhausted} ended early: the generator has no teeth"
+        "{compiled} compiled, {exhausted} ended early: the generator is not hostile enough"
     );
 }

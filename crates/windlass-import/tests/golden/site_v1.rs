@@ -1,6 +1,6 @@
 //! Site in version v1 of shop.example.com.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = "as the definition has it")]
+#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from a CRD")]
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ use windlass::{CustomResource, Schema};
 )]
 #[schema(rule(rule = "self.metadata.name != 'none'", message = "not none"))]
 pub struct Site {
-    /// Its name, and what else every object has.
+    /// Standard object metadata.
     #[schema(raw = r#"{"type":"object","properties":{"name":{"type":"string","maxLength":40}}}"#, optional)]
     pub metadata: ObjectMeta,
     /// As it should be.
@@ -208,7 +208,7 @@ pub struct SiteSpecPortsTarget {
 pub struct SiteSpecMixed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<String>,
-    /// The fields that the schema does not know.
+    /// Fields that the schema does not declare.
     #[serde(flatten)]
     pub other_2: Map<String, Value>,
 }

@@ -1,6 +1,6 @@
 //! Site in version v1beta1 of shop.example.com.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = "as the definition has it")]
+#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = "generated from a CRD")]
 
 use serde::{Deserialize, Serialize};
 use windlass::api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +20,6 @@ use windlass::{CustomResource};
 )]
 #[schema(preserve_unknown_fields)]
 pub struct Site {
-    /// Its name, and what else every object has.
+    /// Standard object metadata.
     pub metadata: ObjectMeta,
 }

@@ -1,7 +1,8 @@
-//! Certificates: who may approve and sign a request, and which subject is never certified.
+//! Certificates: permissions to approve and sign requests, and the subject that is never certified.
 //!
-//! The plugins `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`. Whoever may write the
-//! subresource `approval` or `status` also needs leave for the signer, by its name or for all signers of its domain.
+//! The plugins `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`. A user who writes the
+//! subresource `approval` or `status` also needs permission for the signer, by its name or for all signers of its
+//! domain.
 
 use std::sync::Arc;
 
@@ -21,20 +22,20 @@ use crate::{
 };
 
 const GROUP: &str = "certificates.k8s.io";
-/// Certifies clients of the API server, whose organizations are groups.
+/// The signer of certificates for API server clients. The organizations of such a certificate are groups.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Checks leave to approve and to sign.
+/// Checks the permissions to approve and to sign.
 #[derive(Debug)]
 pub(crate) struct CertificateDecisions(pub(crate) Arc<Authorizer>);
 
-/// Rejects requests of the client signer for `system:masters`.
+/// Rejects requests for `system:masters` to the client signer.
 #[derive(Debug)]
 pub(crate) struct CertificateSubjects;
 
 impl Admission for CertificateDecisions {
     fn handles(&self, write: &Attributes) -> bool {
-        // What the server itself writes has no user.
+        // The server's own writes have no user.
         is_request(write)
             && write.operation == Operation::Update
             && !write.asked.user.name.is_empty()
@@ -51,7 +52,7 @@ impl Admission for CertificateDecisions {
             } else {
                 "sign"
             };
-            // That of the old state: the write may try to name another.
+            // The signer of the old state, because the write may try to name another one.
             let signer = old.text(&["spec", "signerName"]);
             if self.is_allowed(registry, &write.asked.user, verb, signer).await? {
                 return Ok(());
@@ -113,10 +114,10 @@ fn is_kept(new: &Value, old: &Value, field: &str) -> bool {
     of(new) == of(old) || is_empty(&of(new)) && is_empty(&of(old))
 }
 
-/// Reports whether one of the organizations that a request names is `system:masters`.
+/// Reports whether a certificate request names the organization `system:masters`.
 ///
-/// Stricter than the real server in one point: beside the request there must be no other PEM block, so that no other reader
-/// can take another block for the request.
+/// Stricter than kube-apiserver in one point: no other PEM block may accompany the request, so that no other reader can
+/// take another block for the request.
 fn asks_for_masters(request: &str) -> Result<bool, &'static str> {
     const NO_BLOCK: &str = "PEM block type must be CERTIFICATE REQUEST";
     const MALFORMED: &str = "asn1: structure error: malformed certificate request";
@@ -130,7 +131,7 @@ fn asks_for_masters(request: &str) -> Result<bool, &'static str> {
     Ok(subject.iter_organization().any(|organization| text_of(organization.attr_value()) == MASTERS))
 }
 
-/// Reads a text of whichever type; the types with one byte for a letter agree on the letters that count here.
+/// Decodes an ASN.1 string of any type. The single-byte types agree on the letters of `system:masters`.
 fn text_of(value: &Any<'_>) -> String {
     const BMP_STRING: u32 = 30;
     const UNIVERSAL_STRING: u32 = 28;

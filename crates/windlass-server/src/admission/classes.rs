@@ -1,5 +1,4 @@
-//! What plugins of the real server do with classes: the default one for those who name none, and what a class says about
-//! the pods and claims that name it.
+//! Admission plugins for classes: default classes, and the settings that pods and claims get from their class.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -15,14 +14,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DefaultClasses;
 
-/// A kind whose objects get a class.
+/// A kind whose objects have a class.
 struct Classed {
     group: &'static str,
     kind: &'static str,
-    /// The field of the spec that names the class, and the annotations that did before.
+    /// The field of the spec that names the class, and the legacy annotations for it.
     field: &'static str,
     annotations: &'static [&'static str],
-    /// Group and plural of the classes, and the annotations of the default one.
+    /// The group and plural of the classes, and the annotations that mark the default class.
     classes: (&'static str, &'static str),
     marks: &'static [&'static str],
 }
@@ -68,7 +67,7 @@ impl Admission for DefaultClasses {
             };
             let mut defaults = all(registry, classed.classes.0, classed.classes.1).await?;
             defaults.retain(is_default);
-            // The newest one; of those the first by name.
+            // The newest default class. If several are equally new, the first by name.
             let created = |class: &Value| class.text(&["metadata", "creationTimestamp"]).to_owned();
             let name = |class: &Value| class.text(&["metadata", "name"]).to_owned();
             let chosen =
@@ -81,7 +80,7 @@ impl Admission for DefaultClasses {
     }
 }
 
-/// The plugin `Priority`, as far as it is about classes: there is one default at most, and those of the system stay.
+/// The plugin `Priority` for priority classes: at most one default, and system classes are protected.
 #[derive(Debug)]
 pub(crate) struct PriorityClasses;
 
@@ -117,14 +116,14 @@ impl Admission for PriorityClasses {
     }
 }
 
-/// The priority class of pods that name none: of the default ones, that of the lowest priority.
+/// Returns the priority class of pods that name none: the default class with the lowest priority.
 pub(super) async fn default_priority(registry: &Registry) -> Result<Option<Value>, Status> {
     let mut classes = all(registry, "scheduling.k8s.io", "priorityclasses").await?;
     classes.retain(|class| class.flag(&["globalDefault"]));
     Ok(classes.into_iter().min_by_key(|class| class.int(&["value"]).unwrap_or_default()))
 }
 
-/// One class, if it is there.
+/// Returns a class; `None` if it does not exist.
 pub(super) async fn class(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Value>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(None) };
@@ -138,7 +137,7 @@ async fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Value
     Ok(list.items.iter().map(crate::registry::Item::value).collect())
 }
 
-/// The plugin `RuntimeClass`: pods get what their class says.
+/// The plugin `RuntimeClass`: pods get the overhead and the scheduling rules of their class.
 #[derive(Debug)]
 pub(crate) struct RuntimeClasses;
 
@@ -187,7 +186,7 @@ impl Admission for RuntimeClasses {
         })
     }
 
-    /// What a pod costs beside its containers is said by its class, and by nobody else.
+    /// Rejects pods whose overhead differs from the overhead of their class.
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let name = write.object.text(&["spec", "runtimeClassName"]);
@@ -208,7 +207,7 @@ impl Admission for RuntimeClasses {
     }
 }
 
-/// The plugin `PersistentVolumeClaimResize`: a claim grows only if its class lets it.
+/// The plugin `PersistentVolumeClaimResize`: a claim can grow only if its class allows expansion.
 #[derive(Debug)]
 pub(crate) struct ClaimGrowth;
 

@@ -1,7 +1,7 @@
-//! Match conditions: expressions that say whether a webhook is called.
+//! Match conditions: CEL expressions that decide whether a webhook is called.
 //!
-//! They are about `object`, `oldObject` and `request`; `namespaceObject` is there, and null, as in the real server. Not here:
-//! `authorizer`; a condition that names it is refused.
+//! The variables are `object`, `oldObject` and `request`. `namespaceObject` is always null, as in kube-apiserver.
+//! `authorizer` is not supported; a condition that uses it is rejected.
 
 use std::{
     collections::HashMap,
@@ -14,24 +14,24 @@ use windlass_cel::{CompileError, Environment, EvaluationError, Expected, LIMIT_P
 
 use crate::registry::Tree;
 
-/// Conditions that were met already, compiled.
+/// A cache of compiled conditions.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions(Mutex<HashMap<String, Arc<Result<Program, CompileError>>>>);
 
-/// What the conditions of a webhook say.
+/// The result of a webhook's conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// All hold.
+    /// All conditions are true.
     Matches,
-    /// One does not.
+    /// A condition is false.
     Differs,
-    /// One cannot be evaluated, and the others hold.
+    /// A condition cannot be evaluated, and no condition is false.
     Failed(String),
 }
 
-/// What all conditions of a webhook together may cost.
+/// The cost limit of all conditions of a webhook together.
 const LIMIT: u64 = 2_500_000;
-/// So many compiled conditions are kept; then all are forgotten.
+/// The capacity of the cache. A full cache is cleared.
 const KEPT: usize = 1_000;
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
@@ -69,7 +69,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         .with("request", &Schema::object("kubernetes.AdmissionRequest", request), Presence::Certain)
 });
 
-/// What is wrong with a condition, if anything is.
+/// Returns the compile error of a condition; `None` if it is valid.
 pub(crate) fn problem(expression: &str) -> Option<String> {
     let error = ENVIRONMENT.compile(expression, Expected::Bool).err()?;
     Some(match error.found_type() {
@@ -79,7 +79,7 @@ pub(crate) fn problem(expression: &str) -> Option<String> {
 }
 
 impl Conditions {
-    /// Evaluates the conditions of a webhook about a request.
+    /// Evaluates the conditions of a webhook for a request.
     pub(crate) fn evaluate(&self, webhook: &Value, request: &Value) -> Verdict {
         let mut budget = LIMIT;
         let mut errors = Vec::new();

@@ -1,6 +1,7 @@
-//! Creating an object by updating it: PUT and server-side apply of a name that does not exist.
+//! Creation by update: PUT and server-side apply of a name that does not exist.
 //!
-//! Such a request was authorized as `update` or `patch`. It also needs `create`, or else that verb would guard nothing.
+//! Such a request was authorized as `update` or `patch`. It also needs `create`; otherwise that verb would protect
+//! nothing.
 
 use std::sync::Arc;
 
@@ -13,15 +14,15 @@ use crate::{
     registry::Registry,
 };
 
-/// Rejects objects that a user creates by an update and may not create.
+/// Rejects an update that creates an object if the user may not create it.
 ///
-/// First of the chain that validates, as in the real server: a webhook is not asked about such a write.
+/// The first validating plugin, as in kube-apiserver, so no webhook is called for such a write.
 #[derive(Debug)]
 pub(crate) struct CreateOnUpdate(pub(crate) Arc<Authorizer>);
 
 impl Admission for CreateOnUpdate {
     fn handles(&self, write: &Attributes) -> bool {
-        // A create by POST has no name in its path. What the server itself writes has no user.
+        // A create by POST has no name in its path. The server's own writes have no user.
         write.operation == Operation::Create
             && write.subresource.is_none()
             && !write.asked.name.is_empty()

@@ -1,6 +1,7 @@
-//! Nobody gives away what they do not have: the checks that stand before roles and bindings in the real server's storage.
+//! Escalation checks for roles and bindings: a user cannot grant permissions that they do not hold.
 //!
-//! Last of the chain, so that it sees a role as webhooks have left it.
+//! In kube-apiserver these checks are part of the storage of roles. Here they are the last plugin of the chain, so that
+//! they see a role after webhooks have changed it.
 
 use std::sync::Arc;
 
@@ -15,16 +16,16 @@ use crate::{
     registry::{Registry, Tree, metadata_mut},
 };
 
-/// Refuses roles and bindings that would give more than whoever writes them has.
+/// Rejects roles and bindings that grant more permissions than their author has.
 #[derive(Debug)]
 pub(crate) struct NoEscalation(pub(crate) Arc<Authorizer>);
 
-/// What changes in an object that is being collected; the rest is as it was.
+/// The metadata fields that the garbage collector may change in an object.
 const COLLECTED: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
 
 impl Admission for NoEscalation {
     fn handles(&self, write: &Attributes) -> bool {
-        // What the server itself writes has no user.
+        // The server's own writes have no user.
         let user = &write.asked.user;
         write.operation != Operation::Delete
             && is_policy(&write.resource)
@@ -46,7 +47,7 @@ impl Admission for NoEscalation {
 }
 
 impl NoEscalation {
-    /// The rules of a role must be its author's already.
+    /// Checks that the author of a role holds its permissions.
     async fn check_role(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         if self.is_allowed(registry, write, "escalate", &write.resource.plural, &write.asked.name).await? {
             return Ok(());
@@ -61,7 +62,7 @@ impl NoEscalation {
         Ok(())
     }
 
-    /// The rules of the role that is bound must be those already of whoever binds it.
+    /// Checks that the author of a binding holds the permissions of the bound role.
     async fn check_binding(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         let resource = match write.object.text(&["roleRef", "kind"]) {
             "ClusterRole" => "clusterroles",
@@ -75,7 +76,7 @@ impl NoEscalation {
             return Ok(());
         }
         let rules = self.0.ask(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
-        // Of what is not there the real server tells the kind of the request.
+        // For a missing role kube-apiserver reports the kind of the request.
         let rules = rules.ok_or_else(|| Status::not_found(&write.resource.group_resource(), &role.name))?;
         self.check(registry, write, &rules).await
     }
@@ -115,7 +116,7 @@ impl NoEscalation {
     }
 }
 
-/// Whether a write does no more than what lets an object go.
+/// Reports whether a write changes only the fields that the garbage collector changes.
 fn is_only_collected(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

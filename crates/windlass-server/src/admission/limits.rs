@@ -1,4 +1,4 @@
-//! The plugin `LimitRanger`: what the limit ranges of a namespace say of pods and claims.
+//! The plugin `LimitRanger`: defaults and limits for pods and claims from the limit ranges of their namespace.
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -12,11 +12,11 @@ use crate::{
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Completes containers that ask for nothing, and refuses what is out of range.
+/// Sets default requests and limits of containers, and rejects values out of range.
 #[derive(Debug)]
 pub(crate) struct LimitRanges;
 
-/// What is measured: the containers of a pod, the pod, or a claim.
+/// An object that a limit range constrains: a container, a pod or a claim.
 struct Measured<'v> {
     kind: &'static str,
     requests: &'v Value,
@@ -72,7 +72,7 @@ async fn ranges(registry: &Registry, namespace: &str) -> Result<Vec<Value>, Stat
     Ok(list.items.iter().map(crate::registry::Item::value).collect())
 }
 
-/// Gives containers what the range has for those that do not say, and notes it down.
+/// Sets the defaults of a limit range in containers without values of their own, and records this in an annotation.
 fn complete(pod: &mut Value, range: &Value) {
     let of = |field: &str| -> Map<String, Value> {
         let path = [field];
@@ -135,7 +135,7 @@ fn problems_of_claim(claim: &Value, range: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     for limit in range.items(&["spec", "limits"]) {
         if limit.text(&["type"]) == "PersistentVolumeClaim" {
-            // A claim has no limits: its requests are held to both ends.
+            // A claim has no limits: its requests are compared with both minimum and maximum.
             let measured = Measured { kind: "PersistentVolumeClaim", requests, limits: &Value::Null };
             measured.at_least(limit, &mut problems);
             measured.request_at_most(limit, &mut problems);
@@ -144,7 +144,7 @@ fn problems_of_claim(claim: &Value, range: &Value) -> Vec<String> {
     problems
 }
 
-/// What the containers of a pod ask for, or may have, together.
+/// Returns the total requests or limits of a pod's containers.
 fn total(pod: &Value, field: &str) -> Value {
     let spec = pod.at(&["spec"]).unwrap_or(&Value::Null);
     let containers = spec.items(&["containers"]).iter().chain(spec.items(&["initContainers"]));

@@ -1,4 +1,4 @@
-//! What a plugin of the real server writes into new nodes.
+//! Admission plugins for nodes.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use windlass_api::Status;
 use super::{Admission, Attributes, Operation};
 use crate::registry::{Registry, Tree, object_mut};
 
-/// The plugin `TaintNodesByCondition`: nothing is scheduled to a new node until somebody has seen that it is ready.
+/// The plugin `TaintNodesByCondition`: taints new nodes, so that no pod is scheduled to them until they are ready.
 #[derive(Debug)]
 pub(crate) struct TaintNewNodes;
 

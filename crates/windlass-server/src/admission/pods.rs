@@ -1,4 +1,4 @@
-//! What plugins of the real server write into every pod: tolerations for nodes in trouble, and a priority.
+//! Admission plugins for pods: default tolerations and priority.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::registry::{Registry, Tree, default_pointer, object_mut};
 
-/// The plugins `DefaultTolerationSeconds` and `Priority` in one.
+/// The plugins `DefaultTolerationSeconds` and `Priority`.
 #[derive(Debug)]
 pub(crate) struct PodDefaults;
 
-/// How long a pod stays on a node that is not ready or cannot be reached, in seconds.
+/// The time that a pod stays on a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
@@ -106,7 +106,7 @@ async fn set_priority(registry: &Registry, write: &mut Attributes) -> Result<(),
     Ok(())
 }
 
-/// An update that leaves them out does not remove them.
+/// Keeps the priority fields of the old state if an update omits them.
 fn keep_priority(write: &mut Attributes) {
     let Some(old) = write.old.as_ref().and_then(|old| old.at(&["spec"])) else { return };
     let spec = object_mut(&mut write.object, "spec");

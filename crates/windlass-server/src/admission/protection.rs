@@ -1,4 +1,4 @@
-//! What a plugin of the real server writes into whatever must not vanish while it is in use.
+//! Admission plugins that protect storage objects in use.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use windlass_api::Status;
 use super::{Admission, Attributes, Operation};
 use crate::registry::{Registry, Tree, metadata_mut};
 
-/// The plugin `StorageObjectInUseProtection`: a finalizer, which a controller takes away.
+/// The plugin `StorageObjectInUseProtection`: adds a finalizer, which a controller removes.
 #[derive(Debug)]
 pub(crate) struct ProtectStorage;
 

@@ -1,4 +1,4 @@
-//! What every pod gets of the account that it runs under: a token, and the secrets that it pulls images with.
+//! The plugin `ServiceAccount`: sets the account, the token and the image pull secrets of pods.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,30 +10,31 @@ use windlass_api::{GroupResource, Status};
 use super::{Admission, Attributes, Operation};
 use crate::registry::{Registry, Target, Tree, as_object, object_mut};
 
-/// The plugin `ServiceAccount`: a pod has an account that is there, and may mount its token.
+/// The plugin `ServiceAccount`: a pod's account must exist, and the pod gets its token.
 #[derive(Debug)]
 pub(crate) struct ServiceAccounts;
 
-/// The account of pods that name none. A controller makes it, a moment after the namespace.
+/// The account of pods that name none. A controller creates it, shortly after the namespace.
 const DEFAULT: &str = "default";
-/// How often the default account is looked for.
+/// The number of attempts to find the default account.
 const ATTEMPTS: usize = 10;
-/// How long at least to wait in between, and at most twice as long.
+/// The minimum pause between two attempts. The maximum is twice as long.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Where containers find the token.
+/// The directory in which containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// How the names of token volumes begin.
+/// The prefix of the names of token volumes.
 const VOLUME: &str = "kube-api-access-";
-/// How long a token is asked for, in seconds: an hour, and a mark by which those that were made here can be told.
+/// The requested lifetime of a token, in seconds. The seven seconds beyond an hour identify tokens requested by this
+/// plugin.
 const EXPIRATION: i64 = 3607;
-/// The subresource that adds containers to a pod that runs.
+/// The subresource that adds containers to a running pod.
 const EPHEMERAL: &str = "ephemeralcontainers";
-/// The lists of containers that a pod is created with, and what each is called.
+/// The lists of containers in a new pod, each with its name for messages.
 const CONTAINERS: &[(&str, &str)] = &[("initContainers", "init container"), ("containers", "container")];
 const EPHEMERAL_CONTAINERS: &[(&str, &str)] = &[("ephemeralContainers", "ephemeral container")];
-/// On pods that stand for what a kubelet runs by itself.
+/// The annotation of mirror pods, which represent a kubelet's static pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// On accounts whose pods may use no secrets but the account's.
+/// The annotation of accounts whose pods may use only the account's secrets.
 pub(crate) const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Admission for ServiceAccounts {
@@ -67,7 +68,7 @@ impl Admission for ServiceAccounts {
                 let names: Vec<_> = pull.iter().map(|secret| json!({"name": secret.text(&["name"])})).collect();
                 spec.insert("imagePullSecrets".to_owned(), names.into());
             }
-            // What an account forbids is told before what is wrong with the pod.
+            // A violation of the account's rules is reported before errors of the pod.
             check_account(&write.object, &account, write.operation).map_err(|why| write.forbidden(why))
         })
     }
@@ -84,14 +85,14 @@ impl Admission for ServiceAccounts {
             let account = account_of(registry, write).await?;
             check_account(&write.object, &account, write.operation).map_err(|why| match write.operation {
                 Operation::Create => write.forbidden(why),
-                // The real server gives this no class.
+                // In kube-apiserver this error has status 500 and no reason.
                 Operation::Update | Operation::Delete | Operation::Connect => Status::unclassified(why),
             })
         })
     }
 }
 
-/// The account that a pod names.
+/// Returns the account that a pod names.
 async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, Status> {
     let name = write.object.text(&["spec", "serviceAccountName"]);
     let attempts = if name == DEFAULT { ATTEMPTS } else { 1 };
@@ -113,14 +114,14 @@ async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, St
     Err(write.forbidden(format!("error looking up service account {namespace}/{name}: {}", missing.message)))
 }
 
-/// The pod's own wish counts, then the account's.
+/// Reports whether a token is mounted. The pod's own setting overrides the account's.
 fn wants_token(spec: &Map<String, Value>, account: &Value) -> bool {
     const WISH: &str = "automountServiceAccountToken";
     let wish = spec.get(WISH).or_else(|| account.get(WISH));
     wish.and_then(Value::as_bool).unwrap_or(true)
 }
 
-/// Mounts the token into every container that has nothing of its own in that place.
+/// Mounts the token into every container that has no other volume mounted at the same path.
 fn mount_token(spec: &mut Map<String, Value>, new_name: impl FnOnce() -> String) {
     let volumes = spec.items(&["volumes"]).iter();
     let known = volumes.map(|volume| volume.text(&["name"])).find(|name| name.starts_with(VOLUME)).map(str::to_owned);
@@ -142,7 +143,7 @@ fn mount_token(spec: &mut Map<String, Value>, new_name: impl FnOnce() -> String)
     }
 }
 
-/// A volume with a token, the authority to trust and the pod's namespace.
+/// Returns a volume with a token, the cluster CA certificate and the pod's namespace.
 fn token_volume(name: &str) -> Value {
     let token = json!({"expirationSeconds": EXPIRATION, "path": "token"});
     let authority = json!({"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
@@ -163,7 +164,7 @@ fn is_mirror(pod: &Value) -> bool {
     pod.at(&["metadata", "annotations", MIRROR]).is_some()
 }
 
-/// What a kubelet runs by itself cannot have what the API server gives.
+/// Rejects mirror pods that use API objects, for example secrets or a service account.
 fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if !pod.text(&["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts");
@@ -182,7 +183,7 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether a volume names a secret, in whatever way its source does.
+/// Reports whether a volume refers to a secret, in any of its sources.
 fn names_secret(volume: &Value) -> bool {
     const WAYS: [&str; 3] = ["secretName", "secretRef", "nodePublishSecretRef"];
     let sources = volume.entries(&[]).map(|(_, source)| source);
@@ -190,10 +191,10 @@ fn names_secret(volume: &Value) -> bool {
     parts.any(|part| part.at(&["secret"]).is_some() || WAYS.iter().any(|way| part.at(&[way]).is_some()))
 }
 
-/// What an account may forbid of a pod, or of the containers that are added to one.
+/// Checks that a new pod, or its new ephemeral containers, use only secrets that the account allows.
 fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(), String> {
     let said = account.at(&["metadata", "annotations", ENFORCE]).and_then(Value::as_str);
-    // As Go reads what is true.
+    // The values that Go's `strconv.ParseBool` accepts as true.
     let insists = matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
     match operation {
         _ if !insists => Ok(()),
@@ -204,7 +205,7 @@ fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(
     }
 }
 
-/// The account lists the secrets that its pods may use.
+/// Checks that the account lists all secrets of a pod.
 fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
     let secrets = listed(account, "secrets");
     for volume in pod.items(&["spec", "volumes"]) {
@@ -234,7 +235,7 @@ fn check_containers(pod: &Value, containers: &'static [(&str, &str)], account: &
     }
 }
 
-/// The secrets that an account lists.
+/// Returns the names in one of an account's lists of secrets.
 fn listed<'v>(account: &'v Value, list: &str) -> HashSet<&'v str> {
     account.items(&[list]).iter().map(|listed| listed.text(&["name"])).collect()
 }
@@ -244,7 +245,7 @@ fn refusal(account: &Value, what: &str, kind: &str) -> String {
     format!("{what} is not allowed because service account {name} does not reference that {kind}")
 }
 
-/// The secrets that the environments of containers are made of, each with its place.
+/// Returns the secrets in the environments of containers, each with the place of its reference.
 fn secrets_of<'p>(pod: &'p Value, lists: &'static [(&str, &str)]) -> impl Iterator<Item = (String, &'p str)> {
     lists.iter().flat_map(move |(list, kind)| {
         pod.items(&["spec", list]).iter().flat_map(move |container| {
@@ -283,8 +284,8 @@ mod tests {
         assert_eq!(pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3607);
 
         let before = pod.clone();
-        mount_token(&mut pod, || unreachable!("there is a volume"));
-        assert_eq!(pod, before, "a pod that was read and is created elsewhere has its volume");
+        mount_token(&mut pod, || unreachable!("the pod has a volume"));
+        assert_eq!(pod, before, "a pod copied from another one keeps its volume");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: programs elsewhere are asked about writes.
+//! The plugins `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`, which send writes to webhooks for review.
 //!
-//! A configuration applies from the next write on.
+//! A new or changed configuration takes effect with the next write.
 
 mod call;
 mod hook;
@@ -26,40 +26,40 @@ use crate::{
 const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
 const VALIDATING: &str = "/registry/validatingwebhookconfigurations/";
 
-/// Asks webhooks.
+/// The webhook admission plugins.
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
     conditions: Conditions,
 }
 
-/// What of mutating admission is to happen again: once a webhook has changed an object, the plugins before it may want to see
-/// it, and so may those webhooks that say `IfNeeded`.
+/// The state of reinvocation. After a webhook has changed an object, the plugins run again, and so do the webhooks with
+/// the policy `IfNeeded`.
 #[derive(Debug, Default)]
 pub(crate) struct Reinvocation {
     round: Round,
-    /// Have been called, and want to see changes.
+    /// The webhooks that were called and have the policy `IfNeeded`.
     interested: Vec<HookId>,
-    /// Are called in the second round.
+    /// The webhooks that are called in the second round.
     wanted: Vec<HookId>,
     /// The object after the webhooks of the first round.
     left: Value,
 }
 
-/// There are two at most.
+/// The round of mutating admission. There are at most two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Round {
     #[default]
     First,
-    /// A second is to follow.
+    /// A webhook changed the object in the first round, so a second round follows.
     FirstChanged,
     Second,
 }
 
-/// Configuration, and place in it.
+/// The name of a configuration and the index of a webhook in it.
 type HookId = (String, usize);
 
 impl Reinvocation {
-    /// Whether there is to be a second round, which begins with this.
+    /// Starts the second round and returns `true` if one is necessary.
     pub(super) fn begin_again(&mut self) -> bool {
         let again = self.round == Round::FirstChanged;
         if again {
@@ -68,7 +68,7 @@ impl Reinvocation {
         again
     }
 
-    /// All that are interested are to see the object once more.
+    /// Schedules all webhooks with the policy `IfNeeded` for the second round.
     fn want_interested(&mut self) {
         self.wanted.append(&mut self.interested);
     }
@@ -79,7 +79,7 @@ impl Reinvocation {
         }
     }
 
-    /// A webhook that was not called in the first round is not called in the second.
+    /// Reports whether a webhook is called in the current round. The second round calls only scheduled webhooks.
     fn calls(&self, id: &HookId) -> bool {
         self.round != Round::Second || self.wanted.contains(id)
     }
@@ -138,7 +138,7 @@ impl Admission for Webhooks {
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let hooks = configured(registry, VALIDATING).await?;
-            // All at once: none sees what another says.
+            // All webhooks run in parallel, so none sees the others' results.
             let asked = join_all(hooks.iter().map(|hook| async move {
                 let Some(invocation) = self.invoked(registry, hook, write).await? else { return Ok(()) };
                 match asked(registry, hook, &invocation, write).await? {
@@ -155,7 +155,7 @@ impl Admission for Webhooks {
 }
 
 impl Webhooks {
-    /// Whether a webhook is to be asked, and how it sees the write.
+    /// Decides whether a webhook is called, and in which version it gets the object.
     async fn invoked(
         &self,
         registry: &Registry,
@@ -176,7 +176,7 @@ impl Webhooks {
     }
 }
 
-/// What is registered, by name, and by place.
+/// Returns the registered webhooks, ordered by configuration name and index.
 async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Status> {
     let range = registry.storage().range(RangeQuery::prefix(prefix.to_owned())).await.map_err(Status::internal)?;
     let mut hooks = Vec::new();
@@ -189,7 +189,7 @@ async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Stat
     Ok(hooks)
 }
 
-/// What a webhook says, if it can be asked, or if it must be.
+/// Calls a webhook and returns its answer. Returns `None` if the call failed and the failure policy is `Ignore`.
 async fn asked(
     registry: &Registry,
     hook: &Hook,
@@ -272,7 +272,7 @@ async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Resu
     Ok(request)
 }
 
-/// Changes the object as the patch says; whether that makes a difference.
+/// Applies the webhook's patch to the object. Returns `true` if the object changed.
 async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, patch: &[u8]) -> Result<bool, Status> {
     if write.object.is_null() {
         return Err(Status::internal(format!(
@@ -303,9 +303,9 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     Ok(changed)
 }
 
-/// A rejection is one, whatever the webhook says of its code.
+/// Returns the `Status` of a denial. A code below 400 becomes 400.
 fn denied(hook: &Hook, answer: Answer) -> Status {
-    // A webhook need not say that its status is one.
+    // The webhook may omit the kind of its status.
     let mut status = Status { kind: "Status".to_owned(), api_version: "v1".to_owned(), ..answer.status };
     if status.code < 400 {
         status.code = 400;
@@ -321,7 +321,7 @@ fn denied(hook: &Hook, answer: Answer) -> Status {
 }
 
 impl Attributes {
-    /// A namespace is in itself.
+    /// Returns the namespace for the review. A namespace object is reported as being in itself.
     fn review_namespace(&self) -> &str {
         if self.is_namespace() { &self.name } else { &self.namespace }
     }

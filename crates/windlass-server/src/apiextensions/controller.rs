@@ -1,15 +1,14 @@
-//! What happens to definitions after they are stored: names are accepted, resources published, definitions established,
-//! and the objects of deleted definitions deleted.
+//! The CRD controller: accepts names, publishes resources, establishes CRDs, and deletes the objects of deleted CRDs.
 //!
-//! One task per server follows the definitions in storage, whoever writes them. It goes by their state, not by what
-//! happened: after a restart it carries on. The work for a change is that of the definitions that it concerns, however many
-//! others there are.
+//! One task per server follows the CRDs in storage, regardless of who writes them. It acts on their state, not on
+//! events, so it continues after a restart. The work for a change depends only on the affected CRDs, not on the total
+//! number of CRDs.
 //!
 //! ```text
-//! controller   the state of each definition, and its next step
-//!   └ names       which definition uses which name
-//!   └ conditions  what its status says
-//!   └ clean_up    the deletion of its objects
+//! controller   the state of each CRD, and its next step
+//!   └ names       the names that each CRD uses
+//!   └ conditions  the conditions in the status
+//!   └ clean_up    the deletion of the custom resources
 //! ```
 
 pub(super) mod clean_up;
@@ -49,7 +48,7 @@ use crate::{
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
 
-/// The task of a registry; dropping it stops the task.
+/// The task of a registry; dropping the handle stops the task.
 #[derive(Debug)]
 pub(crate) struct Task(AbortHandle);
 
@@ -60,10 +59,11 @@ impl Drop for Task {
 }
 
 const PREFIX: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
-/// The pause after a write or a read of storage that failed.
+/// The pause after a failed read or write of storage.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Publishes what is established in storage, then follows the definitions. The task ends with the handle or the registry.
+/// Publishes the established CRDs in storage, then follows all CRDs. The task ends when the handle or the registry is
+/// dropped.
 pub(crate) async fn start(registry: &Registry) -> Result<Task, Status> {
     let mut controller = Controller {
         registry: registry.downgrade(),
@@ -82,28 +82,28 @@ pub(crate) async fn start(registry: &Registry) -> Result<Task, Status> {
 struct Controller {
     registry: WeakRegistry,
     storage: Arc<dyn Storage>,
-    /// All stored definitions, by name.
+    /// All stored CRDs, by name.
     definitions: BTreeMap<String, Known>,
     names: NameTable,
-    /// Those whose resources are served, in the state that these were made from.
+    /// The CRDs whose resources are served, in the state from which the resources were created.
     published: BTreeMap<String, Definition>,
-    /// Deletions of objects that are under way.
+    /// The running deletions of custom resources.
     cleaning: FuturesUnordered<BoxFuture<'static, ()>>,
     registrations: Registrations,
-    /// Definitions whose status could not be written.
+    /// The CRDs whose status could not be written.
     retry: BTreeSet<String>,
 }
 
-/// A definition in its latest known state.
+/// A CRD in its latest known state.
 struct Known {
     object: Value,
     revision: Revision,
-    /// The deletion of its objects has begun.
+    /// `true` if the deletion of its custom resources has started.
     is_cleaned: bool,
 }
 
 impl Controller {
-    /// Reads all definitions and publishes the established ones. Nothing else is known afterwards.
+    /// Reads all CRDs and publishes the established ones. Forgets CRDs that are no longer stored.
     async fn load(&mut self, registry: &Registry) -> Result<Revision, StorageError> {
         let range = self.storage.range(RangeQuery::prefix(PREFIX)).await?;
         let mut gone: BTreeSet<String> = self.definitions.keys().cloned().collect();
@@ -147,7 +147,7 @@ impl Controller {
             };
             match event {
                 Some(Ok(event)) => self.observe(event).await,
-                // The stream has ended or failed: start over from what is stored.
+                // The stream has ended or failed, so the controller restarts from the stored state.
                 _ if events.is_some() => events = None,
                 _ => {
                     let Some(registry) = self.registry.upgrade() else { return };
@@ -167,7 +167,7 @@ impl Controller {
     async fn observe(&mut self, event: StorageEvent) {
         let Some(registry) = self.registry.upgrade() else { return };
         let Some(name) = event.key.strip_prefix(PREFIX).map(str::to_owned) else { return };
-        // Own writes are known already.
+        // Ignores the controller's own writes.
         if self.definitions.get(&name).is_some_and(|known| known.revision >= event.revision) {
             return;
         }
@@ -183,7 +183,7 @@ impl Controller {
         }
     }
 
-    /// Notes the state of a definition. Returns the definitions that may get names that it has given up.
+    /// Records the state of a CRD. Returns the CRDs that may now get a name that it has released.
     fn remember(&mut self, name: &str, object: Value, revision: Revision) -> Vec<String> {
         let uid = |object: &Value| object.text(&["metadata", "uid"]).to_owned();
         let before = self.definitions.remove(name);
@@ -194,7 +194,7 @@ impl Controller {
         freed
     }
 
-    /// Drops a definition that is gone, and what it defined. Returns the definitions that may get its names.
+    /// Removes a deleted CRD and its resources. Returns the CRDs that may now get its names.
     fn forget(&mut self, registry: &Registry, name: &str) -> Vec<String> {
         let Some(gone) = self.definitions.remove(name) else { return Vec::new() };
         self.unpublish(registry, name);
@@ -207,7 +207,7 @@ impl Controller {
         }
     }
 
-    /// Brings a definition as far as it gets.
+    /// Advances a CRD, and those that get its released names, until nothing changes.
     async fn sync(&mut self, name: &str) {
         let mut names = vec![name.to_owned()];
         while let Some(name) = names.pop() {
@@ -217,8 +217,8 @@ impl Controller {
         }
     }
 
-    /// Brings a definition a step further. Returns the definitions that may get names that it has given up, or `None` if it
-    /// stays as it is.
+    /// Advances a CRD by one step. Returns the CRDs that may now get a name that it has released, or `None` if it is
+    /// unchanged.
     async fn advance(&mut self, name: &str) -> Option<Vec<String>> {
         let registry = self.registry.upgrade()?;
         let known = self.definitions.get_mut(name)?;
@@ -256,10 +256,10 @@ impl Controller {
             }
         }
         match write_status(&registry, name, new).await {
-            // A write that changes nothing leads nowhere.
+            // Stops if the write changed nothing.
             Ok(Some((object, revision))) => (revision != before).then(|| self.remember(name, object, revision)),
             Ok(None) => None,
-            // The event of what has happened meanwhile leads to another attempt.
+            // The watch event of the concurrent change triggers another attempt.
             Err(status) if status.is_conflict() || status.is_not_found() => None,
             Err(_) => {
                 self.retry.insert(name.to_owned());
@@ -268,7 +268,7 @@ impl Controller {
         }
     }
 
-    /// Serves what a definition defines, if it may be served, in place of what it has defined until now.
+    /// Publishes the resources of a CRD if its names are accepted, and replaces its previous resources.
     fn publish(&mut self, registry: &Registry, definition: &Definition) {
         let may_serve = definition.established
             || self.definitions.get(&definition.name).is_some_and(|known| accepted(&known.object));
@@ -283,7 +283,7 @@ impl Controller {
         });
         let before = self.published.insert(definition.name.clone(), definition.clone());
         self.registrations.replace(versions(before.as_ref()), versions(Some(definition)));
-        // A watch shows objects as they were defined when it began: those of an earlier state end, and clients begin anew.
+        // An open watch uses the old schema. It is closed if the CRD has changed, so that clients restart it.
         if before.is_some_and(|before| Definition { terminating: definition.terminating, ..before } != *definition) {
             registry.drop_watches_of(&custom::prefix(definition));
         }
@@ -299,7 +299,7 @@ impl Controller {
     }
 }
 
-/// Grants a definition the names that it asks for and that are free, and reports the outcome in its status.
+/// Grants a CRD its requested names if they are free, and reports the result in its status.
 fn accept_names(names: &mut NameTable, definition: &Definition, object: &mut Value, now: &str) {
     let (granted, conflict) = names.grant(&definition.group, &definition.name, &definition.names, &definition.accepted);
     let was_accepted = accepted(object);
@@ -313,7 +313,7 @@ fn accept_names(names: &mut NameTable, definition: &Definition, object: &mut Val
     }
     if !definition.established {
         let why = match conflict {
-            // Another step reports what keeps it from being established.
+            // `advance` reports why the CRD is not established yet.
             None if was_accepted && condition(object, "Established").is_some() => return,
             None => ("Installing", "the initial names have been accepted"),
             Some(_) if condition(object, "Established").is_some() => return,
@@ -325,7 +325,7 @@ fn accept_names(names: &mut NameTable, definition: &Definition, object: &mut Val
 
 type Events = BoxStream<'static, Result<StorageEvent, StorageError>>;
 
-/// The next event; never, while there is no stream.
+/// Returns the next event; waits forever if there is no stream.
 async fn next(events: &mut Option<Events>) -> Option<Result<StorageEvent, StorageError>> {
     match events {
         Some(events) => events.next().await,
@@ -333,14 +333,14 @@ async fn next(events: &mut Option<Events>) -> Option<Result<StorageEvent, Storag
     }
 }
 
-/// Whether a resource of the table is one of the definition's.
+/// Reports whether the CRD defines a resource of the table.
 fn defines(definition: &Definition, resource: &ResourceInfo) -> bool {
     matches!(resource.shape, Shape::Custom(_))
         && resource.group == definition.group
         && resource.plural == definition.accepted.plural
 }
 
-/// The groups and versions that a definition has served.
+/// Returns the groups and versions that a CRD serves.
 fn versions(definition: Option<&Definition>) -> Vec<(String, String)> {
     let served = definition.into_iter().flat_map(|definition| {
         let served = definition.versions.iter().filter(|version| version.served);
@@ -349,7 +349,7 @@ fn versions(definition: Option<&Definition>) -> Vec<(String, String)> {
     served.collect()
 }
 
-/// The names that a definition has been granted.
+/// Returns the accepted names of a CRD.
 fn names_of(object: &Value) -> Names {
     object.at(&["status"]).and_then(Value::as_object).map(Names::from_status).unwrap_or_default()
 }
@@ -371,7 +371,7 @@ fn target(registry: &Registry, name: &str) -> Option<Target> {
     Some(Target::object(resource, None, name))
 }
 
-/// Writes the status of a definition. Returns the definition as it is stored then.
+/// Writes the status of a CRD. Returns the CRD as stored afterwards.
 async fn write_status(registry: &Registry, name: &str, object: Value) -> Result<Option<(Value, Revision)>, Status> {
     let Some(target) = target(registry, name) else { return Ok(None) };
     let written = registry.update(&target.subresource("status"), Body::Value(object), params()).await?;

@@ -1,4 +1,4 @@
-//! One version of a custom resource: how its bodies are read, and its strategy.
+//! One version of a custom resource: its decoder and its strategy.
 
 use std::{
     borrow::Cow,
@@ -26,7 +26,7 @@ use crate::{
     table::CustomColumn,
 };
 
-/// How bodies of one version are read.
+/// The decoder of one version.
 #[derive(Debug)]
 pub(super) struct CustomType {
     group: String,
@@ -34,33 +34,33 @@ pub(super) struct CustomType {
     kind: String,
     storage_version: String,
     compiled: Arc<Schema>,
-    /// As the definition has it, for OpenAPI.
+    /// The schema as written in the CRD, for OpenAPI.
     schema: Value,
     columns: Vec<CustomColumn>,
-    /// The fields that selectors may name.
+    /// The selectable fields.
     selectable: Vec<String>,
     terminating: bool,
-    /// For server-side apply, once it is needed.
+    /// The type for server-side apply, created on first use.
     merged: OnceLock<Arc<Type>>,
 }
 
-/// The rules of one version.
+/// The strategy of one version.
 #[derive(Debug)]
 struct CustomStrategy {
     rules: Rules,
     shape: Arc<CustomType>,
-    /// The rules in the schema, once an object is written.
+    /// The validation rules in the schema, compiled on the first write.
     conditions: OnceLock<Option<windlass_cel::Rules>>,
     resource: GroupResource,
     scale: Option<ScalePaths>,
-    /// Nothing can be created any more.
+    /// `true` if no objects can be created any more.
     terminating: bool,
 }
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// The resources that a definition defines: one per served version.
+/// Returns the resources of a CRD: one per served version.
 pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = definition.storage() else { return Vec::new() };
     let mut stored = Stored::new(definition, storage, entropy);
@@ -75,22 +75,22 @@ pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<R
     infos(&stored, served)
 }
 
-/// Of the keys of the objects.
+/// Returns the prefix of the objects' keys.
 pub(super) fn prefix(definition: &Definition) -> String {
     format!("/registry/{}/{}/", definition.group, definition.accepted.plural)
 }
 
-/// The resource of the stored version, served or not.
+/// Returns the resource of the stored version, served or not.
 pub(super) fn stored_resource(definition: &Definition, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
     let storage = definition.storage()?;
     let stored = Stored::new(definition, storage, entropy);
     Some(Arc::new(resource(definition, storage, Arc::clone(&stored.ty), &stored)))
 }
 
-/// What the versions of a definition share: the one that is stored, and the way to it.
+/// The data that the versions of a CRD share: the stored version and the conversion to it.
 struct Stored {
     ty: Arc<CustomType>,
-    /// All versions, in their order: objects may be of one that was stored once.
+    /// All versions in the order of the CRD. An object may be stored in any of them.
     types: Arc<[Arc<CustomType>]>,
     webhook: Option<Arc<dyn Translator>>,
     unserved: Arc<[Arc<ResourceInfo>]>,
@@ -140,8 +140,8 @@ fn resource(
         });
     }
     let strategy = CustomStrategy::new(definition, version, &shape);
-    // Objects written in another version, or under an earlier state of the definition, may need what this one says; without
-    // either there are none. What is created has no status yet, but shows the default of one.
+    // Objects in another version, or from an earlier generation of the CRD, may lack defaults of this version.
+    // Otherwise no conversion is necessary, except to apply the default of a new object's absent status.
     let has_defaults = version.has_status && shape.compiled.properties.get("status").is_some_and(Schema::has_default);
     let is_only = definition.versions.len() == 1 && definition.generation <= 1 && !has_defaults;
     let conversion = (!is_only).then(|| conversion(&shape, stored));
@@ -165,7 +165,7 @@ fn resource(
     }
 }
 
-/// Versions differ in their apiVersion and in what their schemas keep, and in what a webhook says.
+/// Returns the conversion between a version and the stored one: apiVersion, schema and webhook.
 fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
     let convert = |target: &Arc<CustomType>| {
         let target = Arc::clone(target);
@@ -213,13 +213,13 @@ impl CustomType {
         CustomKind { group: &self.group, version: &self.version, kind: &self.kind }
     }
 
-    /// Fills in what an object of this version lacks, which may have been written before this was asked for.
+    /// Adds the defaults that an object of this version may lack because it was stored under an earlier schema.
     fn complete(&self, object: &mut Value) {
         prune::drop_nulls(object, &self.compiled);
         prune::default(object, &self.compiled);
     }
 
-    /// Makes an object one of this version: its apiVersion, and its fields.
+    /// Converts an object to this version: sets its apiVersion and prunes its fields.
     fn adopt(&self, object: &mut Value) {
         if let Some(entries) = object.as_object_mut() {
             entries.insert("apiVersion".to_owned(), format!("{}/{}", self.group, self.version).into());
@@ -228,7 +228,7 @@ impl CustomType {
         sort_keys(object);
     }
 
-    /// Prunes and orders an object, and gives its metadata the form of the Go type. Returns the paths of unknown fields;
+    /// Prunes and orders an object, and normalises its metadata to the Go type. Returns the paths of unknown fields;
     /// the error is Go's message.
     fn settle(&self, object: &mut Value, validation: FieldValidation, unknown: Unknown) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
@@ -251,14 +251,14 @@ impl CustomType {
     }
 }
 
-/// What becomes of the fields that a schema does not know.
+/// The handling of fields that are not in the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unknown {
     Stays,
     Goes,
 }
 
-/// Gives the metadata of embedded objects the form of the Go type.
+/// Normalises the metadata of embedded objects to the Go type.
 fn settle_embedded(
     value: &mut Value,
     schema: &Schema,
@@ -273,7 +273,7 @@ fn settle_embedded(
             {
                 let decoded = decode_object_meta(metadata, validation)
                     .map_err(|message| format!("{path}.metadata: Invalid value: {metadata}: {message}"))?;
-                // What is unknown is told with the path of the whole object.
+                // Makes the paths of unknown fields relative to the whole object.
                 let inside = |warning: String| warning.replacen("\"metadata.", &format!("\"{path}.metadata."), 1);
                 warnings.extend(decoded.warnings.into_iter().map(inside));
                 *metadata = decoded.value;
@@ -392,7 +392,7 @@ impl CustomStrategy {
         }
     }
 
-    /// Complains about an object, or a part of it. What did not change is let through.
+    /// Validates an object, or the part of it at `path`. Unchanged values are not validated.
     fn complain(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
         let mut causes = Causes::default();
         let schema = &*self.shape.compiled;
@@ -411,7 +411,7 @@ impl CustomStrategy {
         self.apply_rules(new, old, errors);
     }
 
-    /// The rules in the schema, unless the object is wrong in ways that could mislead them.
+    /// Evaluates the validation rules in the schema, unless earlier errors could mislead them.
     fn apply_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Errors) {
         const MISLEADING: [&str; 5] = [
             "FieldValueNotSupported",
@@ -437,7 +437,7 @@ impl CustomStrategy {
     }
 }
 
-/// What the scale subresource reads must be readable. `part` is the only part that is looked at, empty for all.
+/// Validates the fields of the scale subresource. A non-empty `part` restricts the check to that part of the object.
 fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Causes) {
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let steps = path.split('.').collect::<Vec<_>>();
@@ -454,7 +454,7 @@ fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Caus
     }
 }
 
-/// The number at a path, if something is there; or what stands in its way, as Go says it.
+/// Returns the number at a path, or `None` if it is absent. The error is Go's message for a value of another type.
 fn replicas(object: &Value, steps: &[&str]) -> Result<Option<i64>, String> {
     let odd = |value: &Value, depth: usize, expected: &str| {
         let (path, shown, ty) = (steps[..depth].join("."), patch::go_format(value), patch::go_type(value));

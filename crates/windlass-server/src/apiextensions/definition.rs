@@ -1,4 +1,4 @@
-//! What a `CustomResourceDefinition` says, its defaults and its rules.
+//! The content of a `CustomResourceDefinition`: parsing, defaults and validation.
 
 use std::collections::HashSet;
 
@@ -16,10 +16,10 @@ use crate::{
     webhook::is_bundle,
 };
 
-/// Present while the objects of a definition that is being deleted are there.
+/// The finalizer of a CRD, which stays until its custom resources are deleted.
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// A definition, as far as serving it needs.
+/// The parts of a CRD that are necessary to serve it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -27,20 +27,20 @@ pub(super) struct Definition {
     pub(super) generation: i64,
     pub(super) group: String,
     pub(super) scope: Scope,
-    /// As asked for.
+    /// The requested names.
     pub(super) names: Names,
-    /// As granted; the fields that are not are empty.
+    /// The accepted names; names that are not accepted are empty.
     pub(super) accepted: Names,
     pub(super) versions: Vec<DefinitionVersion>,
-    /// How one version becomes another: `spec.conversion`.
+    /// The conversion between versions: `spec.conversion`.
     pub(super) conversion: Value,
     pub(super) established: bool,
-    /// It is being deleted, and so are its objects.
+    /// `true` if the CRD is being deleted, together with its custom resources.
     pub(super) terminating: bool,
 }
 
 /// The names of a custom resource.
-#[allow(clippy::struct_field_names, reason = "short names are what they are called")]
+#[allow(clippy::struct_field_names, reason = "`short_names` is the name in the API")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) plural: String,
@@ -51,25 +51,25 @@ pub(super) struct Names {
     pub(super) categories: Vec<String>,
 }
 
-/// One version of a definition.
+/// One version of a CRD.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DefinitionVersion {
     pub(super) name: String,
     pub(super) served: bool,
     pub(super) storage: bool,
-    /// Told to clients with every answer.
+    /// The deprecation warning that is sent with every response.
     pub(super) deprecation: Option<String>,
-    /// `openAPIV3Schema`
+    /// The schema: `openAPIV3Schema`.
     pub(super) schema: Value,
     pub(super) has_status: bool,
     pub(super) scale: Option<ScalePaths>,
-    /// `additionalPrinterColumns`
+    /// The printer columns: `additionalPrinterColumns`.
     pub(super) columns: Value,
-    /// The fields that selectors may name: `spec.color`.
+    /// The selectable fields, such as `spec.color`.
     pub(super) selectable: Vec<String>,
 }
 
-/// Where the scale subresource finds its fields: paths without their first dot.
+/// The paths of the scale subresource's fields, without their first dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalePaths {
     pub(super) spec_replicas: String,
@@ -82,14 +82,14 @@ thread_local! {
     static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Returns how often definitions have been read on this thread.
+/// Returns how often CRDs have been parsed on this thread.
 #[cfg(test)]
 pub(super) fn reads() -> usize {
     READS.get()
 }
 
 impl Definition {
-    /// Reads a stored definition.
+    /// Parses a stored CRD.
     pub(super) fn read(object: &Value) -> Self {
         #[cfg(test)]
         READS.set(READS.get() + 1);
@@ -113,7 +113,7 @@ impl Definition {
         }
     }
 
-    /// Whether the webhook that converts can be trusted by what it says, if there is one.
+    /// Reports whether the CA bundle of the conversion webhook is valid; `true` if there is none.
     pub(super) fn has_sound_bundle(&self) -> bool {
         is_bundle(self.bundle())
     }
@@ -122,14 +122,14 @@ impl Definition {
         self.conversion.text(&["webhook", "clientConfig", "caBundle"])
     }
 
-    /// The version that objects are stored in.
+    /// Returns the storage version.
     pub(super) fn storage(&self) -> Option<&DefinitionVersion> {
         self.versions.iter().find(|version| version.storage)
     }
 }
 
 impl Names {
-    /// As a status holds them.
+    /// Parses the accepted names in a status.
     pub(super) fn from_status(status: &Map<String, Value>) -> Self {
         status.get("acceptedNames").map(Self::read).unwrap_or_default()
     }
@@ -147,7 +147,7 @@ impl Names {
         }
     }
 
-    /// As the status holds them.
+    /// Encodes the names for a status.
     pub(super) fn to_value(&self) -> Value {
         let mut out = Map::new();
         out.insert("plural".to_owned(), self.plural.as_str().into());
@@ -202,9 +202,9 @@ fn deprecation(version: &Value, definition: &Value) -> String {
     format!("{group}/{name} {kind} is deprecated{instead}")
 }
 
-// === the strategy's functions ===
+// === strategy functions ===
 
-/// Names that follow from the kind, and no conversion.
+/// Applies defaults: names derived from the kind, and the conversion strategy `None`.
 pub(crate) fn default_definition(object: &mut Value) {
     let spec = object_mut(object, "spec");
     if let Some(names) = spec.get_mut("names") {
@@ -223,14 +223,14 @@ pub(crate) fn default_definition(object: &mut Value) {
     }
 }
 
-/// The stored versions of a new definition: the one that it stores.
+/// Sets the stored versions of a new CRD to its storage version.
 pub(crate) fn prepare_definition(object: &mut Value) {
     let stored = storage_version(object).map(str::to_owned);
     let stored = stored.into_iter().collect::<Vec<_>>();
     object_mut(object, "status").insert("storedVersions".to_owned(), stored.into());
 }
 
-/// A new storage version is one of the stored ones from now on.
+/// Adds the storage version to the stored versions.
 pub(crate) fn prepare_definition_update(new: &mut Value, _old: &Value) {
     let Some(storage) = storage_version(new).map(str::to_owned) else { return };
     let stored = object_mut(new, "status").entry("storedVersions").or_insert_with(|| json!([]));
@@ -246,12 +246,12 @@ fn storage_version(object: &Value) -> Option<&str> {
     versions.iter().find(|version| version.flag(&["storage"])).map(|version| version.text(&["name"]))
 }
 
-/// The rules for a definition.
+/// Validates a CRD.
 pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
     let (spec, names) = (Path::new("spec"), Path::new("spec.names"));
     let (group, plural) = (object.text(&["spec", "group"]), object.text(&["spec", "names", "plural"]));
     let name = object.text(&["metadata", "name"]);
-    // Objects that are stored already have a resourceVersion: of an update only what it changes is told.
+    // Stored objects have a resourceVersion. The name of a stored object is not validated again.
     let is_new = object.at(&["metadata", "resourceVersion"]).is_none();
     if is_new && !name.is_empty() && name != format!("{plural}.{group}") {
         errors.invalid(&Path::new("metadata.name"), name, "must be spec.names.plural+\".\"+spec.group");
@@ -282,7 +282,7 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
     validate_stored_versions(object, errors);
 }
 
-/// What an update of a definition may not change: once it is established, what its objects are found by.
+/// Validates an update of a CRD: the fields that identify its objects are immutable once it is established.
 pub(crate) fn validate_definition_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     errors.immutable(&path.child("group"), new.at(&["spec", "group"]), old.at(&["spec", "group"]));
@@ -333,10 +333,10 @@ fn validate_names(names: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The most that the patterns of a definition may weigh together. The real server compiles whatever it is given.
+/// The limit on the total weight of a CRD's patterns. The real server has no such limit.
 const MAX_WEIGHT_OF_PATTERNS: usize = 4_000_000;
 
-/// About how many states the regular expressions in a part of a definition have.
+/// Estimates the number of states of the regular expressions in a part of a CRD.
 fn weight_of_patterns(part: &Value) -> usize {
     match part {
         Value::Array(items) => items.iter().map(weight_of_patterns).fold(0, usize::saturating_add),
@@ -351,7 +351,7 @@ fn weight_of_patterns(part: &Value) -> usize {
     }
 }
 
-/// A list of versions as the real server shows it: as its internal type.
+/// A list of versions as the real server formats it: as its internal type.
 struct InternalVersions<'v>(&'v [Value]);
 
 impl Shown for InternalVersions<'_> {
@@ -374,7 +374,7 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
     let spec = Path::new("spec");
     let path = spec.child("versions");
     let versions = object.items(&["spec", "versions"]);
-    // What all versions have in common the real server looks at once, and calls it so.
+    // The real server validates values that all versions share only once, under a top-level path.
     let common = |key: &str| versions.iter().all(|version| version[key] == versions[0][key]);
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
@@ -453,13 +453,13 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
             text if !text.starts_with('.') => {
                 errors.invalid(&path.child("JSONPath"), text, "must be a simple json path starting with .");
             }
-            // One that cannot be read gives a column less.
+            // An invalid path removes the column from tables.
             _ => {}
         }
     }
 }
 
-/// What objects are selected by is one value, and in the schema.
+/// Validates selectable fields: each is a scalar that the schema declares.
 fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let fields = version.items(&["selectableFields"]);
     let mut seen = Seen::default();
@@ -545,7 +545,7 @@ fn validate_conversion(conversion: &Value, errors: &mut Errors) {
     }
 }
 
-/// What is said of the consent that groups of the project itself need.
+/// The approval that a protected Kubernetes group requires.
 #[derive(Debug)]
 pub(super) enum Approval {
     Missing,
@@ -557,7 +557,7 @@ pub(super) enum Approval {
 impl Approval {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
 
-    /// Nothing where the group needs none.
+    /// Returns `None` if the group does not require approval.
     fn of(object: &Value) -> Option<Self> {
         let group = object.text(&["spec", "group"]);
         let ends_in = |end: &str| group.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
@@ -572,7 +572,7 @@ impl Approval {
         })
     }
 
-    /// The condition that tells of it: whether it holds, why, and in words.
+    /// Returns the condition for the approval: status, reason and message.
     pub(super) fn condition(object: &Value) -> Option<(bool, &'static str, String)> {
         let value = object.text(&["metadata", "annotations", Self::ANNOTATION]);
         Some(match Self::of(object)? {
@@ -614,7 +614,7 @@ fn validate_stored_versions(object: &Value, errors: &mut Errors) {
         return errors.invalid(&path, &Value::Null, "must have at least one stored version");
     }
     let versions = object.items(&["spec", "versions"]);
-    // The real server goes by the last one that says it is the storage version.
+    // If several versions are marked as the storage version, the real server uses the last one.
     let storage = versions.iter().rfind(|version| version.flag(&["storage"])).map(|version| version.text(&["name"]));
     if let Some(storage) = storage.filter(|storage| !stored.iter().any(|version| version == storage)) {
         let why = format!("must have the storage version {storage}");

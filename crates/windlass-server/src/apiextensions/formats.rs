@@ -1,6 +1,6 @@
-//! The formats of texts that schemas can ask for.
+//! The string formats in schemas.
 //!
-//! Formats that are not known say nothing, as in the real server.
+//! Unknown formats are ignored, as in the real server.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::civil::Date;
 use regex::Regex;
 
-/// A format: its name without dashes, and what texts must be.
+/// A format: its name without dashes, and its check.
 struct Format {
     name: &'static str,
     fits: fn(&str) -> bool,
@@ -39,12 +39,12 @@ const FORMATS: &[Format] = &[
     Format { name: "uuid5", fits: |text| is_uuid(text, Some('5')) },
 ];
 
-/// Whether a text has a format.
+/// Reports whether a text has a format. Unknown formats fit any text.
 pub(super) fn fits(format: &str, text: &str) -> bool {
     known(format).is_none_or(|known| (known.fits)(text))
 }
 
-/// Whether a format says anything.
+/// Reports whether a format is known.
 pub(super) fn is_known(format: &str) -> bool {
     known(format).is_some()
 }
@@ -54,7 +54,7 @@ fn known(format: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|known| known.name == name)
 }
 
-/// Only for patterns of this file, which are few and small.
+/// Matches a pattern of this file. These are few and small, so they are compiled each time.
 fn matches(text: &str, pattern: &str) -> bool {
     Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
 }
@@ -73,7 +73,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &found[1] <= "23" && &found[2] <= "59" && &found[3] <= "59"
 }
 
-/// As Go writes durations, or with units in words.
+/// Accepts Go's durations, and durations with units as words.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 8] = ["ns", "us", "ms", "s", "m", "h", "d", "w"];
     const WORDS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
@@ -121,7 +121,7 @@ fn is_hardware_address(text: &str) -> bool {
     })
 }
 
-/// A path from the root, or something with a scheme.
+/// Accepts absolute paths and URIs with a scheme.
 fn is_uri(text: &str) -> bool {
     let scheme = |text: &str| matches(text, "^[a-zA-Z][a-zA-Z0-9+.-]*:.");
     !text.contains(|c: char| c.is_control() || c == ' ') && (text.starts_with('/') || scheme(text))

@@ -1,18 +1,18 @@
-//! What becomes of an object before it is validated: unknown fields and nulls go, defaults come.
+//! Preparation of an object for validation: unknown fields and nulls are removed, and defaults are applied.
 
 use serde_json::{Map, Value};
 
 use super::schema::{Field, Schema};
 
-/// Whether a value is the object itself or something inside of it.
+/// The position of a value: the root object or inside of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Root,
     Inside,
 }
 
-/// Drops the fields that the schema does not know, save for kind, apiVersion and metadata where an object of the API is.
-/// Returns their paths, sorted.
+/// Removes the fields that are not in the schema, except for kind, apiVersion and metadata of API objects. Returns the
+/// removed paths, sorted.
 pub(super) fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut pruned = Vec::new();
     drop_unknown(object, Some(schema), Place::Root, &mut Vec::new(), &mut pruned);
@@ -20,7 +20,7 @@ pub(super) fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     pruned
 }
 
-/// Whether pruning would drop something from a value that is no whole object.
+/// Reports whether pruning would remove anything from a value that is not a whole object.
 pub(super) fn has_unknown_fields(value: &Value, schema: &Schema) -> bool {
     let mut pruned = Vec::new();
     drop_unknown(&mut value.clone(), Some(schema), Place::Inside, &mut Vec::new(), &mut pruned);
@@ -31,7 +31,7 @@ fn is_type_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// `path` holds the parts that lead here, with their dots and brackets.
+/// Removes unknown fields. `path` contains the segments of the current path, with their dots and brackets.
 fn drop_unknown(
     value: &mut Value,
     schema: Option<&Schema>,
@@ -80,7 +80,7 @@ fn drop_unknown(
     }
 }
 
-/// Drops the nulls of fields that must not be null and have no default.
+/// Removes nulls of fields that are not nullable and have no default.
 pub(super) fn drop_nulls(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(entries) => {
@@ -105,7 +105,7 @@ pub(super) fn drop_nulls(value: &mut Value, schema: &Schema) {
     }
 }
 
-/// Fills in defaults, also inside of what has just been filled in.
+/// Applies defaults, including those inside of applied defaults.
 pub(super) fn default(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(entries) => {
@@ -144,7 +144,7 @@ fn default_null(value: &mut Value, schema: &Schema) {
     }
 }
 
-/// Keeps the keys of an object in order.
+/// Inserts an entry and keeps the keys sorted.
 fn insert_sorted(entries: &mut Map<String, Value>, name: &str, value: Value) {
     let new = entries.insert(name.to_owned(), value).is_none();
     if new && entries.keys().rev().nth(1).is_some_and(|before| before.as_str() > name) {

@@ -1,4 +1,4 @@
-//! A schema of a custom resource, compiled from the definition's `openAPIV3Schema`.
+//! A schema of a custom resource, compiled from the CRD's `openAPIV3Schema`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,22 +9,22 @@ use windlass_cel::compile_pattern;
 use super::validate::equal;
 use crate::registry::Tree;
 
-/// What is known about one value. Built once per definition and version.
+/// The schema of one value. Compiled once per CRD and version.
 #[allow(clippy::struct_excessive_bools, reason = "each is a keyword of the schema language")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schema {
-    /// `object`, `array`, `string`, `integer`, `number` or `boolean`; empty for any.
+    /// The type: `object`, `array`, `string`, `integer`, `number` or `boolean`; empty for any.
     pub(super) kind: String,
     pub(super) nullable: bool,
     pub(super) default: Option<Value>,
     pub(super) properties: BTreeMap<String, Self>,
-    /// What is said of fields that are not listed.
+    /// The rule for fields without their own schema.
     pub(super) additional: Additional,
     pub(super) items: Option<Box<Self>>,
     pub(super) required: Vec<String>,
-    /// Fields that nothing is said of are kept.
+    /// `true` preserves unknown fields.
     pub(super) preserve: bool,
-    /// The value is an object of the API: with apiVersion, kind and metadata.
+    /// `true` if the value is an API object with apiVersion, kind and metadata.
     pub(super) embedded: bool,
     pub(super) int_or_string: bool,
     pub(super) list: List,
@@ -35,34 +35,34 @@ pub(super) struct Schema {
     pub(super) not: Option<Box<Self>>,
 }
 
-/// What is said of fields that are not listed.
+/// The rule for fields without their own schema.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Additional {
-    /// Nothing: they are pruned.
+    /// No rule: unknown fields are pruned.
     #[default]
     Unsaid,
-    /// They may be anything; what is below them is pruned.
+    /// Any value is allowed, but fields inside of it are pruned.
     Allowed,
-    /// There must be none.
+    /// No such fields are allowed.
     Forbidden,
     Schema(Box<Schema>),
 }
 
-/// What a list is.
+/// The list type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum List {
     #[default]
     Atomic,
     Set,
-    /// Of objects that differ in these fields.
+    /// A list of objects that are identified by these key fields.
     Map(Vec<String>),
 }
 
-/// Bounds of a value.
+/// The limits on a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     pub(super) format: String,
-    /// What texts must match; none if nothing is said, or nothing that can be understood.
+    /// The pattern for strings; `None` if there is none or it is invalid.
     pub(super) pattern: Option<Pattern>,
     pub(super) choices: Option<Choices>,
     pub(super) minimum: Option<Bound>,
@@ -76,15 +76,15 @@ pub(super) struct Limits {
     pub(super) max_properties: Option<u64>,
 }
 
-/// The values that are allowed, in the order of the schema.
+/// The allowed values, in the order of the schema.
 #[derive(Clone, Debug)]
 pub(super) struct Choices {
     values: Vec<Value>,
-    /// Positions in `values`, by what equal values have in common.
+    /// Indices into `values` by a text that equal values share.
     known: HashMap<String, Vec<usize>>,
 }
 
-/// A regular expression, and how it is written.
+/// A regular expression with its source.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) text: String,
@@ -99,7 +99,7 @@ pub(super) struct Bound {
 }
 
 impl Schema {
-    /// Compiles what a definition says; what is not understood says nothing.
+    /// Compiles a schema; invalid parts are ignored.
     pub(super) fn compile(schema: &Value) -> Self {
         let one = |key: &str| schema.at(&[key]).map(|schema| Box::new(Self::compile(schema)));
         let many = |key: &str| schema.items(&[key]).iter().map(Self::compile).collect();
@@ -133,7 +133,7 @@ impl Schema {
         }
     }
 
-    /// What is said of a field: its own schema, or that of additional ones.
+    /// Returns the schema of a field: its own, or that of additional properties.
     pub(super) fn field(&self, name: &str) -> Field<'_> {
         match (self.properties.get(name), &self.additional) {
             (Some(schema), _) => Field::Known(schema),
@@ -143,22 +143,22 @@ impl Schema {
         }
     }
 
-    /// Whether an object that lacks such a value gets one.
+    /// Reports whether the schema has a default.
     pub(super) fn has_default(&self) -> bool {
         self.default.is_some()
     }
 
-    /// Whether a null is to be dropped or replaced rather than kept.
+    /// Reports whether nulls are removed or replaced by the default.
     pub(super) fn refuses_null(&self) -> bool {
         !self.nullable
     }
 }
 
-/// What a schema says of a field.
+/// The result of looking up a field in a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Field<'s> {
     Known(&'s Schema),
-    /// It may be there, nothing is said of its content.
+    /// The field is allowed, and its content has no schema.
     Any,
     Unknown,
 }
@@ -186,7 +186,7 @@ impl Choices {
     }
 }
 
-/// A text that equal values have in common: `1` and `1.0` are equal.
+/// Returns a text that equal values share: `1` and `1.0` are equal.
 fn likeness(value: &Value) -> String {
     let mut text = String::new();
     add_likeness(value, &mut text);
@@ -196,7 +196,7 @@ fn likeness(value: &Value) -> String {
 fn add_likeness(value: &Value, text: &mut String) {
     match value {
         Value::String(own) => text.extend(["s", own]),
-        // Adding zero makes a negative zero a positive one.
+        // Adding zero turns a negative zero into a positive one.
         Value::Number(number) => text.push_str(&format!("n{}", (number.as_f64().unwrap_or_default() + 0.0).to_bits())),
         Value::Array(items) => {
             text.push_str(&format!("a{}[", items.len()));

@@ -1,7 +1,7 @@
-//! The rules for the schemas of definitions: they must be structural, so that they say of every field what it is.
+//! Validation of the schemas in CRDs: they must be structural, so that each field has a defined type.
 //!
-//! Checked is what decides whether the server can prune, default and validate by the schema. The rules that are in it
-//! are checked by `windlass-cel`, once all else is well.
+//! Checks everything that the server needs to prune, default and validate objects by the schema. `windlass-cel` checks
+//! the validation rules in a schema after that, if there are no other errors.
 
 use std::collections::HashSet;
 
@@ -15,20 +15,20 @@ use super::{
 };
 use crate::registry::{Causes, Errors, Path, Tree};
 
-/// Where in the schema one is.
+/// The level of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
     Field,
     Item,
-    /// In `additionalProperties`.
+    /// The schema in `additionalProperties`.
     Entry,
 }
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// Complains about a schema.
+/// Validates a schema.
 pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let before = errors.len();
     check(schema, Level::Root, path, errors);
@@ -107,7 +107,7 @@ fn check_kind(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// The patterns that Rust cannot read are, with few exceptions, those that Go cannot.
+/// Checks a pattern. With few exceptions, Rust rejects the same patterns as Go.
 fn check_pattern(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let pattern = schema.text(&["pattern"]);
     if let Err(problem) = compile_pattern(pattern) {
@@ -153,7 +153,7 @@ fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         "" | "atomic" | "set" => {}
         other => {
-            // Not sorted, unlike other lists of choices.
+            // Unlike other lists of supported values, this one is not sorted.
             let message = format!(
                 "Unsupported value: {}: supported values: \"atomic\", \"set\", \"map\"",
                 crate::codec::go_quote(other)
@@ -176,7 +176,7 @@ fn check_embedded(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Of metadata a schema may only narrow the names.
+/// Checks the schema of metadata, which may only restrict the names.
 fn check_metadata(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(metadata) = schema.at(&["properties", "metadata"]) else { return };
     let properties = path.child("properties");
@@ -195,8 +195,8 @@ fn check_metadata(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What is below `allOf` and its like may only restrict values, not say what they are; but an integer or text may be said
-/// to be either of them.
+/// Checks the schemas in `allOf`, `anyOf`, `oneOf` and `not`. They may only restrict values and not define their type.
+/// With `either`, they may distinguish integers from strings.
 fn check_junctions(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
     for junctor in JUNCTORS {
         for (index, part) in schema.items(&[junctor]).iter().enumerate() {
@@ -239,7 +239,7 @@ fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// What a restriction speaks of, the schema around it must declare.
+/// Checks that the surrounding schema declares the fields that a restriction mentions.
 fn check_declared(part: &Value, schema: &Value, path: &Path<'_>, outer: &Path<'_>, errors: &mut Errors) {
     for (name, field) in part.entries(&["properties"]) {
         let (here, there) = (path.child("properties"), outer.child("properties"));

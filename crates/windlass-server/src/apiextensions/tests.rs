@@ -43,7 +43,7 @@ fn definition_named(registry: &Registry, name: &str) -> Target {
     Target { name: Some(name.to_owned()), ..definitions(registry) }
 }
 
-/// The collection of a custom resource in the namespace `default`.
+/// Returns the collection of a custom resource in the namespace `default`.
 fn collection(registry: &Registry, group: &str, version: &str, plural: &str) -> Option<Target> {
     let table = registry.resources();
     let resource = table.get(group, version, plural)?;
@@ -77,7 +77,7 @@ async fn merge(registry: &Registry, target: &Target, patch: Value) -> Result<Val
     registry.patch(target, PatchType::Merge, patch.to_string().into(), WriteParams::default()).await.map(value)
 }
 
-/// Waits for a state of the registry that its own task brings about.
+/// Waits until the controller has brought the registry into a state.
 async fn until<T>(what: &str, mut state: impl AsyncFnMut() -> Option<T>) -> T {
     let waiting = async {
         loop {
@@ -102,7 +102,7 @@ async fn established(registry: &Registry, name: &str) -> Value {
     .await
 }
 
-/// A definition with a bit of everything; of the group `ex.io`.
+/// A CRD in the group `ex.io` that uses many features.
 fn foos() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "required": ["spec"], "properties": {
         "spec": {"type": "object", "required": ["size"], "properties": {
@@ -402,7 +402,7 @@ async fn a_changed_schema_shows_in_objects_that_were_there_before() {
         let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
         spec["shape"] = json!({"type": "string", "default": "round"});
         spec.as_object_mut().unwrap().shift_remove("color");
-        // What objects are selected by must be in the schema.
+        // Selectable fields must be in the schema.
         version.as_object_mut().unwrap().shift_remove("selectableFields");
     }
     merge(&registry, &definition_named(&registry, "foos.ex.io"), json!({"spec": changed["spec"]})).await.unwrap();

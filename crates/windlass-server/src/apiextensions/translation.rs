@@ -1,6 +1,7 @@
-//! Versions that a webhook converts: what it is asked, and what it may answer.
+//! Conversion webhooks: the requests, and the validation of the responses.
 //!
-//! A webhook sees whole objects, and may change all of them but their metadata, of which it may change labels and annotations.
+//! A webhook receives whole objects. It may change everything except the metadata, of which it may only change labels
+//! and annotations.
 
 use std::time::Duration;
 
@@ -16,20 +17,20 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const GROUP: &str = "apiextensions.k8s.io";
-/// What a webhook may change of metadata.
+/// The metadata fields that a webhook may change.
 const OPEN: [&str; 2] = ["labels", "annotations"];
 
-/// The webhook of a definition.
+/// The conversion webhook of a CRD.
 #[derive(Debug)]
 pub(super) struct Webhook {
     config: Value,
-    /// Of reviews: the first that is known here.
+    /// The first supported version of ConversionReview.
     version: Option<&'static str>,
     entropy: Entropy,
 }
 
 impl Webhook {
-    /// `conversion`: that of a definition; none if it names no webhook.
+    /// Creates the webhook of a CRD's `conversion`; returns `None` if that does not use a webhook.
     pub(super) fn of(conversion: &Value, entropy: &Entropy) -> Option<Self> {
         if conversion.text(&["strategy"]) != "Webhook" {
             return None;
@@ -79,10 +80,10 @@ impl Translator for Webhook {
     }
 }
 
-/// The objects of an answer; or the words for what is wrong with it.
+/// Returns the converted objects of a response, or the error message for an invalid response.
 fn response<'a>(answer: &'a Value, version: &str, uid: &str) -> Result<&'a [Value], String> {
     let found = (answer.text(&["apiVersion"]), answer.text(&["kind"]));
-    // The older version was never held to this.
+    // The real server does not check this for the older version.
     let is_strict = version == "v1";
     if is_strict && found != ("apiextensions.k8s.io/v1", "ConversionReview") {
         return Err(format!(
@@ -103,7 +104,8 @@ fn response<'a>(answer: &'a Value, version: &str, uid: &str) -> Result<&'a [Valu
     }
 }
 
-/// What a webhook has made of an object, with the metadata that it must not change.
+/// Returns a converted object with the original's metadata. Returns an error if the webhook changed fields that it must
+/// not change.
 fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Result<Value, Status> {
     let whom = gvk(original.text(&["apiVersion"]), original.text(&["kind"]));
     let refused = |what: &str, why: String| {
@@ -135,7 +137,7 @@ fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Re
     }
 }
 
-/// The metadata of the original, with what of the converted object counts.
+/// Returns the original's metadata with the labels and annotations of the converted object.
 fn restored(mut metadata: Value, converted: &Value) -> Result<Value, String> {
     let given = converted.get("metadata").ok_or("missing metadata in converted object")?;
     if !given.is_object() {
@@ -173,7 +175,7 @@ fn restored(mut metadata: Value, converted: &Value) -> Result<Value, String> {
     Ok(metadata)
 }
 
-/// As Go prints one: `example.com/v1, Kind=Website`.
+/// Formats a version and kind as Go does: `example.com/v1, Kind=Website`.
 fn gvk(api_version: &str, kind: &str) -> String {
     let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
     format!("{version}, Kind={kind}")
@@ -191,7 +193,7 @@ mod tests {
         })
     }
 
-    /// What a webhook makes of it if all is well, and then something changed.
+    /// Checks a valid response of a webhook after a change.
     fn check(change: impl FnOnce(&mut Value)) -> Result<Value, String> {
         let original = website(&json!({"a": "b"}));
         let mut converted = original.clone();
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(answer("v1", good.clone()), Ok(1));
         let of_another = json!({"uid": "v", "result": {"status": "Success"}, "convertedObjects": [{}]});
         assert_eq!(answer("v1", of_another.clone()), Err("expected response.uid=\"u\", got \"v\"".to_owned()));
-        assert_eq!(answer("v1beta1", of_another), Ok(1), "it was never held to that");
+        assert_eq!(answer("v1beta1", of_another), Ok(1), "v1beta1 is not checked");
         assert_eq!(answer("v1", Value::Null), Err("no response provided".to_owned()));
         let failed = |result: Value| answer("v1", json!({"uid": "u", "result": result}));
         assert_eq!(

@@ -1,6 +1,6 @@
-//! What a schema does not allow, in the words of the real server.
+//! Validation of objects by their schema, with the real server's messages.
 //!
-//! Of an update only what changed is told, where it can be known: not in lists whose items have no keys.
+//! An update reports errors only for changed values. This excludes lists without keys, whose items cannot be matched.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +17,8 @@ use crate::{
     registry::{Causes, Errors},
 };
 
-/// Complains about an object. The first part of a path is left out of messages (not of fields) when it is `hidden`, as
-/// the real server does when it looks at the status alone.
+/// Validates an object. Messages, but not fields, omit `hidden` at the beginning of paths, as the real server does when
+/// it validates only the status.
 pub(super) fn validate(
     value: &Value,
     old: Option<&Value>,
@@ -31,20 +31,20 @@ pub(super) fn validate(
     for cause in causes.iter_mut().filter(|cause| cause.field == NOWHERE && !hidden.is_empty()) {
         hidden.clone_into(&mut cause.field);
     }
-    // What several alternatives complain about is told once.
+    // An error that several alternatives report is listed once.
     let mut told = HashSet::new();
     causes.retain(|cause| told.insert((cause.field.clone(), cause.message.clone())));
     let mut before = Causes::default();
     if let Some(old) = old {
         duplicates(old, schema, path, &mut before);
     }
-    // What has items twice already may keep them.
+    // An update may keep existing duplicates.
     if before.is_empty() {
         duplicates(value, schema, path, causes);
     }
 }
 
-/// Complains about embedded objects that do not say what they are.
+/// Checks that embedded objects have an apiVersion and a kind.
 pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     match value {
         Value::Object(entries) => {
@@ -72,28 +72,28 @@ pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, caus
     }
 }
 
-/// Hands complaints over to the registry's list.
+/// Adds causes to the registry's errors.
 pub(super) fn report(causes: impl IntoIterator<Item = Cause>, errors: &mut Errors) {
     for cause in causes {
         errors.add(&crate::registry::Path::new(&cause.field), &cause.reason, cause.message);
     }
 }
 
-/// The field of complaints that are about none.
+/// The field of errors that do not concern a field.
 const NOWHERE: &str = "<nil>";
 
-/// How many checks were made, in the real server's counting: of alternatives none of which fits, the one for which most were
-/// made is told about.
+/// The number of checks, as the real server counts them. If no alternative fits, the errors of the one with the highest
+/// score are reported.
 type Score = u64;
 
 struct Checker<'a> {
     hidden: &'a str,
-    /// Whether scores are asked for: what is as it was is looked at too, and not complained about.
+    /// `true` if scores are needed: unchanged values are then checked as well, but their errors are dropped.
     weighs: bool,
 }
 
 impl Checker<'_> {
-    /// Complains about a value, unless it is as it was.
+    /// Validates a value, unless it is unchanged.
     fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         match old == Some(value) {
             false => self.value(value, old, schema, path, causes),
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Makes every check that is for values like this one, whatever else the schema expects.
+    /// Runs all checks for a value of this type, even if the schema expects another type.
     fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let typed = !schema.kind.is_empty() || schema.int_or_string || !schema.limits.format.is_empty();
         let fits = self.right_type(value, schema, path, causes);
@@ -110,7 +110,7 @@ impl Checker<'_> {
             choices(value, schema, path, causes);
             return Score::from(fits);
         }
-        // Of all: that it has been looked at, its alternatives, and its choices.
+        // Three checks apply to any value: its presence, alternatives and choices.
         let mut score = 3 + if typed { 1 + Score::from(fits) } else { 0 };
         score += self.junctions(value, old, schema, path, causes);
         match value {
@@ -132,7 +132,7 @@ impl Checker<'_> {
         score
     }
 
-    /// How a path is named in messages.
+    /// Returns the form of a path in messages.
     fn named<'p>(&self, path: &'p str) -> &'p str {
         path.strip_prefix(self.hidden).map_or(path, |rest| rest.strip_prefix('.').unwrap_or(rest))
     }
@@ -157,7 +157,8 @@ impl Checker<'_> {
         if fits {
             return true;
         }
-        // Where the schema names a format, formats are compared instead of types: texts and lists have any, others their own.
+        // If the schema has a format, formats are compared instead of types: strings and lists fit any format, other
+        // values have a fixed one.
         let format = schema.limits.format.as_str();
         let is_numeric = expected.contains("integer") || expected == "number";
         let (shown, wanted) = match value {
@@ -244,7 +245,7 @@ impl Checker<'_> {
 
     fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Causes) {
         let count = text.chars().count() as u64;
-        // Only the first of these is told.
+        // Only the first of these errors is reported.
         if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
             let plural = if most == 1 { "" } else { "s" };
             let message = format!("Too long: may not be more than {most} byte{plural}");
@@ -276,7 +277,7 @@ impl Checker<'_> {
             let detail = format!("{} in body should be {what}", self.named(path));
             causes.push(invalid(path, &go_format(&Value::Number(number.clone())), &detail));
         };
-        // An integer is compared with the integer part of a bound, as Go does.
+        // As in Go, an integer is compared with the integer part of a bound.
         let bound = |bound: Option<Bound>| {
             bound.map(|bound| Bound { at: if number.is_i64() { bound.at.trunc() } else { bound.at }, ..bound })
         };
@@ -308,7 +309,7 @@ impl Checker<'_> {
             let mut causes = Causes::default();
             (checker.value(value, old, schema, path, &mut causes), causes)
         };
-        // What the best alternative lacks is told as well; of equally good ones the first.
+        // The errors of the alternative with the highest score are also reported; of equal scores, the first.
         let best = |all: Vec<Tried>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
         let mut score = 1;
         let mut tell = |told: Option<Tried>, causes: &mut Causes| {
@@ -362,10 +363,10 @@ impl Checker<'_> {
     }
 }
 
-/// What came of an alternative.
+/// The result of an alternative.
 type Tried = (Score, Causes);
 
-/// Complains about a value that is none of those that are listed.
+/// Checks that a value is one of the schema's choices.
 fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     let Some(choices) = &schema.limits.choices else { return };
     if (value.is_null() && schema.nullable) || choices.has(value) {
@@ -382,7 +383,7 @@ fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     });
 }
 
-/// Complains about items that must differ and do not.
+/// Checks that the items of sets and maps are unique.
 fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     match value {
         Value::Object(entries) => {
@@ -414,7 +415,7 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
                 let Some(key) = key else { continue };
                 let times = seen.entry(key.to_string()).or_default();
                 *times += 1;
-                // However often there is one, it is told once.
+                // Each repeated item is reported once, regardless of how often it is repeated.
                 if *times == 2 {
                     let message = format!("Duplicate value: {}", shown(key));
                     causes.push(cause(&format!("{path}[{index}]"), "FieldValueDuplicate", message));
@@ -430,14 +431,14 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
     }
 }
 
-// === small helpers ===
+// === helpers ===
 
-/// Whether a list with keys may hold such an item.
+/// Reports whether a value can be an item of a list of type map.
 fn is_item_of_map(item: &Value) -> bool {
     item.is_object() || item.is_null()
 }
 
-/// The items of a list by the values of their keys; of equal ones the first.
+/// The items of a list by the values of their keys; of equal items, the first.
 struct ItemsByKeys<'v> {
     keys: &'v [String],
     items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
@@ -459,14 +460,14 @@ impl<'v> ItemsByKeys<'v> {
     }
 }
 
-/// Whether Go takes a JSON number for an integer.
+/// Reports whether Go treats a JSON number as an integer.
 fn integral(number: &Number) -> bool {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     number.is_i64()
         || number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < LIMIT)
 }
 
-/// Compares values; numbers by what they count.
+/// Compares two values. Numbers are compared by value.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -495,7 +496,7 @@ fn too_many(field: &str, count: u64, most: u64) -> Cause {
     cause(field, "FieldValueTooMany", format!("Too many: {count}: must have at most {most} item{plural}"))
 }
 
-/// A complaint that is about no field.
+/// Returns an error that does not concern a field.
 fn nowhere(detail: &str) -> Cause {
     invalid(NOWHERE, "\"\"", detail)
 }

@@ -1,4 +1,4 @@
-//! Client certificates: who shows one of the right authority is whom it names.
+//! Client certificates: a certificate signed by the client CA identifies its user.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,21 +18,21 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 use super::User;
 use crate::tls::TlsError;
 
-/// What a connection has shown.
+/// The result of checking a connection's client certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum Shown {
-    /// No certificate, or one that names nobody.
+    /// No certificate, or one without a user name.
     Nothing,
     /// The certificate of a user.
     Of(Arc<User>),
-    /// One that is not good, or not any more.
+    /// A certificate that is not signed by the client CA, or has expired.
     Unknown,
 }
 
-/// Who certifies clients.
+/// The CA for client certificates.
 ///
-/// In the handshake any certificate is taken whose key the client has: whether it is good for anything is found when it is
-/// asked who that is, so that the answer to another can be a status.
+/// The handshake accepts any certificate whose private key the client has. The certificate is verified with the first
+/// request, so that the client gets a `Status` if it is rejected.
 #[derive(Debug)]
 pub(crate) struct ClientAuthority(Arc<dyn ClientCertVerifier>);
 
@@ -40,27 +40,27 @@ impl ClientAuthority {
     pub(crate) fn from_pem(pem: &str) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(|source| TlsError::Pem { what: "authority of clients", source })?)?;
+            roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Ok(Self(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?))
     }
 
-    /// Who has shown these certificates, leaf first.
+    /// Verifies a certificate chain, leaf first.
     pub(crate) fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Shown {
         let [leaf, between @ ..] = chain else { return Shown::Nothing };
         let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
         match self.0.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
             Ok(_) => user(leaf).map_or(Shown::Nothing, |user| Shown::Of(Arc::new(user))),
             Err(error) => {
-                tracing::debug!(%error, "a client's certificate is not good");
+                tracing::debug!(%error, "rejected a client certificate");
                 Shown::Unknown
             }
         }
     }
 }
 
-/// Whom a certificate names.
+/// Returns the user that a certificate names.
 fn user(leaf: &CertificateDer<'_>) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let subject = certificate.subject();
@@ -142,7 +142,7 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
 
         let alice = params("alice", &["developers"]).signed_by(&own, &issuer).unwrap();
-        let Shown::Of(user) = clients.identify(&[alice.der().clone()], now) else { panic!("alice is known") };
+        let Shown::Of(user) = clients.identify(&[alice.der().clone()], now) else { panic!("alice is a user") };
         assert_eq!(
             (user.name(), user.groups()),
             ("alice", &["developers".to_owned(), "system:authenticated".to_owned()][..])

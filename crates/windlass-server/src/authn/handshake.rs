@@ -1,4 +1,4 @@
-//! Tokens of browsers, which cannot send headers with a WebSocket handshake: they come as a subprotocol.
+//! Bearer tokens in WebSocket handshakes. Browsers cannot send headers with a handshake, so the token is a subprotocol.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{
@@ -9,10 +9,10 @@ use windlass_api::Status;
 
 const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Returns the token that a handshake carries; `None` if it carries none, or the request is no handshake.
+/// Returns the token in a handshake; `None` if it has none, or the request is no handshake.
 ///
 /// # Errors
-/// When there are several tokens, one is not readable, or no other subprotocol is offered beside it.
+/// Returns an error if there are several tokens, a token cannot be decoded, or no other subprotocol is offered.
 pub(super) fn token(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Status> {
     if !is_handshake(headers) {
         return Ok(None);

@@ -1,9 +1,9 @@
-//! Asking on behalf of somebody else: the `Impersonate-*` headers.
+//! Impersonation: the `Impersonate-*` headers.
 //!
-//! There are several ways to be allowed that. The narrow ones (`impersonate:user-info` and its like) also need leave to do
-//! what the request does on somebody's behalf (`impersonate-on:user-info:get`); the old one, `impersonate`, is for whatever
-//! follows. One of them has to be open in all of its parts; if none is, the refusal is that of the first. The first is the one
-//! that has been open to the same asker before, if there is one: so the real server saves itself questions.
+//! Impersonation has several modes. The constrained modes (for example `impersonate:user-info`) also need permission
+//! for the request itself (`impersonate-on:user-info:get`). The legacy verb `impersonate` covers any request. The
+//! caller needs all permissions of one mode. If no mode is granted, the error is that of the first mode. The mode that
+//! was last granted to the same caller is tried first, which saves authorization checks, as in kube-apiserver.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,18 +30,18 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 
-/// From so many on, leave for all groups or extras at once is tried first.
+/// With at least this many groups or extras, the permission for all of them (`*`) is checked first.
 const MANY: usize = 4;
 
-/// A way to be allowed to ask for somebody else.
+/// An impersonation mode.
 struct Way {
-    /// Empty: the old one.
+    /// Empty for the legacy mode.
     name: &'static str,
-    /// Whether this way leads there at all.
+    /// Reports whether the mode applies to this impersonated user and caller.
     leads_to: fn(wanted: &User, asker: &User) -> bool,
 }
 
-/// In the order in which they are tried.
+/// The modes, in the order in which they are tried.
 const WAYS: [Way; 5] = [
     Way { name: "associated-node", leads_to: |wanted, asker| is_only_name(wanted) && lives_on(asker, wanted) },
     Way { name: "arbitrary-node", leads_to: |wanted, _| is_only_name(wanted) && node(&wanted.name).is_some() },
@@ -50,10 +50,10 @@ const WAYS: [Way; 5] = [
     Way { name: "", leads_to: |_, _| true },
 ];
 
-/// So many askers are remembered.
+/// The maximum number of callers in the cache of modes.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// The way, by its place in [`WAYS`], that was last open to an asker.
+/// The mode last granted to each caller, as an index into [`WAYS`].
 #[derive(Debug, Default)]
 pub(crate) struct OpenWays(Mutex<BTreeMap<String, usize>>);
 
@@ -74,7 +74,7 @@ impl OpenWays {
     }
 }
 
-/// Whoever a request is to be answered for: the asker, or whom the headers name.
+/// Returns the user for whom a request runs: the impersonated user, or the caller if there is none.
 pub(crate) async fn impersonated(
     server: &Inner,
     asker: Arc<User>,
@@ -101,10 +101,10 @@ pub(crate) async fn impersonated(
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
-/// Returns the user whom the headers name, as they name it; `None` without such headers.
+/// Returns the user that the headers name, with the given groups and extras only; `None` without such headers.
 ///
-/// Values are bytes, as in Go: whatever is not UTF-8 becomes U+FFFD, the way JSON shows it. A header is never dropped, because
-/// the request would then run as the caller, or with fewer groups than the client counts on.
+/// Header values are bytes, as in Go: invalid UTF-8 becomes U+FFFD, as in JSON. A header is never dropped, because the
+/// request would then run as the caller, or with fewer groups than the client requested.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
@@ -125,7 +125,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&wanted))))
 }
 
-/// Decodes the key of an extra. A key with an incomplete escape is taken as it is, escapes included.
+/// Decodes the key of an extra. A key with an invalid escape is not decoded at all.
 fn extra_key(encoded: &str) -> String {
     let escapes = encoded.split('%').skip(1);
     let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
@@ -136,7 +136,7 @@ fn extra_key(encoded: &str) -> String {
     }
 }
 
-/// One attempt to go one way.
+/// An attempt to impersonate in one mode.
 struct Passage<'a> {
     server: &'a Inner,
     asker: &'a User,
@@ -144,7 +144,7 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Whoever the request is answered for, if all doors are open.
+    /// Checks all permissions of the mode and returns the impersonated user.
     async fn pass(&self, request: &RequestInfo, wanted: &User) -> Result<User, Status> {
         let asked = Attempt::of(request);
         if self.is_narrow() {
@@ -166,13 +166,13 @@ impl Passage<'_> {
         Ok(user)
     }
 
-    /// Leave to have the name; of accounts and nodes, the groups follow from it.
+    /// Checks the permission for the user name. Sets the groups of service accounts and nodes.
     async fn ask_for_name(&self, user: &mut User) -> Result<(), Status> {
         let name = user.name.clone();
         let group = self.group();
         if let Some(node) = node(&name).filter(|_| self.is_narrow()) {
             user.groups = vec![NODES.to_owned()];
-            // Whichever node it is: that it is the asker's own has been seen.
+            // All nodes: the caller's own node was already verified.
             let node = if self.way.name == "associated-node" { "*" } else { node };
             return self.ask_for(group, "nodes", "", "", node).await;
         }
@@ -272,13 +272,13 @@ impl Passage<'_> {
         if self.is_narrow() { "v1" } else { "" }
     }
 
-    /// Where users and groups are, as resources.
+    /// Returns the API group of the resources for users and groups.
     fn group(&self) -> &'static str {
         if self.is_narrow() { AUTHENTICATION } else { "" }
     }
 }
 
-/// What is wrong with an extra, if anything is.
+/// Returns the error of an extra; `None` if it is valid.
 fn improper(key: &str, values: &[String]) -> Option<String> {
     let mut errors = Errors::default();
     validate_domain_prefixed(key, &Path::new("extra.key"), &mut errors);
@@ -304,24 +304,24 @@ fn is_only_name(user: &User) -> bool {
     user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
 }
 
-/// The node that a user is.
+/// Returns the name of the node if the user is a node.
 fn node(user: &str) -> Option<&str> {
     user.strip_prefix(NODE).filter(|name| dns_subdomain(name).is_empty())
 }
 
-/// Namespace and name of the service account that a user is.
+/// Returns the namespace and name of the service account if the user is one.
 fn account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
     (dns_label(namespace).is_empty() && dns_subdomain(name).is_empty()).then_some((namespace, name))
 }
 
-/// Whether the asker is a service account of a pod on the wanted node.
+/// Reports whether the caller is a service account of a pod on the impersonated node.
 fn lives_on(asker: &User, wanted: &User) -> bool {
     let own = asker.extra.get(NODE_NAME).map(Vec::as_slice);
     account(&asker.name).is_some() && node(&wanted.name).is_some_and(|node| matches!(own, Some([own]) if own == node))
 }
 
-/// As Go prints a user.
+/// Formats a user as Go does.
 fn in_go(user: &User) -> String {
     let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(", ");
     let groups =
@@ -391,7 +391,8 @@ mod tests {
         }
     }
 
-    /// The attack: an administrator's proxy impersonates a user with an umlaut, and the header was ignored.
+    /// Regression test for an attack: an administrator's proxy impersonates a user with an umlaut. The server ignored
+    /// the header.
     #[tokio::test]
     async fn request_for_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();

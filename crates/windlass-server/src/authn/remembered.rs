@@ -1,8 +1,8 @@
-//! Tokens of service accounts whose signature was right a moment ago.
+//! A cache of verified service account tokens.
 //!
-//! To verify a signature costs more than most requests do, so a result is kept for a while. It says nothing of time or of
-//! what the token is bound to: both are checked with each request, and so a token ends with its account. What was refused is
-//! not kept.
+//! Verifying a signature costs more than most requests do, so results are cached for a short time. Only the signature
+//! is cached. The expiry of the token and the objects it is bound to are checked with each request, so a token becomes
+//! invalid with its account. Rejections are not cached.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -12,19 +12,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Identity, token::Claims};
 
-/// The lifetime of a result: `--token-success-cache-ttl` of the real server, where the answer of a whole check is kept.
+/// The lifetime of a result: `--token-success-cache-ttl` of kube-apiserver, which caches the result of all checks.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 
-/// How many tokens at most; the real server has no bound.
+/// The maximum number of cached tokens. kube-apiserver has no limit.
 const CAPACITY: usize = 32 << 10;
 
-/// Who asks for more audiences than that is verified each time, so that nobody fills the memory with them.
+/// The maximum number of audiences of a cached result. This limits the memory that one request can occupy.
 const MOST_AUDIENCES: usize = 16;
 
-/// What was sent, and for whom it was to be meant; the tokens themselves are not kept.
+/// A hash of the token and the requested audiences. Tokens themselves are not stored.
 type Key = [u8; 32];
 
-/// A token whose signature is right.
+/// A token with a valid signature.
 #[derive(Debug)]
 pub(super) struct Verified {
     pub(super) claims: Claims,
@@ -36,21 +36,21 @@ pub(super) struct Remembered(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// With the time at which they were verified.
+    /// The tokens with the time of their verification.
     tokens: HashMap<Key, (Timestamp, Arc<Verified>)>,
-    /// When those that are over were last taken out.
+    /// The time when expired results were last removed.
     swept: Timestamp,
 }
 
 impl Remembered {
-    /// Returns what was verified of the token a moment ago.
+    /// Returns the cached result for a token.
     pub(super) fn recall(&self, key: &Key, now: Timestamp) -> Option<Arc<Verified>> {
         let remembered = self.0.lock();
         let (since, verified) = remembered.tokens.get(key)?;
         is_fresh(*since, now).then(|| Arc::clone(verified))
     }
 
-    /// Keeps what was verified now.
+    /// Caches a result.
     pub(super) fn keep(&self, key: Key, now: Timestamp, verified: Arc<Verified>) {
         if verified.identity.audiences.len() > MOST_AUDIENCES {
             return;
@@ -60,23 +60,23 @@ impl Remembered {
             remembered.tokens.retain(|_, (since, _)| is_fresh(*since, now));
             remembered.swept = now;
         }
-        // With so many in use at once those that come now are verified each time.
+        // If the cache is full of valid results, new tokens are verified each time.
         if remembered.tokens.len() < CAPACITY {
             remembered.tokens.insert(key, (now, verified));
         }
     }
 }
 
-/// A clock that was set back makes nothing last longer.
+/// Reports whether a result is still valid. Results are invalid if the clock was set back.
 fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
     now >= since && now.duration_since(since) < REMEMBERED
 }
 
-/// Of a token and the audiences that were asked for.
+/// Returns the cache key of a token and the requested audiences.
 pub(super) fn key(sent: &[u8], audiences: &[String]) -> Key {
     let mut digest = Sha256::new();
     for part in audiences.iter().map(String::as_bytes).chain([sent]) {
-        // With its length, so that no two lists have the same bytes.
+        // The length makes the encoding of the list unambiguous.
         digest.update(part.len().to_le_bytes());
         digest.update(part);
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for Remembered {
 mod tests {
     use super::*;
 
-    /// A token for so many audiences.
+    /// Returns a token for this number of audiences.
     fn verified(audiences: usize) -> Arc<Verified> {
         let claims = Claims::of_account("default", "robot", vec!["us".to_owned(); audiences]);
         Arc::new(Verified { identity: claims.identity(), claims })
@@ -125,7 +125,7 @@ mod tests {
             remembered.keep(key(&token.to_le_bytes(), &[]), at(0), verified(1));
         }
         let last = key(&CAPACITY.to_le_bytes(), &[]);
-        assert!(remembered.recall(&last, at(0)).is_none(), "there was no room");
+        assert!(remembered.recall(&last, at(0)).is_none(), "the cache is full");
         remembered.keep(last, at(20), verified(1));
         assert!(remembered.recall(&last, at(20)).is_some());
         assert_eq!(remembered.0.lock().tokens.len(), 1);

@@ -1,8 +1,8 @@
-//! Tokens of service accounts: JSON web tokens that this server signs (ES256) and takes back.
+//! Tokens of service accounts: JSON web tokens that this server signs (ES256) and verifies.
 //!
-//! A token says whose it is, for whom it is meant, and until when; it can be bound to a pod, a node or a secret, and ends
-//! with that object or with its account, whichever is gone first. The key lives as long as the server and comes from the
-//! operating system, never from a seed, unless one is given.
+//! A token names its account, its audiences and its lifetime. It can be bound to a pod, a node or a secret. It becomes
+//! invalid when that object or the account is deleted. By default the key is generated from the operating system's
+//! random source, never from a seed, and exists as long as the server.
 
 use std::{
     fmt,
@@ -28,39 +28,39 @@ use crate::{
     registry::{Registry, Target, Tree},
 };
 
-/// Who issues the tokens, unless it is said.
+/// The default issuer of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// What stands before the point of a P-256 key in its `SubjectPublicKeyInfo`.
+/// The DER prefix of a P-256 key in its `SubjectPublicKeyInfo`.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// In whose name a server issues the tokens of service accounts, and with which key.
+/// The issuer name and the signing key of service account tokens.
 ///
-/// By default that is `https://kubernetes.default.svc`, and a key that is made when the first token is.
+/// By default the issuer is `https://kubernetes.default.svc`, and a key is generated with the first token.
 #[must_use]
 pub struct TokenIssuer {
     name: Arc<str>,
     key: Option<Key>,
 }
 
-/// Why tokens cannot be signed with a key.
+/// The error for a key that cannot sign tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// It is not PEM.
-    #[error("the key that signs tokens of service accounts cannot be read as PEM")]
+    /// The key is not valid PEM.
+    #[error("cannot parse the signing key of service account tokens as PEM")]
     Pem(#[source] rustls::pki_types::pem::Error),
-    /// It is of another kind.
-    #[error("tokens of service accounts can be signed with keys of ECDSA over P-256 in PKCS #8 only")]
+    /// The key is of an unsupported type.
+    #[error("unsupported signing key of service account tokens: expected ECDSA P-256 in PKCS #8")]
     Kind,
 }
 
 /// Issues and verifies tokens.
 pub(crate) struct Issuer {
     name: Arc<str>,
-    /// Made when the first token is, unless it was given.
+    /// Generated with the first token, unless one was configured.
     key: OnceLock<Key>,
 }
 
@@ -75,11 +75,11 @@ pub(crate) struct Bound {
     /// `pod`, `node` or `secret`.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    /// Empty: of a node that was not there.
+    /// Empty for a node that did not exist.
     pub(crate) uid: String,
 }
 
-/// What a token is to say, beside what all tokens say.
+/// The claims of a new token that vary between tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant<'g> {
     pub(crate) namespace: &'g str,
@@ -87,14 +87,14 @@ pub(crate) struct Grant<'g> {
     pub(crate) uid: &'g str,
     pub(crate) bound: &'g [Bound],
     pub(crate) audiences: &'g [String],
-    /// In seconds, as is `warn_after`.
+    /// The lifetime in seconds. `warn_after` is in seconds, too.
     pub(crate) lifetime: i64,
     pub(crate) warn_after: Option<i64>,
-    /// Of the token itself.
+    /// The ID of the token itself (`jti`).
     pub(crate) id: &'g str,
 }
 
-/// A token that was signed here and is meant for whoever asked.
+/// The claims of a token that this server signed for one of the requested audiences.
 #[derive(Clone, Debug)]
 pub(super) struct Claims {
     namespace: String,
@@ -103,26 +103,26 @@ pub(super) struct Claims {
     id: String,
     bound: Vec<Bound>,
     audiences: Vec<String>,
-    /// In seconds since the epoch, as is `not_after`.
+    /// In seconds since the epoch, like `not_after`.
     not_before: i64,
     not_after: i64,
 }
 
-/// Why a token is no good, in the words of the real server.
+/// The reason for rejecting a token, in kube-apiserver's words.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokenError {
-    /// Nobody knows it.
+    /// The token was not issued by this server.
     #[error("invalid bearer token")]
     Unknown,
-    /// It is one of ours, and not good.
+    /// The token was issued by this server and is invalid.
     #[error("[invalid bearer token, {0}]")]
     Invalid(String),
-    /// It could not be decided.
+    /// The token could not be checked.
     #[error("the server could not look up the account of a token")]
     Unavailable(#[source] Status),
 }
 
-/// Clocks of several servers differ by so many seconds; what was deleted counts for as long, too.
+/// The tolerated clock difference between servers, in seconds. Tokens of deleted objects stay valid for the same time.
 const LEEWAY: i64 = 60;
 
 const KINDS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
@@ -134,12 +134,12 @@ impl Default for TokenIssuer {
 }
 
 impl TokenIssuer {
-    /// In this name, a URL. Tokens that are meant for nobody else are meant for it, too.
+    /// Creates an issuer with this URL as its name. The URL is also the default audience of tokens.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), key: None }
     }
 
-    /// With this private key: ECDSA over P-256, as PKCS #8 in PEM.
+    /// Sets the private key: ECDSA over P-256, as PKCS #8 in PEM.
     pub fn signing_with(self, pem: &str) -> Result<Self, KeyError> {
         let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(KeyError::Pem)? else {
             return Err(KeyError::Kind);
@@ -170,7 +170,7 @@ impl Issuer {
         Self { name, key: key.map_or_else(OnceLock::new, OnceLock::from) }
     }
 
-    /// Whom tokens are meant for that nobody else is named for: this server.
+    /// Returns the default audience of tokens: this server.
     pub(crate) fn audience(&self) -> &str {
         &self.name
     }
@@ -207,8 +207,8 @@ impl Issuer {
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Reads a token that this server has issued to be shown to one of `audiences`. [`Claims::check_time`] and [`check_live`]
-    /// tell whether it is still valid.
+    /// Verifies a token that this server issued for one of `audiences`. [`Claims::check_time`] and [`check_live`] check
+    /// whether it is still valid.
     pub(super) fn verify(&self, token: &[u8], audiences: &[String]) -> Result<Claims, TokenError> {
         let invalid = |why: &str| TokenError::Invalid(why.to_owned());
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
@@ -254,7 +254,7 @@ impl Issuer {
         })
     }
 
-    /// The answer to `/.well-known/openid-configuration`. `address`: `host:port` of this server.
+    /// Returns the document at `/.well-known/openid-configuration`. `address` is the `host:port` of this server.
     pub(crate) fn configuration(&self, address: &str) -> Value {
         json!({
             "issuer": &*self.name,
@@ -265,10 +265,10 @@ impl Issuer {
         })
     }
 
-    /// The answer to `/openid/v1/jwks`: the public key.
+    /// Returns the document at `/openid/v1/jwks`: the public key.
     pub(crate) fn key_set(&self) -> Value {
         let key = self.key();
-        // An uncompressed point: a tag and two numbers of 32 bytes.
+        // An uncompressed point: a tag and two numbers of 32 bytes each.
         let point = key.pair.public_key().as_ref();
         let number = |range| URL_SAFE_NO_PAD.encode(point.get::<std::ops::Range<usize>>(range).unwrap_or_default());
         json!({"keys": [{
@@ -285,13 +285,13 @@ impl Issuer {
                 .and_then(|pkcs8| {
                     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).ok()
                 })
-                .expect("the operating system has randomness, and a key that was just made is one");
+                .expect("the operating system provides randomness, and a generated key is valid");
             Key::new(pair)
         })
     }
 }
 
-/// Fails unless the account of a token and the objects that the token is bound to are still there.
+/// Returns an error unless the token's account and the objects that it is bound to still exist.
 pub(super) async fn check_live(registry: &Registry, claims: &Claims, now: Timestamp) -> Result<(), TokenError> {
     let Claims { namespace, name, uid, .. } = claims;
     match found(registry, "serviceaccounts", Some(namespace), name).await? {
@@ -307,7 +307,7 @@ pub(super) async fn check_live(registry: &Registry, claims: &Claims, now: Timest
     }
     let has_pod = claims.bound.iter().any(|bound| bound.kind == "pod");
     for bound in &claims.bound {
-        // The node of a pod is only told.
+        // The node of a pod is informational only.
         if bound.kind == "node" && has_pod {
             continue;
         }
@@ -326,7 +326,7 @@ pub(super) async fn check_live(registry: &Registry, claims: &Claims, now: Timest
     Ok(())
 }
 
-/// Reports whether an object that finalizers or a grace period keep has ended for the holders of its tokens.
+/// Reports whether an object that is being deleted no longer validates its tokens.
 fn is_deleted(object: &Meta, now: Timestamp) -> bool {
     object.deletion_timestamp().is_some_and(|end| end.as_second() < now.as_second().saturating_sub(LEEWAY))
 }
@@ -353,7 +353,7 @@ impl Bound {
 }
 
 impl Claims {
-    /// Those of a token that is always good, for tests.
+    /// Returns the claims of a token that never expires, for tests.
     #[cfg(test)]
     pub(super) fn of_account(namespace: &str, name: &str, audiences: Vec<String>) -> Self {
         Self {
@@ -368,7 +368,7 @@ impl Claims {
         }
     }
 
-    /// Fails before and after the time for which the token was issued.
+    /// Returns an error outside the lifetime of the token.
     pub(super) fn check_time(&self, now: Timestamp) -> Result<(), TokenError> {
         let invalid = |why: &str| Err(TokenError::Invalid(why.to_owned()));
         let now = now.as_second();
@@ -381,7 +381,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Whose the token is.
+    /// Returns the identity of the token's account.
     pub(super) fn identity(&self) -> Identity {
         let mut user = User::service_account(&self.namespace, &self.name);
         user.uid.clone_from(&self.uid);

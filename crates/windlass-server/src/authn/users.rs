@@ -1,4 +1,4 @@
-//! Users whom whoever runs the server has named: by their tokens, or where requests come from this process.
+//! Configured users: users with static tokens, and users of in-process clients.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -6,39 +6,39 @@ use parking_lot::RwLock;
 
 use super::{AUTHENTICATED, User};
 
-/// Tokens, and whose they are. Any number can be added while the server runs.
+/// Static tokens and their users. Tokens can be added while the server runs.
 #[derive(Default)]
 pub(crate) struct Tokens(RwLock<HashMap<Box<[u8]>, Arc<User>>>);
 
 impl User {
-    /// A user of this name, in the group of all who have proven who they are.
+    /// Creates a user with this name, in the group of all authenticated users.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), groups: vec![AUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// The same user, in these groups too.
+    /// Adds the user to these groups.
     #[must_use]
     pub fn in_groups<G: Into<String>>(mut self, groups: impl IntoIterator<Item = G>) -> Self {
-        // As the real server tells them: the group that everybody is in comes last.
+        // The group of all authenticated users comes last, as in kube-apiserver.
         self.groups.splice(0..0, groups.into_iter().map(Into::into).filter(|group| group != AUTHENTICATED));
         self
     }
 
-    /// The same user, who is told apart from others of the name by this.
+    /// Sets the UID, which distinguishes users with the same name.
     #[must_use]
     pub fn with_uid(mut self, uid: impl Into<String>) -> Self {
         self.uid = uid.into();
         self
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The groups.
+    /// Returns the groups.
     #[must_use]
     pub fn groups(&self) -> &[String] {
         &self.groups

@@ -1,12 +1,12 @@
-//! The authorizers of a server, in turn.
+//! The chain of authorizers of a server.
 
 use std::sync::Arc;
 
 use super::webhook::AuthorizationWebhook;
 
-/// Authorizers that are asked one after the other: the first that allows or forbids a request decides.
+/// A chain of authorizers: the first one that allows or denies a request decides.
 ///
-/// Made from an [`AuthorizationConfiguration`](super::AuthorizationConfiguration).
+/// Created from an [`AuthorizationConfiguration`](super::AuthorizationConfiguration).
 #[derive(Clone, Debug)]
 pub struct AuthorizerChain(Arc<[Link]>);
 
@@ -14,7 +14,7 @@ pub struct AuthorizerChain(Arc<[Link]>);
 #[derive(Debug)]
 pub(crate) enum Link {
     Rbac,
-    /// Has no opinion on anything: a kubelet has what its roles give it.
+    /// Has no opinion on any request: a kubelet has the permissions of its roles.
     Node,
     AlwaysAllow,
     AlwaysDeny,

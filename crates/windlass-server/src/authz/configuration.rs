@@ -1,4 +1,4 @@
-//! The file that says who authorizes: `AuthorizationConfiguration` of `apiserver.config.k8s.io`.
+//! The authorization configuration file: `AuthorizationConfiguration` of `apiserver.config.k8s.io`.
 
 use std::{
     path::{Path as FilePath, PathBuf},
@@ -24,7 +24,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(30);
 const ALLOWED_FOR: Duration = Duration::from_mins(5);
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 
-/// A configuration that is valid, and whose webhooks are yet to be connected to.
+/// A valid configuration whose webhooks are not connected yet.
 ///
 /// ```
 /// use windlass_server::AuthorizationConfiguration;
@@ -41,21 +41,21 @@ const REFUSED_FOR: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct AuthorizationConfiguration(Vec<Authorizer>);
 
-/// Why a configuration cannot be used.
+/// The error for an unusable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
-    /// It is no such configuration.
+    /// The file is not an authorization configuration.
     #[error("cannot read the authorization configuration")]
     Read(#[from] serde_json::Error),
-    /// It contradicts the rules, in these points.
+    /// The configuration is invalid, for these reasons.
     #[error("invalid authorization configuration: {}", .0.join(", "))]
     Invalid(Vec<String>),
-    /// A webhook cannot be reached as its file says.
+    /// The webhook's kubeconfig cannot be used.
     #[error("cannot use the kubeconfig {} of the authorizer {name:?}", path.display())]
     Connection {
         /// The authorizer's name.
         name: String,
-        /// The file.
+        /// The kubeconfig file.
         path: PathBuf,
         /// The reason.
         #[source]
@@ -145,7 +145,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
 });
 
 impl AuthorizationConfiguration {
-    /// Reads the file, which was YAML or JSON, and checks it.
+    /// Parses and validates the content of a file, which was YAML or JSON.
     pub fn parse(file: Value) -> Result<Self, ConfigurationError> {
         let File { api_version, kind, authorizers } = serde_json::from_value(file)?;
         let mut errors = Errors::default();
@@ -201,7 +201,7 @@ impl AuthorizationConfiguration {
         Err(ConfigurationError::Invalid(problems.collect()))
     }
 
-    /// The chain of authorizers. `connect` makes of a kubeconfig file what posts reviews to the server that it names.
+    /// Creates the chain of authorizers. `connect` creates the webhook client for a kubeconfig file.
     pub fn connect(
         self,
         mut connect: impl FnMut(&FilePath) -> Result<Arc<dyn AccessReviewer>, BoxError>,
@@ -251,7 +251,7 @@ impl Webhook {
         let version = &self.match_condition_subject_access_review_version;
         one_of("matchConditionSubjectAccessReviewVersion", version, &["v1"], !self.match_conditions.is_empty());
         one_of("failurePolicy", &self.failure_policy, &["NoOpinion", "Deny"], true);
-        // In a cluster there is nothing that this server could be connected by.
+        // This server does not run in a cluster, so `InClusterConfig` is not supported.
         one_of("connectionInfo.type", &self.connection_info.kind, &["KubeConfigFile"], true);
         let place = path.child("connectionInfo.kubeConfigFile");
         match self.connection_info.kube_config_file.as_deref() {
@@ -311,7 +311,7 @@ impl Webhook {
     }
 }
 
-/// A duration as Go writes it; `None` if it is none, or negative.
+/// Parses a duration in Go's syntax; `None` if it is invalid or negative.
 fn duration(text: &str) -> Option<Duration> {
     parse_duration(text).ok().and_then(|duration| duration.try_into().ok())
 }

@@ -1,21 +1,22 @@
-//! Reports whether a user holds the permissions that they are about to grant.
+//! The comparison of the permissions that a user holds with those that the user is about to grant.
 //!
-//! A rule is the product of its groups, resources, verbs and names. Products are compared as such: what a held rule covers is
-//! cut out of them. Only permissions that are missing are listed one by one, as far as an answer may be long.
+//! A rule is the product of its groups, resources, verbs and names. Products are compared without expanding them: the
+//! parts that a held rule covers are cut out. Only missing permissions are listed one by one, up to the maximum length
+//! of an answer.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{Rule, rule::ALL};
 
-/// The most entries of rules that one comparison looks at. The real server compares every combination with every rule held,
-/// and answers after minutes or not at all where there are so many.
+/// The maximum number of rule entries that one comparison inspects. kube-apiserver compares every combination with
+/// every held rule, which for large rules takes minutes or does not finish.
 const MAX_WORK: usize = 5_000_000;
-/// The most bytes of text about missing permissions.
+/// The maximum number of bytes of text about missing permissions.
 const MAX_TEXT: usize = 2 << 20;
-/// The most lines of it, in the order in which they are found.
+/// The maximum number of lines of that text, in the order in which they are found.
 const MAX_LINES: usize = 20_000;
 
-/// The permissions that `wanted` grants beyond `held`, in words: a line for each resource.
+/// Returns the permissions that `wanted` grants beyond `held`, as text with one line for each resource.
 pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
     let mut comparison = Comparison::new(held);
     let missing = comparison.missing(wanted);
@@ -25,13 +26,13 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
     missing.describe()
 }
 
-/// The permissions of one user, prepared for look-ups.
+/// The permissions of one user, prepared for lookups.
 struct Comparison<'r> {
     held: Vec<Held<'r>>,
     work: usize,
 }
 
-/// A rule that is held, with a set for each of its fields.
+/// A held rule, with a set for each of its fields.
 struct Held<'r> {
     verbs: HashSet<&'r str>,
     groups: HashSet<&'r str>,
@@ -40,41 +41,42 @@ struct Held<'r> {
     paths: Paths<'r>,
 }
 
-/// Paths, and what paths begin with.
+/// Exact paths and path prefixes.
 struct Paths<'r> {
     whole: HashSet<&'r str>,
-    /// Sorted, none the beginning of another: so the one that a path may begin with is the last that is not after it.
+    /// Sorted, and no entry is a prefix of another. So the only candidate for a path is the last entry that is not
+    /// after it.
     beginnings: Vec<&'r str>,
 }
 
-/// The fields of a rule whose product it is.
+/// The fields whose product is a rule.
 struct Fields<'r> {
     kind: FieldsOf,
-    /// Groups, resources, verbs and names; or paths and verbs.
+    /// Groups, resources, verbs and names, or paths and verbs.
     sides: Vec<Vec<&'r str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldsOf {
-    /// Resources of any name.
+    /// Resources with any name.
     Resources,
     Named,
     Paths,
 }
 
-/// A product that is not covered yet: positions in the fields of the rule that is wanted.
+/// A product that is not covered yet: indexes into the fields of the requested rule.
 #[derive(Clone, Debug)]
 struct Product {
     sides: Vec<Vec<usize>>,
 }
 
-/// The permissions that are missing.
+/// The missing permissions.
 #[derive(Default)]
 struct Missing<'r> {
-    /// Verbs by what they are for, each with where it stands; those for paths have a line each.
+    /// Verbs by object, each with its position. Verbs for paths have one line each.
     lines: BTreeMap<Line<'r>, Vec<([usize; 5], &'r str)>>,
     bytes: usize,
-    /// There is more than the lines say.
+    /// The lines are incomplete because a limit was reached.
     cut: bool,
 }
 
@@ -85,7 +87,7 @@ enum Line<'r> {
         resource: &'r str,
         name: Option<&'r str>,
     },
-    /// The second is the place among the paths that are missing: each has a line, as each verb has.
+    /// The second field is the index among the missing paths: each path and each verb has its own line.
     Path(&'r str, usize),
 }
 
@@ -99,7 +101,7 @@ impl<'r> Comparison<'r> {
     fn missing(&mut self, wanted: &'r [Rule]) -> Missing<'r> {
         let mut missing = Missing::default();
         for (index, rule) in wanted.iter().enumerate() {
-            // A rule with both is read as one of each.
+            // A rule with both resources and paths is treated as two rules.
             for fields in [Fields::of_resources(rule), Fields::of_paths(rule)] {
                 for product in self.uncovered(&fields) {
                     missing.add(index, &fields, &product);
@@ -123,7 +125,7 @@ impl<'r> Comparison<'r> {
             let mut next = Vec::with_capacity(left.len());
             for product in left {
                 self.work += 1;
-                // What has not been compared counts as missing.
+                // Permissions that have not been compared count as missing.
                 if self.work > MAX_WORK {
                     next.push(product);
                 } else {
@@ -145,7 +147,7 @@ impl<'r> Comparison<'r> {
 
 impl<'r> Fields<'r> {
     fn of_resources(rule: &'r Rule) -> Self {
-        // Without names there is one, which stands for all.
+        // An empty list of names becomes one empty name, which stands for all names.
         let names = if rule.names.is_empty() { vec![""] } else { texts(&rule.names) };
         Self {
             kind: if rule.names.is_empty() { FieldsOf::Resources } else { FieldsOf::Named },
@@ -180,10 +182,10 @@ impl<'r> Held<'r> {
         }
     }
 
-    /// Reports whether it covers one text of one field.
+    /// Reports whether the rule covers one value of one field.
     fn covers(&self, fields: &Fields<'_>, side: usize, text: &str) -> bool {
         match (fields.kind, side) {
-            // A rule for some names covers no paths.
+            // A rule that is restricted to names covers no paths.
             (FieldsOf::Paths, 0) => self.names.is_empty() && self.paths.cover(text),
             (FieldsOf::Paths, _) | (_, 2) => has(&self.verbs, text),
             (_, 0) => has(&self.groups, text),
@@ -229,7 +231,7 @@ impl<'r> Paths<'r> {
 // === impl Product ===
 
 impl Product {
-    /// Adds what is left when a smaller product is cut out, in products that have nothing in common.
+    /// Adds the rest after a smaller product is cut out, as disjoint products.
     fn without(self, left: &mut Vec<Self>, work: &mut usize, covered: impl Fn(usize, usize) -> bool) {
         let mut split = Vec::with_capacity(self.sides.len());
         for (side, all) in self.sides.iter().enumerate() {
@@ -256,7 +258,7 @@ impl Product {
 // === impl Missing ===
 
 impl<'r> Missing<'r> {
-    /// Adds what a product allows, until there are enough lines. `rule` is the place of the rule.
+    /// Adds the permissions of a product, until a limit is reached. `rule` is the index of the rule.
     fn add(&mut self, rule: usize, fields: &Fields<'r>, product: &Product) {
         let side = |side: usize| product.sides[side].iter().map(move |at| (*at, fields.sides[side][*at]));
         if fields.kind == FieldsOf::Paths {
@@ -283,7 +285,7 @@ impl<'r> Missing<'r> {
         }
     }
 
-    /// Adds a verb; `false` if there is no room for it.
+    /// Adds a verb. Returns `false` if a limit is reached.
     fn push(&mut self, line: Line<'r>, place: [usize; 5], verb: &'r str) -> bool {
         if self.bytes > MAX_TEXT || self.lines.len() >= MAX_LINES {
             self.cut = true;
@@ -305,7 +307,7 @@ impl<'r> Missing<'r> {
             texts.insert(line.rule(verbs.into_iter().map(|(_, verb)| verb.to_owned()).collect()).describe());
         }
         if self.cut {
-            // Sorts last.
+            // The tilde sorts this line last.
             texts.insert("~ and more".to_owned());
         }
         texts

@@ -1,4 +1,4 @@
-//! The roles and bindings that are stored, arranged for questions, and kept in step with the storage.
+//! The stored roles and bindings, indexed for decisions and kept current by a watch of the storage.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -14,14 +14,14 @@ use crate::{
     storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
 };
 
-/// Where roles and bindings are stored.
+/// The storage prefixes of roles and bindings.
 const PREFIXES: [(&str, Kind); 4] = [
     ("/registry/clusterrolebindings/", Kind::ClusterRoleBinding),
     ("/registry/clusterroles/", Kind::ClusterRole),
     ("/registry/rolebindings/", Kind::RoleBinding),
     ("/registry/roles/", Kind::Role),
 ];
-/// What the keys of all of them begin with, and few others.
+/// The common prefixes of all these keys. Few other keys match.
 const WATCHED: [&str; 2] = ["/registry/clusterrole", "/registry/role"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +32,19 @@ enum Kind {
     ClusterRoleBinding,
 }
 
-/// A role, by name. Ordered by namespace; cluster roles have none.
+/// The name of a role. Ordered by namespace; cluster roles have none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RoleName {
-    /// None for cluster roles.
+    /// `None` for cluster roles.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
 
-/// Who has a role: in one namespace, or in the cluster.
+/// A binding of a role to subjects, in one namespace or in the cluster.
 #[derive(Debug)]
 pub(crate) struct Binding {
     name: String,
-    /// Empty: the cluster.
+    /// Empty for the cluster.
     namespace: String,
     role: RoleName,
     subjects: Vec<Subject>,
@@ -54,9 +54,9 @@ pub(crate) struct Binding {
 struct Subject {
     kind: String,
     name: String,
-    /// Of a service account.
+    /// The namespace of a service account.
     namespace: String,
-    /// The user or the group that it is.
+    /// The user or the group that the subject stands for.
     member: Member,
 }
 
@@ -67,15 +67,15 @@ enum Member {
     Nobody,
 }
 
-/// What users may do.
+/// All roles and bindings.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     roles: BTreeMap<RoleName, Vec<Rule>>,
-    /// By namespace; those of the cluster are under the empty one.
+    /// The bindings by namespace. Those of the cluster have an empty namespace.
     scopes: BTreeMap<String, Scope>,
 }
 
-/// The bindings of a namespace, by name, and the same by whom they bind.
+/// The bindings of a namespace by name, by user and by group.
 #[derive(Debug, Default)]
 struct Scope {
     bindings: BTreeMap<String, Arc<Binding>>,
@@ -83,13 +83,13 @@ struct Scope {
     groups: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
 }
 
-/// Grants, and the events that change them.
+/// The grants, and the storage events that update them.
 pub(super) struct Follower {
     grants: Grants,
     events: Vec<EventStream>,
 }
 
-/// Whether a write of this resource changes what somebody may do.
+/// Reports whether the resource is a role or a binding.
 pub(crate) fn is_policy(resource: &ResourceInfo) -> bool {
     PREFIXES.iter().any(|(prefix, _)| *prefix == resource.prefix)
 }
@@ -97,7 +97,7 @@ pub(crate) fn is_policy(resource: &ResourceInfo) -> bool {
 // === impl Follower ===
 
 impl Follower {
-    /// Reads what is stored.
+    /// Reads the stored roles and bindings, and starts to watch them.
     pub(super) async fn start(storage: &dyn Storage) -> Result<Self, StorageError> {
         let mut follower = Self { grants: Grants::default(), events: Vec::new() };
         for prefix in WATCHED {
@@ -110,10 +110,11 @@ impl Follower {
         Ok(follower)
     }
 
-    /// The grants after all that has happened; none when that is not known, and one has to start anew.
+    /// Returns the grants after all events so far. Returns `None` if the watch has ended; the caller must then start a
+    /// new follower.
     pub(super) fn now(&mut self) -> Option<&Grants> {
         for events in &mut self.events {
-            // Without a budget: what has happened must not be missed because this task has been busy.
+            // Without tokio's cooperative budget, so that a busy task does not miss pending events.
             while let Some(event) = unconstrained(events.next()).now_or_never() {
                 let StorageEvent { key, current, .. } = event?.ok()?;
                 self.grants.put(&key, current.as_ref());
@@ -132,12 +133,12 @@ impl fmt::Debug for Follower {
 // === impl Grants ===
 
 impl Grants {
-    /// Takes note of what is stored under a key now.
+    /// Updates the role or binding stored under a key.
     fn put(&mut self, key: &str, stored: Option<&StoredValue>) {
         let found = PREFIXES.iter().find_map(|(prefix, kind)| Some((key.strip_prefix(prefix)?, *kind)));
         let Some((rest, kind)) = found else { return };
         let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
-        // What cannot be read gives nobody anything.
+        // An unreadable object grants nothing.
         let object = stored.and_then(|stored| Some(Item::stored(stored).ok()?.value()));
         match kind {
             Kind::Role | Kind::ClusterRole => {
@@ -159,7 +160,7 @@ impl Grants {
         }
     }
 
-    /// Whether the user may do it there.
+    /// Decides whether the user may perform the request in the namespace.
     pub(super) fn decide(&self, user: &User, attempt: &Attempt<'_>, namespace: &str) -> Decision {
         let mut missing = Vec::new();
         for binding in self.bindings(user, namespace) {
@@ -176,7 +177,7 @@ impl Grants {
         Decision::Refused(why.map_or_else(String::new, |why| format!("RBAC: {why}")))
     }
 
-    /// All that a user may do there; and the roles that are not there.
+    /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(super) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleName>) {
         let (mut rules, mut missing) = (Vec::new(), Vec::new());
         let mut seen = Seen::default();
@@ -192,12 +193,12 @@ impl Grants {
         (rules, missing)
     }
 
-    /// The rules of a role, if it is there.
+    /// Returns the rules of a role; `None` if it does not exist.
     pub(crate) fn rules(&self, role: &RoleName) -> Option<&[Rule]> {
         self.roles.get(role).map(Vec::as_slice)
     }
 
-    /// The bindings of a user: those of the cluster, then those of a namespace. One may come more than once.
+    /// Returns the bindings of a user, first of the cluster, then of the namespace. A binding may occur more than once.
     fn bindings<'g>(&'g self, user: &'g User, namespace: &'g str) -> impl Iterator<Item = &'g Arc<Binding>> {
         let scopes = ["", namespace].into_iter().take(if namespace.is_empty() { 1 } else { 2 });
         scopes.filter_map(|scope| self.scopes.get(scope)).flat_map(|scope| {
@@ -207,7 +208,7 @@ impl Grants {
     }
 }
 
-/// That roles are not there, if there are any; `word` is what a role is called.
+/// Returns a message about missing roles; `None` if there are none. `word` returns the name of a role's resource.
 pub(crate) fn complaint(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
     let (mut texts, mut seen) = (Vec::new(), Seen::default());
     for role in missing {
@@ -265,7 +266,7 @@ impl Binding {
         Self { name: name.to_owned(), namespace: namespace.to_owned(), role, subjects }
     }
 
-    /// In words, with one of its subjects.
+    /// Describes the binding with one of its subjects.
     pub(super) fn describe(&self, subject: usize) -> String {
         let (kind, name) = match self.namespace.as_str() {
             "" => ("ClusterRoleBinding", self.name.clone()),
@@ -280,7 +281,7 @@ impl Binding {
 }
 
 impl Subject {
-    /// `here`: the namespace of the binding, which that of a service account may be left out for.
+    /// Reads a subject. `here` is the namespace of the binding, the default for service accounts.
     fn read(here: &str, subject: &Value) -> Self {
         let text = |field| subject.text(&[field]).to_owned();
         let (kind, name) = (text("kind"), text("name"));
@@ -312,19 +313,19 @@ impl Subject {
 // === impl RoleName ===
 
 impl RoleName {
-    /// The role that a binding is of. `namespace`: that of the binding.
+    /// Returns the role of a binding. `namespace` is the namespace of the binding.
     pub(crate) fn of(binding: &Value, namespace: &str) -> Self {
         let is_local = binding.text(&["roleRef", "kind"]) == "Role";
         let name = binding.text(&["roleRef", "name"]).to_owned();
         Self { namespace: is_local.then(|| namespace.to_owned()), name }
     }
 
-    /// What the authorizer calls it.
+    /// Returns the resource name in the authorizer's messages.
     pub(crate) fn singular(&self) -> &'static str {
         if self.namespace.is_some() { "role" } else { "clusterrole" }
     }
 
-    /// What the storage calls it.
+    /// Returns the plural of the resource.
     pub(crate) fn plural(&self) -> &'static str {
         if self.namespace.is_some() { "roles" } else { "clusterroles" }
     }

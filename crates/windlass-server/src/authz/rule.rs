@@ -1,4 +1,4 @@
-//! One rule of a role.
+//! A rule of a role.
 
 use serde_json::Value;
 
@@ -7,21 +7,21 @@ use crate::{codec::go_quote, registry::Tree};
 
 pub(super) const ALL: &str = "*";
 
-/// What a role allows: verbs, with resources or with paths.
+/// The permissions of a rule: verbs for resources or for paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) verbs: Vec<String>,
     pub(crate) groups: Vec<String>,
-    /// `pods`, `pods/log`, `*/scale`, `*`
+    /// For example `pods`, `pods/log`, `*/scale` or `*`.
     pub(crate) resources: Vec<String>,
-    /// Empty: whatever the name.
+    /// Empty for any name.
     pub(crate) names: Vec<String>,
-    /// Ending in `*`: and what follows.
+    /// A path ending in `*` is a prefix.
     pub(crate) paths: Vec<String>,
 }
 
 impl Rule {
-    /// The rules of a role.
+    /// Returns the rules of a role.
     pub(crate) fn all_of(role: &Value) -> Vec<Self> {
         role.items(&["rules"]).iter().map(Self::read).collect()
     }
@@ -37,7 +37,7 @@ impl Rule {
         }
     }
 
-    /// Everything.
+    /// Returns the rules that allow everything.
     pub(crate) fn everything() -> [Self; 2] {
         let all = || vec![ALL.to_owned()];
         [
@@ -46,7 +46,7 @@ impl Rule {
         ]
     }
 
-    /// Whether the rule allows it.
+    /// Reports whether the rule allows a request.
     pub(super) fn allows(&self, attempt: &Attempt<'_>) -> bool {
         has(&self.verbs, attempt.verb)
             && match attempt.object {
@@ -59,7 +59,7 @@ impl Rule {
             }
     }
 
-    /// In words, for whoever lacks it.
+    /// Describes the rule for the list of missing permissions.
     pub(super) fn describe(&self) -> String {
         let fields = [
             ("APIGroups", &self.groups),
@@ -74,7 +74,7 @@ impl Rule {
     }
 }
 
-/// A list of texts, as Go prints it.
+/// Formats a list of texts as Go does.
 pub(crate) fn quoted(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| go_quote(text)).collect();
     format!("[{}]", texts.join(" "))

@@ -1,4 +1,4 @@
-//! Rules, what of one another they cover, and decisions by what is stored.
+//! Tests of rules, of comparisons between them, and of decisions by stored roles.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn paths(verbs: &[&str], paths: &[&str]) -> Rule {
     Rule { paths, ..rule(verbs, &[], &[], &[]) }
 }
 
-/// `get apps deployments/scale web`
+/// Parses a request, for example `get apps deployments/scale web`.
 fn attempt(text: &str) -> Attempt<'_> {
     let mut words = text.split(' ');
     let mut next = || words.next().unwrap_or_default();
@@ -65,7 +65,7 @@ fn a_rule_allows_what_it_names() {
     ] {
         assert_eq!(debug.allows(&Attempt { verb, object: Object::Path(path) }), expected, "{verb} {path}");
     }
-    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is no resource");
+    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is not a resource");
 }
 
 #[test]
@@ -113,7 +113,7 @@ impl Stored {
         self.storage.commit(key, expect, Change::Delete).await.unwrap();
     }
 
-    /// Why the user may; or why not, in parentheses.
+    /// Returns the reason for allowing the request, or in parentheses the reason for rejecting it.
     async fn ask(&self, user: &User, text: &str) -> String {
         let decision = self.authorizer.decide(&self.storage, user, &attempt(text)).await.unwrap();
         if decision.is_allowed() { decision.reason() } else { format!("({})", decision.reason()) }
@@ -175,7 +175,7 @@ async fn what_was_missed_is_read_anew() {
     let stored = Stored { storage, authorizer: Authorizer::default() };
     let jane = user("jane", &[]);
     assert_eq!(stored.ask(&jane, "get  pods").await, "()");
-    // More than a watch holds, so that this one is ended.
+    // More events than a watch buffers, so that the watch ends.
     for _ in 0..1 << 15 {
         stored.put("/registry/roles/n/r", json!({})).await;
         stored.delete("/registry/roles/n/r").await;

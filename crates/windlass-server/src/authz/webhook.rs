@@ -1,7 +1,7 @@
-//! Webhooks that authorize: a `SubjectAccessReview` is posted, and comes back with a status.
+//! Authorization webhooks: the server posts a `SubjectAccessReview` and reads the decision from its status.
 //!
-//! An answer counts for a while, for the same user in all parts and the same attempt. Not here: the selectors of a request,
-//! without which a webhook is asked about more than what is wanted.
+//! Decisions are cached for a limited time, per user (with all of its fields) and request attributes. Selectors of a
+//! request are not sent, so a webhook decides about more objects than the request selects.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -15,20 +15,20 @@ use windlass_cel::{EvaluationError, LIMIT_PER_CALL, Program};
 use super::{Attempt, Object};
 use crate::{authn::User, registry::Tree};
 
-/// So many answers are kept.
+/// The maximum number of cached decisions.
 const CAPACITY: usize = 8192;
-/// The texts of an attempt whose answer is kept have so many bytes at most.
+/// The maximum length of the texts of a cached request, in bytes.
 const LARGEST_KEPT: usize = 10_000;
 
-/// Sends reviews to a webhook, and returns what it answers.
+/// Sends reviews to a webhook, and returns its answers.
 ///
-/// Neither a timeout nor a cache is its business.
+/// Implementations need neither a timeout nor a cache.
 pub trait AccessReviewer: fmt::Debug + Send + Sync + 'static {
     /// Posts a `SubjectAccessReview`.
     fn review(&self, review: Value) -> BoxFuture<'_, Result<Value, BoxError>>;
 }
 
-/// A webhook, and when and how it is asked.
+/// A webhook, its conditions, and its cached decisions.
 pub(crate) struct AuthorizationWebhook {
     pub(super) reviewer: Arc<dyn AccessReviewer>,
     /// `v1` or `v1beta1`.
@@ -36,21 +36,21 @@ pub(crate) struct AuthorizationWebhook {
     pub(super) timeout: Duration,
     pub(super) on_failure: OnFailure,
     pub(super) conditions: Vec<(String, Program)>,
-    /// The time for which an answer counts that allows; `None`: it is not kept.
+    /// The time for which an `allowed` decision is cached. `None` disables caching.
     pub(super) allowed_for: Option<Duration>,
-    /// The same of other answers.
+    /// The time for which any other decision is cached.
     pub(super) refused_for: Option<Duration>,
     pub(super) answers: Answers,
 }
 
-/// The meaning of a failed call.
+/// The decision after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     NoOpinion,
     Deny,
 }
 
-/// A webhook's opinion on an attempt, with its reason.
+/// A webhook's decision on a request, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opinion {
     Allows(String),
@@ -59,12 +59,12 @@ pub(crate) enum Opinion {
     Failed { denied: bool, reason: String, problem: String },
 }
 
-/// Answers that still count.
+/// The cached decisions.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<HashMap<String, (Instant, Opinion)>>);
 
 impl AuthorizationWebhook {
-    /// Asks the webhook, if its conditions hold.
+    /// Calls the webhook if its match conditions are true.
     pub(super) async fn opinion(&self, user: &User, attempt: &Attempt<'_>) -> Opinion {
         match self.is_concerned(user, attempt) {
             Ok(true) => {}
@@ -97,7 +97,8 @@ impl AuthorizationWebhook {
         Opinion::Failed { denied: self.on_failure == OnFailure::Deny, reason: String::new(), problem }
     }
 
-    /// Reports whether all conditions hold; one that does not hold outweighs those that cannot be evaluated.
+    /// Reports whether all conditions are true. A false condition takes precedence over conditions that cannot be
+    /// evaluated.
     fn is_concerned(&self, user: &User, attempt: &Attempt<'_>) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
@@ -121,7 +122,7 @@ impl AuthorizationWebhook {
         }
     }
 
-    /// The spec of a review, without what is empty.
+    /// Returns the spec of a review, without empty fields.
     fn spec(&self, user: &User, attempt: &Attempt<'_>) -> Value {
         let mut spec = Map::new();
         let texts = |texts: &[(&str, &str)]| -> Value {
@@ -156,7 +157,7 @@ impl fmt::Debug for AuthorizationWebhook {
     }
 }
 
-/// The variable `request` of conditions: a spec with all of its texts.
+/// Returns the variable `request` of conditions: a spec including empty fields.
 fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
     let (field, attributes) = attempt.attributes();
     let attributes: Value = attributes.iter().map(|(field, text)| ((*field).to_owned(), Value::from(*text))).collect();
@@ -165,7 +166,7 @@ fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
     request
 }
 
-/// Reads an answer.
+/// Reads the decision from an answer.
 fn opinion_of(answer: &Value) -> Opinion {
     let status = answer.at(&["status"]).unwrap_or(&Value::Null);
     let reason = status.text(&["reason"]).to_owned();
@@ -202,7 +203,7 @@ impl Answers {
 }
 
 impl<'a> Attempt<'a> {
-    /// The field of a review that describes the attempt, and what stands in it.
+    /// Returns the field of a review that describes the request, and its content.
     fn attributes(&self) -> (&'static str, Vec<(&'static str, &'a str)>) {
         match self.object {
             Object::Path(path) => ("nonResourceAttributes", vec![("path", path), ("verb", self.verb)]),

@@ -1,4 +1,4 @@
-//! The ConfigMaps by which an API server tells others how it authenticates clients.
+//! The ConfigMaps in which an API server publishes how it authenticates clients.
 
 use serde_json::{Value, json};
 use windlass_api::{Clock, Status};
@@ -6,20 +6,20 @@ use windlass_api::{Clock, Status};
 use crate::registry::{Body, Registry, Target, Tree, WriteParams, object_mut};
 
 const NAMESPACE: &str = "kube-system";
-/// For extension API servers, which trust the same authority of clients.
+/// For extension API servers, which trust the same client CA.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 const CLIENT_CA: &str = "client-ca-file";
-/// Since when the use of tokens that are Secrets is recorded on them.
+/// Records the date since which the use of Secret-based tokens is tracked.
 const TOKEN_TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-/// Creates what each API server creates, whatever its options are.
+/// Creates the ConfigMap for token tracking, which every API server has.
 pub(super) async fn ensure_tracking(registry: &Registry, clock: &Clock) -> Result<(), Status> {
     let since = clock.now().strftime("%Y-%m-%d").to_string();
     let map = json!({"metadata": {"name": TOKEN_TRACKING, "namespace": NAMESPACE}, "data": {"since": since}});
     super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await
 }
 
-/// Publishes an authority of clients, beside those that other servers over the same storage have published.
+/// Publishes a client CA, in addition to those published by other servers over the same storage.
 pub(crate) async fn publish_client_ca(registry: &Registry, pem: &str) -> Result<(), Status> {
     let map = json!({"metadata": {"name": AUTHENTICATION, "namespace": NAMESPACE}, "data": {CLIENT_CA: pem}});
     super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await?;
@@ -30,13 +30,13 @@ pub(crate) async fn publish_client_ca(registry: &Registry, pem: &str) -> Result<
     let Some(map) = with_authority(found.value(), pem) else { return Ok(()) };
     let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
     match registry.update(&target, Body::Value(map), params).await {
-        // Another server has published its own meanwhile; this one tries again when it starts again.
+        // Another server has published its own CA concurrently. This server tries again at its next start.
         Err(status) if !status.is_conflict() => Err(status),
         _ => Ok(()),
     }
 }
 
-/// The ConfigMap with one authority more; `None` if it is there.
+/// Returns the ConfigMap with the CA added; `None` if it already contains the CA.
 fn with_authority(mut map: Value, pem: &str) -> Option<Value> {
     let published = map.text(&["data", CLIENT_CA]);
     if published.contains(pem.trim()) {

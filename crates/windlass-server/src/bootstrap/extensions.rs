@@ -1,4 +1,4 @@
-//! What the server says of itself: which versions it serves, and how it orders requests.
+//! The API services and the flow control objects of the server.
 
 use serde_json::{Value, json};
 use windlass_api::{Status, format_time};
@@ -10,11 +10,11 @@ use crate::{
 };
 
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
-/// Who makes the objects of flow control, and who says how they are.
+/// The field managers that create the flow control objects and set their status.
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
-/// Creates what is missing.
+/// Creates missing objects.
 pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
     for registration in registrations::built_in(registry) {
         super::ensure(registry, "apiregistration.k8s.io", "apiservices", None, registration).await?;
@@ -28,7 +28,7 @@ pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
     Ok(())
 }
 
-/// Creates an object with its status, unless it is there.
+/// Creates an object with its status, unless it exists.
 async fn make(registry: &Registry, plural: &str, object: Value, status: Option<Value>) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(FLOW_CONTROL, "v1", plural) else { return Ok(()) };
@@ -44,7 +44,7 @@ async fn make(registry: &Registry, plural: &str, object: Value, status: Option<V
     let collection = Target::collection(resource, None);
     match registry.create(&collection, Body::Value(object), by(PRODUCER)).await {
         Ok(_) => {}
-        // Another server over the same storage may start at the same time.
+        // Another server over the same storage may create it at the same time.
         Err(status) if status.is_already_exists() => return Ok(()),
         Err(status) => return Err(status),
     }

@@ -1,19 +1,19 @@
-//! The roles and bindings that are there from the start, as `data/roles.tsv` has them.
+//! The default roles and bindings, read from `data/roles.tsv`.
 
 use serde_json::{Value, json};
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// An object of the file.
+/// An object in the file.
 pub(super) struct Recorded {
-    /// `clusterroles`
+    /// For example `clusterroles`.
     pub(super) plural: &'static str,
-    /// None for kinds without namespaces.
+    /// `None` for cluster-scoped kinds.
     pub(super) namespace: Option<&'static str>,
     pub(super) object: Value,
 }
 
-/// All of them.
+/// Returns all objects in the file.
 pub(super) fn recorded() -> impl Iterator<Item = Recorded> {
     include_str!("../../data/roles.tsv").lines().filter(|line| !line.starts_with('#')).map(parse)
 }

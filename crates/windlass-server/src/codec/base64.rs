@@ -1,4 +1,4 @@
-//! `[]byte`: standard base64 with padding. Reading follows Go's decoder, whose error names the offset.
+//! Standard base64 with padding, for `[]byte`. Decoding follows Go's decoder, whose error states the offset.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
@@ -6,12 +6,12 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// The bytes of a text that was written by [`encode`]; none of anything else.
+/// Decodes text that [`encode`] has written. Any other text gives no bytes.
 pub(super) fn decode(text: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(text).unwrap_or_default()
 }
 
-/// The text as Go would write back what it read from it; line breaks are skipped. The error is Go's.
+/// Returns the text as Go encodes it after decoding; line breaks are skipped. The error is Go's message.
 pub(super) fn normalise(text: &str) -> Result<String, String> {
     let corrupt = |at: usize| Err(format!("illegal base64 data at input byte {at}"));
     let bytes = text.as_bytes();
@@ -69,7 +69,7 @@ fn sextet(byte: u8) -> Option<u8> {
     }
 }
 
-/// Six bits each into bytes; bits that fill no byte are dropped.
+/// Packs values of six bits into bytes; excess bits are dropped.
 fn pack(sextets: &[u8]) -> Vec<u8> {
     let (mut bytes, mut bits, mut held) = (Vec::with_capacity(sextets.len() * 3 / 4), 0u32, 0u8);
     for sextet in sextets {
@@ -93,7 +93,7 @@ mod tests {
             assert_eq!(normalise(text).as_deref(), Ok(text));
         }
         assert_eq!(normalise("YW\nJj\r\n").as_deref(), Ok("YWJj"));
-        // Bits that no byte needs are dropped.
+        // Excess bits are dropped.
         assert_eq!(normalise("YR==").as_deref(), Ok("YQ=="));
         for (text, at) in
             [("YQ", 0), ("YWJjYQ", 4), ("Y", 0), ("YQ=", 3), ("YQ==x", 4), ("!", 0), ("YW!j", 2), ("=", 0)]

@@ -1,5 +1,6 @@
-//! A tree into a struct the way of Go's unstructured converter, which strategic merge patches go through instead of the
-//! JSON decoder: other rules for numbers, other error texts, unknown fields in alphabetical order.
+//! Conversion of a tree into a struct by the rules of Go's unstructured converter, which strategic merge patches use
+//! instead of the JSON decoder. Numbers follow other rules, error texts differ, and unknown fields are in alphabetical
+//! order.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use super::{
     types::{Kind, Special, Struct, Type},
 };
 
-/// Checks the tree against the struct and turns its numbers into those of their fields. The result is the unknown
+/// Checks the tree against the struct and converts its numbers to the types of their fields. Returns the unknown
 /// fields; the error is Go's message.
 pub(super) fn convert(value: &mut Value, shape: &'static Struct) -> Result<Vec<String>, String> {
     let mut converter = Converter { path: String::new(), unknown: Vec::new() };
@@ -52,7 +53,7 @@ impl Converter {
         match &ty.kind {
             Kind::Pointer(inner) => self.value(value, inner),
             Kind::Struct(inner) => self.fields(value, inner.get()),
-            // These read JSON themselves, and their errors know nothing of where they stand.
+            // These types decode JSON themselves, and their errors do not contain the path.
             Kind::Special(
                 special @ (Special::IntOrString | Special::Time | Special::MicroTime | Special::Duration),
             ) if !value.is_string() => decode::check_special(value.to_string().as_bytes(), *special),
@@ -82,7 +83,7 @@ impl Converter {
             Kind::String if value.is_string() => Ok(()),
             Kind::Bool if value.is_boolean() => Ok(()),
             Kind::Int32 | Kind::Int64 | Kind::Uint8 | Kind::Float64 if value.is_number() => number(value, ty),
-            // Go converts numbers to strings, only not here.
+            // Go converts numbers to strings elsewhere, but not here.
             Kind::String if value.is_i64() => Err(format!("cannot convert int64 to {}", ty.go_name())),
             _ => Err(format!("unrecognized type: {}", ty.go_kind())),
         }
@@ -106,7 +107,7 @@ fn number(value: &mut Value, ty: &Type) -> Result<(), String> {
         None if number.fract() != 0.0 => return Err(format!("cannot convert float64 to {}", ty.go_name())),
         None => go_integer(number),
     };
-    // Go keeps the low bits of what does not fit.
+    // On overflow Go keeps the low bits.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let converted = match ty.kind {
         Kind::Int32 => i64::from(integer as i32),
@@ -117,7 +118,7 @@ fn number(value: &mut Value, ty: &Type) -> Result<(), String> {
     Ok(())
 }
 
-/// A whole number as an integer; what does not fit becomes the smallest one, as processors have it.
+/// Converts a whole number to an integer. An overflow gives the smallest integer, as on amd64.
 fn go_integer(number: f64) -> i64 {
     #[allow(clippy::cast_precision_loss, reason = "a power of two")]
     let limit = i64::MIN as f64;

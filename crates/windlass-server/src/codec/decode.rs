@@ -1,8 +1,8 @@
-//! JSON into a struct of the type table, as Go's (Kubernetes' fork of) encoding/json does it: what it accepts, what it
-//! ignores, and which error it reports.
+//! A decoder from JSON to the structs of the type table. It follows Kubernetes' fork of Go's encoding/json: the
+//! accepted input, the ignored input, and the reported error are the same.
 //!
-//! The text must have passed `json::check` or been written by ourselves; that bounds the recursion as well.
-//! When a key occurs twice, Go decodes the second value into the first one: structs and maps are merged.
+//! The text must have passed `json::check` or come from this server; that also bounds the recursion. If a key is
+//! repeated, Go decodes the second value into the first one: structs and maps are merged.
 
 mod special;
 mod text;
@@ -18,13 +18,14 @@ use super::{
     types::{Kind, Special, Struct, StructRef, Type},
 };
 
-/// How many strict errors are kept; Go stops there too.
+/// The maximum number of strict errors; the same as in Go.
 const MAX_STRICT_ERRORS: usize = 100;
 
-/// How often structs are merged that occur twice; after that the last one counts. Each time costs what came before.
+/// The maximum number of merges of repeated structs in a document; after that the last struct wins. Each merge decodes
+/// all earlier occurrences again.
 const MAX_MERGES: usize = 8;
 
-/// An error that ends the decoding. What Go only remembers is in `Decoder::saved`.
+/// An error that ends the decoding. Errors that do not end it are in `Decoder::saved`.
 #[derive(Debug)]
 enum Failure {
     Type(TypeError),
@@ -36,7 +37,7 @@ enum Failure {
 struct TypeError {
     value: String,
     owner: &'static str,
-    /// Dotted JSON path from the root struct.
+    /// The dotted JSON path from the root struct.
     field: String,
     ty: String,
 }
@@ -52,22 +53,22 @@ impl std::fmt::Display for TypeError {
     }
 }
 
-/// Whether unknown and duplicate fields are collected.
+/// The handling of unknown and duplicate fields: ignored or collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     Lenient,
     Strict,
 }
 
-/// A document's root struct and what was found amiss with its fields.
+/// The root struct of a document and its strict errors.
 pub(super) struct Root {
     /// The values of the struct's fields; `None` is the Go zero value.
     pub(super) values: Vec<Option<Value>>,
-    /// `unknown field "a.b"`, `duplicate field "c"`, in order of appearance.
+    /// The strict errors, `unknown field "a.b"` or `duplicate field "c"`, in order of appearance.
     pub(super) strict_errors: Vec<String>,
 }
 
-/// Decodes a document into the struct; the error is Go's message.
+/// Decodes a document into the struct. The error is Go's message.
 pub(super) fn decode(data: &[u8], target: StructRef, strictness: Strictness) -> Result<Root, String> {
     let mut decoder = Decoder::new(data, strictness);
     let values = decoder.root(target).map_err(|failure| failure.to_string())?;
@@ -77,14 +78,14 @@ pub(super) fn decode(data: &[u8], target: StructRef, strictness: Strictness) -> 
     }
 }
 
-/// Whether a document of its own is a value of a type that reads JSON itself; the error is Go's message.
+/// Checks that a complete document is a value of a type that decodes JSON itself. The error is Go's message.
 pub(super) fn check_special(data: &[u8], special: Special) -> Result<(), String> {
     let mut decoder = Decoder::new(data, Strictness::Lenient);
     decoder.special(special).map_err(|failure| failure.to_string())?;
     decoder.saved.map_or(Ok(()), |error| Err(error.to_string()))
 }
 
-/// Decodes a document that no struct describes; duplicate keys are reported, the last value counts.
+/// Decodes a document without a struct. Duplicate keys are reported, and the last value wins.
 pub(super) fn decode_any(data: &[u8], strictness: Strictness) -> Result<(Value, Vec<String>), String> {
     let mut decoder = Decoder::new(data, strictness);
     let value = decoder.any();
@@ -110,9 +111,9 @@ struct Decoder<'a> {
     /// The first error that does not end the decoding.
     saved: Option<Failure>,
     strict_errors: Vec<String>,
-    /// Path of the current value with indices and map keys, for the strict errors; empty when lenient.
+    /// The path of the current value with indices and map keys, for strict errors; empty in lenient mode.
     path: String,
-    /// Struct and dotted field path for type errors: without indices and map keys.
+    /// The struct and the dotted field path for type errors, without indices and map keys.
     owner: &'static str,
     fields: Vec<&'static str>,
     merges: usize,
@@ -153,7 +154,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A value of this type; `None` is its zero value.
+    /// Decodes a value of this type; `None` is the zero value.
     fn value(&mut self, ty: &Type) -> Result<Option<Value>, Failure> {
         let first = self.peek();
         match &ty.kind {
@@ -210,7 +211,7 @@ impl<'a> Decoder<'a> {
         let mut values = vec![None; shape.fields.len()];
         let mut seen = 0u128;
         let mut next = 0;
-        // The texts of the fields that are structs, in case that they come again.
+        // The texts of the struct fields, in case they are repeated.
         let mut texts: Vec<(usize, Cow<'_, [u8]>)> = Vec::new();
         let (owner, depth, path) = (self.owner, self.fields.len(), self.path.len());
         self.open();
@@ -255,7 +256,7 @@ impl<'a> Decoder<'a> {
                 ) => {
                     *slot = value;
                 }
-                // Null leaves the others as they are.
+                // For other types, null keeps the previous value.
                 (_, value, slot) => {
                     if !is_null {
                         *slot = value;
@@ -269,7 +270,7 @@ impl<'a> Decoder<'a> {
         Ok(values)
     }
 
-    /// Decodes the text of two objects that were one and the same struct.
+    /// Decodes the combined text of two occurrences of the same struct.
     fn merged(&mut self, text: &[u8], ty: &Type) -> Result<Option<Value>, Failure> {
         self.merges += 1;
         let mut inner = Decoder::new(text, Strictness::Lenient);
@@ -297,7 +298,7 @@ impl<'a> Decoder<'a> {
         Ok(Value::Array(items))
     }
 
-    /// Go writes maps with their keys in order.
+    /// Decodes a map. Go encodes maps with sorted keys.
     fn map(&mut self, value: &Type) -> Result<Value, Failure> {
         let mut entries = Map::new();
         let path = self.path.len();
@@ -331,7 +332,7 @@ impl<'a> Decoder<'a> {
         number.map(Value::Number)
     }
 
-    /// An array of numbers is a `[]byte` too.
+    /// Decodes an array of numbers as a `[]byte`.
     fn octets(&mut self) -> Vec<u8> {
         let mut octets = Vec::new();
         self.open();
@@ -358,7 +359,7 @@ impl<'a> Decoder<'a> {
         octets
     }
 
-    /// A value without a type; duplicate keys are reported, the last one counts.
+    /// Decodes an untyped value. Duplicate keys are reported, and the last value wins.
     fn any(&mut self) -> Value {
         match self.peek() {
             b'"' => Value::String(self.string()),
@@ -418,7 +419,8 @@ impl<'a> Decoder<'a> {
         Decoder::new(raw, Strictness::Lenient).any()
     }
 
-    /// Bounds what a small text can become: three bytes may be a struct with many fields that are always written.
+    /// Bounds the decoded size of a small text: three bytes may decode to a struct with many fields that are always
+    /// encoded.
     fn count(&mut self) -> Result<(), Failure> {
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
@@ -461,7 +463,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Go's word for the value ahead, in type errors.
+    /// Returns Go's word for the next value, for type errors.
     fn word(&mut self) -> &'static str {
         match self.peek() {
             b'"' => "string",
@@ -473,7 +475,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// One object of the members of two.
+/// Combines the members of two objects into one object.
 fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
     let members = |text: &'_ [u8]| -> Option<Vec<u8>> {
         let inside = text.trim_ascii().strip_prefix(b"{")?.strip_suffix(b"}")?.trim_ascii();
@@ -483,10 +485,10 @@ fn join(first: &[u8], second: &[u8]) -> Vec<u8> {
     [b"{".as_slice(), &members.join(&b','), b"}"].concat()
 }
 
-/// A float as Go writes it: without a fraction when it has none.
+/// Formats a float as Go does: without a fraction if it is a whole number.
 pub(super) fn go_float(number: f64) -> Option<Number> {
     if number.fract() == 0.0 && number.abs() < 1e21 {
-        // As it is once it has been written and read again; nothing has no sign.
+        // The number in the form that it has after encoding and decoding; zero loses its sign.
         return (number + 0.0).to_string().parse().ok();
     }
     Number::from_f64(number)

@@ -1,25 +1,26 @@
-//! JSON text, read as Go's encoding/json reads it: the same errors for the same wrong byte.
+//! A syntax check of JSON text that reports the same errors at the same byte as Go's encoding/json.
 
 use super::quote::quote;
 
-/// How deep values may nest. Go stops at 10,000; we recurse where Go does not, and most clients stop at 128.
+/// The maximum nesting depth. Go's limit is 10,000; this decoder recurses where Go does not, and most clients have a
+/// limit of 128.
 pub(crate) const MAX_DEPTH: usize = 120;
 
-/// `apiVersion` and `kind` of a document, as far as it has them.
+/// The `apiVersion` and `kind` of a document; missing ones are empty.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct TypeMeta {
     pub(super) api_version: String,
     pub(super) kind: String,
 }
 
-/// Checks the syntax of the whole document and reads its `apiVersion` and `kind`; the error is Go's message.
+/// Checks the syntax of the whole document and reads its `apiVersion` and `kind`. The error is Go's message.
 pub(super) fn interpret(data: &[u8]) -> Result<TypeMeta, String> {
     let mut scanner = Scanner { data, at: 0, open: Vec::new(), found: Ok(TypeMeta::default()) };
     scanner.document()?;
     scanner.found
 }
 
-/// Checks the syntax of the whole document; the error is Go's message.
+/// Checks the syntax of the whole document. The error is Go's message.
 pub(crate) fn check(data: &[u8]) -> Result<(), String> {
     Scanner { data, at: 0, open: Vec::new(), found: Ok(TypeMeta::default()) }.document()
 }
@@ -27,13 +28,13 @@ pub(crate) fn check(data: &[u8]) -> Result<(), String> {
 struct Scanner<'a> {
     data: &'a [u8],
     at: usize,
-    /// The containers around the current byte; true is an object. Bounded by `MAX_DEPTH`.
+    /// The open containers around the current byte; `true` is an object. Bounded by `MAX_DEPTH`.
     open: Vec<bool>,
-    /// What the top level says of its type, or the first complaint about that.
+    /// The type in the top-level object, or the first error about it.
     found: Result<TypeMeta, String>,
 }
 
-/// The struct that Go reads the two fields into, as Go prints it.
+/// The struct that Go decodes the two fields into, as Go prints it.
 const FIND_KIND: &str = concat!(
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
     r#"Kind string "json:\"kind,omitempty\"" }"#
@@ -50,7 +51,7 @@ impl Scanner<'_> {
         if self.at < self.data.len() { Err(self.unexpected("after top-level value")) } else { Ok(()) }
     }
 
-    /// One value, without recursion.
+    /// Scans one value, without recursion.
     fn value(&mut self) -> Result<(), String> {
         loop {
             // At the start of a value.
@@ -79,7 +80,7 @@ impl Scanner<'_> {
                 b'-' | b'0'..=b'9' => self.number()?,
                 _ => return Err(self.unexpected("looking for beginning of value")),
             }
-            // Behind a value, or in front of the bracket that closes an empty container.
+            // After a value, or before the bracket that closes an empty container.
             loop {
                 let Some(&object) = self.open.last() else { return Ok(()) };
                 self.space();
@@ -109,7 +110,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A key, its colon, and the space in front of the value.
+    /// Scans a key, its colon, and the space before the value.
     fn key(&mut self) -> Result<(), String> {
         if self.peek()? != b'"' {
             return Err(self.unexpected("looking for beginning of object key string"));
@@ -129,10 +130,10 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Looks at the value of a top-level key without moving over it.
+    /// Reads the value of a top-level key without advancing.
     fn type_meta(&mut self, key: &[u8]) -> Result<(), String> {
         let Ok(found) = &mut self.found else { return Ok(()) };
-        // This one struct is read with the standard library, which does not care about case.
+        // Go decodes this struct with the standard library, which ignores case.
         let (name, slot) = match key {
             key if key.eq_ignore_ascii_case(b"\"apiVersion\"") => ("apiVersion", &mut found.api_version),
             key if key.eq_ignore_ascii_case(b"\"kind\"") => ("kind", &mut found.kind),
@@ -269,7 +270,7 @@ fn quote_byte(byte: u8) -> String {
     }
 }
 
-/// The text of a string literal without its quotes. Bytes and surrogates that are no text become U+FFFD.
+/// Decodes a string literal. Invalid bytes and surrogates become U+FFFD.
 pub(super) fn unquote(literal: &[u8]) -> String {
     if !literal.contains(&b'\\') {
         return String::from_utf8_lossy(literal).into_owned();

@@ -1,11 +1,11 @@
-//! Numbers of no type, as Go has them: it reads each as an integer of 64 bits, or else as a float, and writes floats without a
-//! fraction as integers.
+//! Untyped numbers in Go's form. Go decodes each number as a 64-bit integer or else as a float, and encodes whole
+//! floats as integers.
 
 use serde_json::{Number, Value};
 
 use super::decode::go_float;
 
-/// As they are once they have been read and written.
+/// Converts numbers to the form that they have after Go has decoded and encoded them.
 pub(crate) fn go_numbers(value: &mut Value) {
     each_number(value, |number| {
         float_large(number);
@@ -13,12 +13,12 @@ pub(crate) fn go_numbers(value: &mut Value) {
     });
 }
 
-/// As they are once they have been read.
+/// Converts numbers to the form that they have after Go has decoded them.
 pub(crate) fn float_large_numbers(value: &mut Value) {
     each_number(value, float_large);
 }
 
-/// As they are once they have been written, by whoever knows integers without a sign.
+/// Converts whole floats to integers, as an encoder with unsigned integers does.
 pub(super) fn whole_numbers(value: &mut Value) {
     each_number(value, whole);
 }
@@ -32,7 +32,7 @@ fn each_number(value: &mut Value, change: fn(&mut Number)) {
     }
 }
 
-/// Makes a float of an integer that does not fit into 64 bits with a sign.
+/// Converts an integer that does not fit into a signed 64-bit integer to a float.
 fn float_large(number: &mut Number) {
     let large = if number.is_i64() { None } else { number.as_u64() };
     #[expect(clippy::cast_precision_loss, reason = "what Go does too")]

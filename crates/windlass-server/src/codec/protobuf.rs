@@ -1,12 +1,13 @@
-//! Protobuf, as Kubernetes has it: `k8s\0`, a `runtime.Unknown`, and in it the message of a type of the table.
+//! The Kubernetes protobuf encoding: `k8s\0`, then a `runtime.Unknown` that contains the message of a type of the
+//! table.
 //!
-//! Reader and writer are driven by the table's field numbers. What is read are the values that the JSON decoder gives, so
-//! that both go through the same encoding rules; what is written are the bytes that Go writes for the same object: fields in
-//! the order of their numbers, zero values written unless they are behind a pointer.
+//! The reader and the writer use the table's field numbers. The reader returns the same values as the JSON decoder, so
+//! that both use the same encoding rules. The writer produces the same bytes as Go for the same object: fields in the
+//! order of their numbers, and zero values unless the field is a pointer.
 //!
-//! Unknown fields are skipped, as protobuf wants it. Broken input is an error with the text of Go's generated code; nesting
-//! and the number of elements are bounded. A singular message that comes twice replaces the first one, where Go would
-//! merge them; no encoder writes that.
+//! Unknown fields are skipped, as in any protobuf decoder. Malformed input is an error with the text of Go's generated
+//! code. Nesting and the number of elements are bounded. A repeated singular message replaces the first one, where Go
+//! would merge them; no encoder writes that.
 
 mod read;
 mod wire;
@@ -21,13 +22,13 @@ use super::{
     types::{Field, Kind, MessageTarget, Struct, Type},
 };
 
-/// What every body begins with.
+/// The prefix of every body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// What every body that we write ends with: two fields of the outer message that are always empty.
+/// The suffix of every body that the server writes: two fields of the outer message that are always empty.
 const SUFFIX: &[u8] = b"\x1a\0\"\0";
 
-/// The outer message.
+/// The outer message, `runtime.Unknown`.
 #[derive(Debug, Default)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: String,
@@ -74,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
 
 // === writing ===
 
-/// A document in protobuf, if there is a message for its kind.
+/// Encodes a document in protobuf; returns `None` if its kind has no message.
 pub(crate) fn to_protobuf(document: &Value) -> Option<Vec<u8>> {
     let shape = plan_of(document)?.shape();
     if shape.messages.is_empty() {
@@ -87,7 +88,7 @@ pub(crate) fn to_protobuf(document: &Value) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A watch event in a frame of its own: the length in four bytes, then the message. `object` is a whole document.
+/// Encodes a watch event as a frame: the length in four bytes, then the message. `object` is an encoded document.
 pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.bytes(1, object);
@@ -98,17 +99,19 @@ pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     writer.finish()
 }
 
-/// A list in protobuf, item by item. The length of the whole stands at its beginning, so the items are written before it.
+/// An incremental encoder for a list. The length of the whole message comes first, so the items are encoded before the
+/// list's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProtobufList {
     list: &'static Struct,
     item: &'static Struct,
-    /// Of the field with the items: the last one.
+    /// The number of the field with the items, which is the last one.
     number: u32,
 }
 
 impl ProtobufList {
-    /// The kind of a list, if there are messages for it and for its items. `list` is the document without them.
+    /// Returns the encoder for a list; `None` if it or its items have no message. `list` is the document without the
+    /// items.
     pub(crate) fn of(list: &Value) -> Option<Self> {
         let list = plan_of(list)?.shape();
         let last = list.messages.last()?;
@@ -129,7 +132,7 @@ impl ProtobufList {
         out.append(&mut writer.finish());
     }
 
-    /// What stands in front of items that take `length` bytes, and behind them. `list` is the document without them.
+    /// Returns the bytes before and after `length` bytes of items. `list` is the document without the items.
     pub(crate) fn frame(&self, list: &Value, length: usize) -> (Vec<u8>, &'static [u8]) {
         let mut writer = Writer::before(length + SUFFIX.len());
         writer.document(self.list, list, SUFFIX.len());
@@ -137,7 +140,7 @@ impl ProtobufList {
     }
 }
 
-/// What describes a document: the plan of its kind. Kinds of `meta/v1` go by several names.
+/// Returns the plan of a document's kind. The kinds of `meta/v1` have several names.
 fn plan_of(document: &Value) -> Option<&'static Plan> {
     let kind = document["kind"].as_str()?;
     match document["apiVersion"].as_str()?.rsplit_once('/') {
@@ -149,7 +152,7 @@ fn plan_of(document: &Value) -> Option<&'static Plan> {
 }
 
 impl Writer {
-    /// A document in its envelope, up to `end`.
+    /// Writes a document in its envelope, before `end`.
     fn document(&mut self, shape: &'static Struct, document: &Value, end: usize) {
         self.message(shape, document);
         self.close(2, end);

@@ -1,8 +1,8 @@
-//! Go's `strconv.Quote`, which error messages go through.
+//! Go's `strconv.Quote`, which error messages use.
 
 use std::fmt::Write;
 
-/// The text as a Go string literal in double quotes.
+/// Returns the text as a Go string literal in double quotes.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -28,8 +28,8 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
-/// Go's `unicode.IsPrint`: what Unicode calls graphic, and of spaces the common one. Characters that are not assigned yet
-/// count as printable here.
+/// Go's `unicode.IsPrint`: Unicode's graphic characters, and of the spaces only U+0020. Unassigned characters count as
+/// printable here.
 pub(crate) fn is_printable(character: char) -> bool {
     let is_format = matches!(
         character,

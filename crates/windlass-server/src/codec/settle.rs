@@ -1,8 +1,7 @@
-//! Decoding of trees in place: what decoding a tree's text would make of it, without the text.
+//! In-place decoding of trees, with the same result as decoding the tree's text.
 //!
-//! Only where decoding has nothing to say: a tree with unknown fields, values of other types, or more elements than a body
-//! may have is left to the decoder, which has the words for it. Such a tree may have been settled in part, which changes
-//! nothing of what it means.
+//! A tree with unknown fields, values of other types, or too many elements is rejected, and left to the decoder, which
+//! produces the error messages. A rejected tree may have been settled in part, which does not change its meaning.
 
 use serde_json::{Map, Value};
 
@@ -12,11 +11,11 @@ use super::{
     types::{Field, Kind, Special, Struct, Type},
 };
 
-/// The tree is for the decoder.
+/// The tree cannot be settled in place; the decoder has to handle it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfit;
 
-/// Brings a tree into the form that decoding its text into the struct, and encoding that, would give it.
+/// Brings a tree into the form that decoding its text into the struct and encoding the result would give.
 pub(super) fn settle(tree: &mut Value, shape: &'static Struct) -> Result<(), Unfit> {
     match tree {
         Value::Object(entries) => Settler::default().fields(entries, shape),
@@ -26,13 +25,13 @@ pub(super) fn settle(tree: &mut Value, shape: &'static Struct) -> Result<(), Unf
 
 #[derive(Default)]
 struct Settler {
-    /// Of lists and maps, so far.
+    /// The number of list and map elements so far.
     elements: usize,
 }
 
 impl Settler {
     fn fields(&mut self, entries: &mut Map<String, Value>, shape: &'static Struct) -> Result<(), Unfit> {
-        // Most trees have been settled before: then nothing moves.
+        // Most trees have been settled before; their fields are not moved.
         let (mut next, mut in_form, mut seen) = (0, true, 0u128);
         for (name, value) in entries.iter_mut() {
             let index = shape.position(name, next).ok_or(Unfit)?;
@@ -61,7 +60,7 @@ impl Settler {
         Ok(())
     }
 
-    /// Null is left: it is the zero value of whatever it stands for.
+    /// Settles one value. Null stays: it is the zero value of any type.
     fn value(&mut self, value: &mut Value, ty: &Type) -> Result<(), Unfit> {
         match (&ty.kind, &mut *value) {
             (_, Value::Null) | (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),

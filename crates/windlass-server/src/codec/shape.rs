@@ -1,10 +1,10 @@
-//! What Go's encoder makes of a struct: which fields appear, in which order, and what absent ones look like.
+//! The rules of Go's encoder for a struct: the encoded fields, their order, and the form of absent values.
 
 use serde_json::{Map, Value};
 
 use super::types::{Field, Kind, Special, Struct, Type};
 
-/// The struct's object from the values of its fields; `None` is the Go zero value.
+/// Builds the struct's object from the values of its fields; `None` is the Go zero value.
 pub(super) fn object(shape: &Struct, values: Vec<Option<Value>>) -> Value {
     let present = values.iter().flatten().count();
     let mut object = Map::with_capacity(present + 4);
@@ -25,14 +25,14 @@ fn encode(field: &Field, value: Option<Value>) -> Option<Value> {
     (!is_zero).then_some(value)
 }
 
-/// Whether a value of the field is not written; null is its zero value.
+/// Reports whether a value of the field is not encoded; null is the zero value.
 pub(super) fn is_omitted(field: &Field, value: &Value) -> bool {
     let value = Some(value).filter(|value| !value.is_null());
     let is_zero = || value.is_none_or(|value| *value == zero(&field.ty));
     field.omit_empty && field.ty.is_empty(value) || field.omit_zero && is_zero()
 }
 
-/// The encoding of a type's zero value.
+/// Returns the encoding of a type's zero value.
 pub(super) fn zero(ty: &Type) -> Value {
     match &ty.kind {
         Kind::String => Value::String(String::new()),
@@ -45,7 +45,7 @@ pub(super) fn zero(ty: &Type) -> Value {
             Special::IntOrString => Value::from(0),
             Special::Duration => Value::from("0s"),
             Special::SchemaOrBool => Value::Bool(false),
-            // Go would write these as nothing at all; they are only ever behind pointers.
+            // Go would encode these as an empty text; they are only used behind pointers.
             Special::FieldsV1
             | Special::Time
             | Special::MicroTime
@@ -57,12 +57,12 @@ pub(super) fn zero(ty: &Type) -> Value {
     }
 }
 
-/// The encoding of a struct of which nothing is set.
+/// Returns the encoding of a struct with no fields set.
 pub(super) fn zero_struct(shape: &Struct) -> Value {
     object(shape, vec![None; shape.fields.len()])
 }
 
-/// Makes nothing of lists and maps without elements, as storing in protobuf does.
+/// Removes empty lists and maps, as storing in protobuf does.
 pub(super) fn forget_empty(shape: &Struct, object: &mut Value) {
     let Value::Object(object) = object else { return };
     for field in &shape.fields {
@@ -93,7 +93,7 @@ impl Type {
         }
     }
 
-    /// What `omitempty` drops: false, 0, "", nil, and containers without elements, but never a struct.
+    /// Reports whether `omitempty` drops a value: false, 0, "", nil, and empty containers, but never a struct.
     fn is_empty(&self, value: Option<&Value>) -> bool {
         match (&self.kind, value) {
             (Kind::Struct(_) | Kind::Special(_), _) | (Kind::Pointer(_), Some(_)) => false,

@@ -322,7 +322,7 @@ fn deep_documents_are_refused_without_using_the_stack() {
     assert!(error(POD, &deep).contains("exceeded max depth"));
 }
 
-/// Bodies of every kind that Go wrote (`tools/bodies`), as protobuf and as JSON.
+/// Returns bodies of every kind that Go has encoded (`tools/bodies`), in protobuf and in JSON.
 fn bodies() -> impl Iterator<Item = (&'static Plan, Vec<u8>, &'static str)> {
     use ::base64::{Engine, prelude::BASE64_STANDARD};
     include_str!("../../testdata/bodies.tsv").lines().map(|line| {
@@ -371,7 +371,7 @@ fn broken_protobuf_is_an_error_and_never_a_panic() {
         message,
         r#"Pod in version "v1" cannot be handled as a Pod: proto: wrong wireType = 0 for field ObjectMeta"#
     );
-    // Cut off or damaged anywhere, a body is an error or another object.
+    // A body that is truncated or damaged at any position gives an error or another object, but no panic.
     for (plan, protobuf, _) in bodies() {
         let step = protobuf.len() / 150 + 1;
         for at in (0..protobuf.len()).step_by(step) {
@@ -383,7 +383,7 @@ fn broken_protobuf_is_an_error_and_never_a_panic() {
     }
 }
 
-/// A protobuf field with a body.
+/// Encodes a protobuf field with a body.
 fn field(number: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut length = body.len();
@@ -408,11 +408,11 @@ fn small_bodies_cannot_become_large_objects() {
 
 #[test]
 fn deep_protobuf_is_refused_without_using_the_stack() {
-    // A schema that is the opposite of one that is the opposite of one …
+    // A schema with `not` nested 2000 levels deep.
     let mut schema = Vec::new();
     for _ in 0..2000 {
         let mut nested = field(0, &schema);
-        // Field 28 has a tag of two bytes.
+        // Field 28, `not`, has a tag of two bytes.
         nested.splice(..1, [0xE2, 0x01]);
         schema = nested;
     }

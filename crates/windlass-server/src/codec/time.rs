@@ -1,4 +1,4 @@
-//! `meta/v1`'s Time, MicroTime and Duration: Go's parsers with Go's errors, and Go's formats.
+//! `meta/v1`'s Time, MicroTime and Duration, with Go's parsers, errors and formats.
 
 use std::fmt::Write;
 
@@ -9,17 +9,17 @@ use jiff::{
 
 use windlass_api::DurationError;
 
-/// Where times are counted from.
+/// The Unix epoch.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// The precision that a time is written with.
+/// The precision of a formatted time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
     Seconds,
     Micros,
 }
 
-/// One element of a Go layout and the text in front of it.
+/// An element of a Go layout and the text before it.
 type Element = (&'static str, &'static str);
 
 const SECONDS: [Element; 7] =
@@ -27,13 +27,14 @@ const SECONDS: [Element; 7] =
 const MICROS: [Element; 8] =
     [("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", ".000000"), ("", "Z07:00")];
 
-/// Reads a time and writes it in UTC; `None` is Go's zero time, which is written as null. The error is Go's.
+/// Parses a time and formats it in UTC. Returns `None` for Go's zero time, which is encoded as null. The error is Go's
+/// message.
 pub(super) fn normalise_time(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let at = parse(text, precision)?;
     Ok(format(at, precision))
 }
 
-/// A time as seconds since 1970 and nanoseconds, as protobuf has it; `None` for Go's zero time.
+/// Formats a time given in seconds since 1970 and nanoseconds, as in protobuf. Returns `None` for Go's zero time.
 pub(super) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Result<Option<String>, String> {
     let nanos = if precision == Precision::Seconds { 0 } else { nanos };
     let since = SignedDuration::from_secs(seconds).checked_add(SignedDuration::from_nanos(nanos.into()));
@@ -41,7 +42,7 @@ pub(super) fn from_unix(seconds: i64, nanos: i32, precision: Precision) -> Resul
     Ok(format(at, precision))
 }
 
-/// Seconds since 1970 and nanoseconds of a time as it was written; `None` for anything else.
+/// Returns the seconds since 1970 and the nanoseconds of a formatted time; `None` for any other text.
 pub(super) fn to_unix(text: &str, precision: Precision) -> Option<(i64, u32)> {
     let since = parse(text, precision).ok()?.duration_since(EPOCH);
     let nanos = i128::rem_euclid(since.as_nanos(), 1_000_000_000);
@@ -69,7 +70,7 @@ fn format(at: DateTime, precision: Precision) -> Option<String> {
     Some(text)
 }
 
-/// The parser's state: what is left of the text, and what has been read.
+/// The parser's state: the remaining text and the values read so far.
 struct Parser<'a> {
     text: &'a str,
     rest: &'a str,
@@ -78,7 +79,7 @@ struct Parser<'a> {
     offset: i64,
 }
 
-/// Why an element was refused.
+/// The reason why an element was rejected.
 enum Refused {
     Bad,
     Range(&'static str),
@@ -114,7 +115,7 @@ fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
     date.to_datetime(time).checked_sub(parser.offset.seconds()).map_err(|error| error.to_string())
 }
 
-/// A text in Go's words about times: what is not ASCII is written byte by byte.
+/// Quotes a text as Go's time package does: non-ASCII characters are escaped byte by byte.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {
@@ -154,7 +155,7 @@ impl Parser<'_> {
             "2006" if (0..4).all(digit) => 4,
             "2006" => return Err(Refused::Bad),
             _ if digit(0) && digit(1) => 2,
-            // The hour alone may have one digit.
+            // Only the hour may have a single digit.
             "15" if digit(0) => 1,
             _ => return Err(Refused::Bad),
         };
@@ -166,7 +167,7 @@ impl Parser<'_> {
             "15" if number >= 24 => return Err(Refused::Range("hour")),
             "04" if number >= 60 => return Err(Refused::Range("minute")),
             "05" if number >= 60 => return Err(Refused::Range("second")),
-            // A fraction is welcome where the layout has none.
+            // A fraction is also accepted if the layout has none.
             "05" if self.precision == Precision::Seconds => {
                 let digits = self.rest.strip_prefix(['.', ',']).unwrap_or_default();
                 let count = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -223,29 +224,29 @@ fn nanos(digits: &str) -> i32 {
     format!("{digits:0<9}")[..9].parse().unwrap_or_default()
 }
 
-/// Reads a duration and writes it as Go does. The error is Go's.
+/// Parses a duration and formats it as Go does. The error is Go's message.
 pub(super) fn normalise_duration(text: &str) -> Result<String, String> {
     parse_duration(text).map(format_duration)
 }
 
-/// Whether a text is a duration. The error is Go's.
+/// Checks that a text is a duration. The error is Go's message.
 pub(crate) fn check_duration(text: &str) -> Result<(), String> {
     parse_duration(text).map(drop)
 }
 
-/// Nanoseconds of a text like `1h15m30.918s`.
+/// Parses a text such as `1h15m30.918s` into nanoseconds.
 pub(super) fn parse_duration(text: &str) -> Result<i64, String> {
     let duration = windlass_api::parse_duration(text).map_err(|error| go_worded(&error))?;
-    // What is read fits.
+    // A parsed duration always fits.
     Ok(i64::try_from(duration.as_nanos()).unwrap_or_default())
 }
 
-/// As Go's `time.Duration.String`.
+/// Formats a duration like Go's `time.Duration.String`.
 pub(super) fn format_duration(nanos: i64) -> String {
     windlass_api::format_duration(SignedDuration::from_nanos(nanos))
 }
 
-/// The error with odd characters quoted as Go quotes them.
+/// Formats the error with special characters quoted as in Go.
 pub(crate) fn go_worded(error: &DurationError) -> String {
     match error {
         DurationError::Invalid { text } => format!("time: invalid duration {}", quote(text)),

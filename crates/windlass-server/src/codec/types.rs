@@ -1,19 +1,19 @@
-//! The type table: what reflection over the Go types says, parsed on demand.
+//! The type table: the Go types as seen by reflection, parsed on demand.
 //!
-//! The text is windlass-api's, where clients find it too; it is written by `tools/fields`, whose comment describes the
-//! format. It is indexed once (kinds and the names of structs); a struct's fields are parsed when something first decodes
-//! into it, and stay.
+//! The text of the table is in windlass-api, where clients use it too. `tools/fields` writes it, and its comment
+//! describes the format. The table is indexed once, by kinds and by the names of structs. A struct's fields are parsed
+//! when the struct is first decoded, and then cached.
 
 use std::{collections::HashMap, sync::OnceLock};
 
 use windlass_api::schema::TYPES as TABLE;
 
-/// A Go type, as far as its encodings go.
+/// A Go type, as its encodings see it.
 #[derive(Debug)]
 pub(crate) struct Type {
-    /// What Go prints for a named type (`v1.PullPolicy`); empty for the predeclared and composed ones.
+    /// Go's name of a named type (`v1.PullPolicy`); empty for predeclared and composed types.
     name: &'static str,
-    /// Protobuf wraps this slice into a message with the items in field 1.
+    /// `true` if protobuf wraps this slice into a message with the items in field 1.
     pub(super) wrapped: bool,
     pub(super) kind: Kind,
 }
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Special(Special),
 }
 
-/// Types with an encoding of their own.
+/// The types with a custom encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Special {
     Quantity,
@@ -50,7 +50,7 @@ pub(super) enum Special {
     SchemaOrStringArray,
 }
 
-/// A struct of the table; its fields are parsed when first asked for.
+/// A struct of the table; its fields are parsed on first use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StructRef(&'static StructEntry);
 
@@ -61,26 +61,26 @@ struct StructEntry {
     parsed: OnceLock<Struct>,
 }
 
-/// A struct with the fields of its embedded structs in their places, as both of Go's codecs see it.
+/// A struct with the fields of its embedded structs inlined, as Go's JSON and protobuf codecs see it.
 #[derive(Debug)]
 pub(crate) struct Struct {
-    /// The Go name without its package, as it stands in error messages.
+    /// The Go name without its package, as used in error messages.
     pub(super) name: &'static str,
-    /// In Go's order, which is the order of the encoding.
+    /// The fields in Go's order, which is the order of the encoding.
     pub(super) fields: Vec<Field>,
-    /// In the order of their numbers, which is that of protobuf.
+    /// The protobuf fields, in the order of their numbers.
     pub(super) messages: Vec<MessageField>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    /// Go names of the embedded structs that this field was reached through, outermost first.
+    /// The Go names of the embedded structs that contain this field, outermost first.
     pub(super) embedded: Vec<&'static str>,
     pub(super) omit_empty: bool,
     pub(super) omit_zero: bool,
     pub(crate) ty: Type,
-    /// As written in the tag, for example `merge,retainKeys`.
+    /// The strategy as written in the tag, for example `merge,retainKeys`.
     pub(crate) patch_strategy: &'static str,
     pub(crate) patch_merge_key: &'static str,
 }
@@ -94,15 +94,15 @@ pub(super) struct MessageField {
 
 #[derive(Debug)]
 pub(super) enum MessageTarget {
-    /// Index into `Struct::fields`.
+    /// An index into `Struct::fields`.
     Field(usize),
-    /// An embedded struct is a message of its own; its fields start at this index.
+    /// An embedded struct, which is a separate message; its fields start at index `first`.
     Embedded { first: usize, inner: StructRef },
 }
 
 struct Table {
     kinds: HashMap<(&'static str, &'static str, &'static str), StructRef>,
-    /// Kinds that the scheme knows but nothing serves: (group, version) to a comma separated list.
+    /// Registered kinds that are not served: (group, version) to a comma-separated list.
     unserved: HashMap<(&'static str, &'static str), &'static str>,
     structs: HashMap<&'static str, &'static StructEntry>,
 }
@@ -134,29 +134,30 @@ fn table() -> &'static Table {
     })
 }
 
-/// The struct that a served kind decodes into.
+/// Returns the struct that a served kind decodes into.
 pub(super) fn kind(group: &str, version: &str, kind: &str) -> Option<StructRef> {
     table().kinds.get(&(group, version, kind)).copied()
 }
 
-/// Whether Kubernetes' scheme knows the kind, served or not. The two kinds of `meta/v1` that every group has count too.
+/// Reports whether Kubernetes' scheme contains the kind, served or not. The two kinds of `meta/v1` in every group count
+/// too.
 pub(super) fn is_registered(group: &str, version: &str, kind: &str) -> bool {
     self::kind(group, version, kind).is_some()
         || table().unserved.get(&(group, version)).is_some_and(|kinds| kinds.split(',').any(|known| known == kind))
 }
 
-/// A struct by its id in the table.
+/// Returns a struct by its id in the table.
 pub(super) fn named(id: &'static str) -> StructRef {
     StructRef(table().structs[id])
 }
 
-/// Ids of all structs and kinds, for tests that go over the whole table.
+/// Returns all kinds, for tests of the whole table.
 #[cfg(test)]
 pub(super) fn all_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     table().kinds.keys().copied()
 }
 
-/// The structs that documents of some kind may hold: not those that others embed.
+/// Returns the structs that documents of some kind may contain, without structs that are only embedded.
 #[cfg(test)]
 pub(super) fn all_structs() -> Vec<&'static Struct> {
     let mut ids = std::collections::BTreeMap::new();
@@ -178,7 +179,7 @@ impl StructRef {
         self.0.id.rsplit_once('.').map_or(self.0.id, |(_, name)| name)
     }
 
-    /// `v1.PodSpec`: the last element of the path and the name.
+    /// Returns the Go name, such as `v1.PodSpec`: the last element of the path and the name.
     pub(super) fn go_name(self) -> &'static str {
         self.0.id.rsplit_once('/').map_or(self.0.id, |(_, name)| name)
     }
@@ -218,7 +219,7 @@ impl Struct {
         Self { name: StructRef(entry).name(), fields, messages }
     }
 
-    /// Index of the field with this JSON name. Keys mostly come in order: the search starts behind the last hit.
+    /// Returns the index of the field with this JSON name. Keys mostly come in order, so the search starts at `after`.
     pub(super) fn position(&self, name: &str, after: usize) -> Option<usize> {
         let (before, behind) = self.fields.split_at(after.min(self.fields.len()));
         behind
@@ -236,14 +237,14 @@ impl Struct {
         &self.fields
     }
 
-    /// The Go name without its package.
+    /// Returns the Go name without its package.
     pub(crate) fn go_name(&self) -> &'static str {
         self.name
     }
 }
 
 impl Field {
-    /// This field as one of a struct that embeds its owner as `outer`.
+    /// Returns this field as a field of a struct that embeds its owner as `outer`.
     fn embed(&self, outer: &'static str) -> Self {
         let mut embedded = vec![outer];
         embedded.extend_from_slice(&self.embedded);
@@ -252,7 +253,7 @@ impl Field {
 }
 
 impl Type {
-    /// Reads one type off the front of the text.
+    /// Parses one type at the beginning of the text.
     fn parse(text: &mut &'static str) -> Self {
         let wrapped = take(text, '%');
         let name = if take(text, '<') { until(text, '>') } else { "" };
@@ -275,13 +276,13 @@ impl Type {
             }
             '@' => Kind::Struct(named(std::mem::take(text))),
             '!' => Kind::Special(Special::parse(std::mem::take(text))),
-            // 's'; the tool refuses to write anything else.
+            // 's'; the tool writes no other letters.
             _ => Kind::String,
         };
         Self { name, wrapped, kind }
     }
 
-    /// As Go prints the type in an error.
+    /// Returns the type as Go prints it in an error.
     pub(super) fn go_name(&self) -> String {
         if !self.name.is_empty() {
             return self.name.to_owned();
@@ -322,7 +323,8 @@ impl Type {
         Self { kind, ..*self }
     }
 
-    /// The type behind pointers and slices, one step: what a patch of this field descends into.
+    /// Returns the element type behind one level of pointers and slices: the type that a patch of this field descends
+    /// into.
     pub(crate) fn element(&self) -> Option<&Self> {
         match &self.kind {
             Kind::Pointer(inner) => match &inner.kind {
@@ -334,7 +336,7 @@ impl Type {
         }
     }
 
-    /// The struct behind all pointers, slices and maps.
+    /// Returns the struct behind all pointers, slices and maps.
     #[cfg(test)]
     fn innermost(&self) -> Option<StructRef> {
         match &self.kind {
@@ -344,7 +346,7 @@ impl Type {
         }
     }
 
-    /// The struct behind at most one pointer.
+    /// Returns the struct behind at most one pointer.
     pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
         match &self.kind {
             Kind::Struct(inner) => Some(inner.get()),
@@ -356,7 +358,7 @@ impl Type {
         }
     }
 
-    /// Go's name of the type's kind (`struct`, `map`, `string`), seen through one pointer.
+    /// Returns Go's name of the type's kind (`struct`, `map`, `string`), behind one pointer.
     pub(crate) fn go_kind(&self) -> &'static str {
         match &self.kind {
             Kind::String => "string",
@@ -407,7 +409,7 @@ impl Special {
     }
 }
 
-/// The struct that the three schema unions hold.
+/// Returns the struct that the three schema unions contain.
 pub(super) fn json_schema() -> StructRef {
     named("apiextensions-apiserver/pkg/apis/apiextensions/v1.JSONSchemaProps")
 }

@@ -1,8 +1,8 @@
-//! YAML as the API server reads and writes it: not YAML 1.2 but what Go's yaml.v2 makes of 1.1.
+//! YAML as the API server reads and writes it: Go's yaml.v2, which implements most of YAML 1.1, not 1.2.
 //!
-//! `y`, `yes`, `on` and their opposites are booleans, `0644` is octal, `<<` merges, times stay strings; of several
-//! documents only the first counts. Structure comes from granit-parser; scalars are resolved here. What is broken is
-//! refused, but only the commonest errors have Go's words; tabs as indentation are let through.
+//! `y`, `yes`, `on` and their opposites are booleans, `0644` is octal, `<<` merges, and times stay strings. Only the
+//! first of several documents is read. granit-parser parses the structure; this module resolves the scalars. Malformed
+//! documents are rejected, but only the most common errors have Go's texts. Tabs as indentation are accepted.
 
 mod aliases;
 mod emit;
@@ -19,18 +19,19 @@ pub(crate) use self::emit::to_yaml;
 
 const TOO_DEEP: &str = "yaml: exceeded max depth";
 
-/// A document that was read.
+/// A parsed document.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) value: Value,
-    /// A line of text for each duplicate key.
+    /// One line of text for each duplicate key.
     pub(super) duplicates: Vec<String>,
 }
 
-/// Reads the first document of the text; the error is close to Go's.
+/// Parses the first document of the text. The error is similar to Go's.
 pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
-    // A first pass where there may be aliases: it builds nothing, and refuses a document that would grow too much.
+    // If there may be aliases, a first pass rejects a document that they would make too large. That pass builds
+    // nothing.
     let referenced = if text.contains('&') && text.contains('*') { aliases::referenced(text)? } else { HashSet::new() };
     let mut reader = Reader { events: Events::new(text), referenced, anchors: HashMap::new(), duplicates: Vec::new() };
     let mut value = Value::Null;
@@ -45,14 +46,14 @@ pub(super) fn parse(text: &[u8]) -> Result<Document, String> {
     Ok(Document { value, duplicates: reader.duplicates })
 }
 
-/// The events of a text.
+/// The parser events of a text.
 struct Events<'a>(Parser<'a, granit_parser::StrInput<'a>>);
 
 struct Reader<'a> {
     events: Events<'a>,
     /// The anchors that aliases refer to.
     referenced: HashSet<usize>,
-    /// Their finished nodes by the id of their anchor; `None` while the node is being read.
+    /// The finished nodes by the id of their anchor; `None` while the node is being read.
     anchors: HashMap<usize, Option<Anchored>>,
     duplicates: Vec<String>,
 }
@@ -63,10 +64,10 @@ struct Anchored {
     depth: usize,
 }
 
-/// A node: a scalar that Go would not write as JSON is kept apart.
+/// A node. Scalars that Go cannot encode as JSON have separate variants.
 enum Node {
     Value(Value),
-    /// The plain scalar `<<`, which is a merge as a key and a string elsewhere.
+    /// The plain scalar `<<`, which is a merge if it is a key, and a string otherwise.
     Merge,
     NotFinite(&'static str),
 }
@@ -83,7 +84,7 @@ impl Node {
 
 impl<'a> Events<'a> {
     fn new(text: &'a str) -> Self {
-        // Comments would be told whenever another crate of the build wants them.
+        // Otherwise the parser emits comments if another crate of the build enables that feature.
         let options = granit_parser::options! { emit_unresolved_aliases: true, emit_comments: false };
         Self(Parser::new_from_str_with_options(text, options))
     }
@@ -174,7 +175,7 @@ impl<'a> Reader<'a> {
                     self.insert(entries, key, value, line);
                 }
             }
-            // Earlier maps win, so they come last.
+            // Earlier maps have precedence, so they are applied last.
             Value::Array(maps) => {
                 for map in maps.into_iter().rev() {
                     let Value::Object(merged) = map else { return Err(want()) };
@@ -208,7 +209,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How deep a value nests.
+/// Returns the nesting depth of a value.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(|item| depth(item) + 1).max().unwrap_or_default(),
@@ -245,7 +246,7 @@ fn dotted(name: &'static str) -> &'static str {
     }
 }
 
-/// What a scalar is without a tag, written plainly.
+/// The type of a plain scalar without a tag.
 #[derive(Debug, Clone, PartialEq)]
 enum Plain {
     Null,
@@ -334,7 +335,8 @@ fn float(text: &str) -> Option<Number> {
     text.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64)
 }
 
-/// As Go's `strconv.ParseInt` with base 0: the prefix decides, a leading zero is octal.
+/// Parses an integer like Go's `strconv.ParseInt` with base 0: the prefix decides the base, and a leading zero is
+/// octal.
 fn integer(text: &str) -> Option<Number> {
     let negative = text.starts_with('-');
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -352,7 +354,7 @@ fn integer(text: &str) -> Option<Number> {
     if negative {
         return i64::from_str_radix(&format!("-{digits}"), radix).ok().map(Number::from);
     }
-    // Only without a sign Go goes on to the unsigned numbers.
+    // Go tries unsigned integers only for numbers without a sign.
     match i64::from_str_radix(digits, radix) {
         Ok(number) => Some(Number::from(number)),
         Err(_) if text.starts_with('+') => None,
@@ -360,7 +362,7 @@ fn integer(text: &str) -> Option<Number> {
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn is_float(text: &str) -> bool {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -1,17 +1,16 @@
-//! The built-in resources as the real server's discovery lists them: parsed once from `data/discovery.tsv`.
+//! The built-in resources as kube-apiserver's discovery lists them, parsed once from `data/discovery.tsv`.
 
 use std::sync::OnceLock;
 
 use windlass_api::Scope;
 
-/// A built-in resource. What stands here is what the real server says; whether this server serves it is decided by the
-/// resource table that is made from it.
+/// A built-in resource as kube-apiserver describes it. The resource table decides whether this server serves it.
 #[derive(Debug)]
 pub(crate) struct CatalogResource {
     /// Empty for the core group.
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
-    /// `deployments`
+    /// For example `deployments`.
     pub(crate) plural: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) singular: &'static str,
@@ -19,7 +18,7 @@ pub(crate) struct CatalogResource {
     pub(crate) verbs: Vec<&'static str>,
     pub(crate) short_names: Vec<&'static str>,
     pub(crate) categories: Vec<&'static str>,
-    /// Empty where the real server gives none: resources that are not stored.
+    /// Empty for resources without storage, which have no hash in kube-apiserver.
     pub(crate) storage_hash: &'static str,
     pub(crate) subresources: Vec<CatalogSubresource>,
 }
@@ -27,21 +26,22 @@ pub(crate) struct CatalogResource {
 /// A subresource of a [`CatalogResource`].
 #[derive(Debug)]
 pub(crate) struct CatalogSubresource {
-    /// `status`
+    /// For example `status`.
     pub(crate) name: &'static str,
-    /// Group and version of its kind where they are not the resource's own: `("autoscaling", "v1")`.
+    /// The group and version of its kind if they differ from the resource's: `("autoscaling", "v1")`.
     pub(crate) other: Option<(&'static str, &'static str)>,
     pub(crate) kind: &'static str,
     pub(crate) verbs: Vec<&'static str>,
 }
 
-/// All built-in resources in discovery order: the core group, then the groups as `/apis` lists them, then by name.
+/// Returns all built-in resources in discovery order: the core group, then the groups in the order of `/apis`, sorted
+/// by name.
 pub(crate) fn catalog() -> &'static [CatalogResource] {
     static CATALOG: OnceLock<Vec<CatalogResource>> = OnceLock::new();
     CATALOG.get_or_init(|| parse(include_str!("../../data/discovery.tsv")))
 }
 
-/// The storage hash that the real server gives this resource, if it is a built-in that is stored.
+/// Returns kube-apiserver's storage hash of a built-in resource; `None` if it has none.
 pub(crate) fn storage_hash(group: &str, version: &str, plural: &str) -> Option<&'static str> {
     catalog()
         .iter()

@@ -57,7 +57,7 @@ fn a_resource_list_holds_resources_by_name_with_their_subresources() {
          [\"deploy\"],\"categories\":[\"all\"],\"storageVersionHash\":\"8aSe+NMegvE=\"}"
     );
     assert_eq!(list["resources"][from + 1]["group"], "autoscaling");
-    assert!(json(&get("/api/v1", None)).get("apiVersion").is_none(), "the core list has none");
+    assert!(json(&get("/api/v1", None)).get("apiVersion").is_none(), "the core list has no apiVersion");
 }
 
 #[test]

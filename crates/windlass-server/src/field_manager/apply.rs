@@ -1,4 +1,4 @@
-//! Server-side apply: what a client applies becomes part of the object, and what it applied before and does no more goes.
+//! Server-side apply: merges the applied configuration into the object, and removes fields that are no longer applied.
 
 use std::collections::BTreeMap;
 
@@ -23,44 +23,44 @@ use crate::{
     registry::Tree,
 };
 
-/// Who applies.
+/// The client and options of an apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Applier<'a> {
     pub(crate) manager: &'a str,
-    /// Whether fields are taken from others.
+    /// `true` takes conflicting fields from their managers.
     pub(crate) force: bool,
-    /// The time, as objects show it.
+    /// The current time, in the format of the API.
     pub(crate) now: &'a str,
 }
 
-/// The outcome of an apply.
+/// The result of an apply.
 #[derive(Debug)]
 pub(super) struct Applied {
-    /// None: the object stays as it is.
+    /// The changed object; `None` if it stays as it is.
     pub(super) object: Option<Value>,
     pub(super) managers: Managers,
 }
 
-/// A field that somebody else owns.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
     pub(super) manager: Identity,
     pub(super) path: Vec<Element>,
 }
 
-/// Why nothing was applied.
+/// The reason why an apply was rejected.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Conflicts(Vec<Conflict>),
     Other(Status),
 }
 
-/// Who owned the fields of an object to which nothing had been applied yet.
+/// The manager of the fields that exist before the first apply.
 const BEFORE_FIRST: &str = "before-first-apply";
-/// The manager that takes over from what it did before it applied on the server.
+/// The manager that takes over its own fields from client-side apply.
 const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// What annotations may take, keys and values together.
+/// The maximum size of all annotations, keys and values together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
 
 impl From<Status> for Refusal {
@@ -69,7 +69,7 @@ impl From<Status> for Refusal {
     }
 }
 
-/// Applies `patch` to the object `live`, which has no managedFields; both are of the version of the request.
+/// Applies `patch` to the object `live`, which has no managedFields. Both are in the version of the request.
 pub(super) fn applied(
     kind: &Kind<'_>,
     live: &Value,
@@ -116,7 +116,7 @@ fn merged(
     mut managers: Managers,
     applier: Applier<'_>,
 ) -> Result<Applied, Refusal> {
-    // An empty list is not nil, other than null.
+    // Unlike null, an empty list is not nil in Go.
     if patch.at(&["metadata", "managedFields"]).is_some_and(Value::is_array) {
         return Err(Status::bad_request("metadata.managedFields must be nil").into());
     }
@@ -167,11 +167,11 @@ fn merged(
     Ok(Applied { object: changed.then_some(new), managers })
 }
 
-/// Without what the manager applied before and does no more, unless somebody else owns it.
+/// Removes the fields that the manager applied before but no longer applies, unless another manager owns them.
 fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -> Result<Value, Status> {
     let (own, version) = (kind.api_version.as_str(), last.api_version.as_str());
     let then = kind.convert(&merged, own, version);
-    // What was applied in a version that is gone stays.
+    // If the version of the last apply is no longer available, its fields stay.
     let (Some(ty), Some(mut merged_then)) =
         (kind.type_in(version)?, then.map_err(during("failed to convert merged object to last applied version"))?)
     else {
@@ -179,7 +179,7 @@ fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -
     };
     let last_set = last.fields.to_set().with_named_fields(Some(&ty));
     let mut pruned = remove_or_all(&merged_then, &last_set, &ty);
-    // The version of the last apply comes first: a conversion may need what it brings back.
+    // The version of the last apply comes first, because other conversions may need the fields that it adds back.
     let mut owned: BTreeMap<(bool, &str), Set> = BTreeMap::new();
     for manager in &managers.entries {
         let fields = owned.entry((manager.api_version != version, &manager.api_version)).or_default();
@@ -198,7 +198,7 @@ fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -
         pruned = remove_or_all(&whole, &named(&fields_of(&whole, &ty)).difference(&kept), &ty);
         (merged_then, current) = (whole, owner);
     }
-    // What is left of that goes only if the manager had applied it.
+    // Of the fields that are now missing, only those that the manager had applied are removed.
     let failed = "failed add back dangling items: failed to convert pruned object to last applied version";
     let (whole, rest) = (kind.convert(&merged_then, current, version), kind.convert(&pruned, current, version));
     let (Some(whole), Some(rest)) = (whole?, rest.map_err(during(failed))?) else {
@@ -213,7 +213,7 @@ fn remove_or_all(value: &Value, fields: &Set, ty: &Type) -> Value {
     if fields.is_empty() { value.clone() } else { remove(value, fields, ty) }
 }
 
-/// The fields that kubectl applied on its side and that are still as it left them.
+/// Returns the fields of the last client-side apply that are unchanged since then.
 fn owned_by_last_applied(kind: &Kind<'_>, live: &Value) -> Option<Set> {
     let text = live.text(&["metadata", "annotations", LAST_APPLIED]);
     let last: Value = serde_json::from_str(text).ok()?;
@@ -225,14 +225,14 @@ fn owned_by_last_applied(kind: &Kind<'_>, live: &Value) -> Option<Set> {
     Some(fields_of(&last, &kind.ty).difference(&gone))
 }
 
-/// Tells kubectl's other ways of applying what has been applied.
+/// Updates the annotation that records the last client-side apply.
 fn set_last_applied(object: &mut Value, patch: &Value) {
     let mut patch = patch.clone();
     if let Some(annotations) = patch.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")) {
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.shift_remove(LAST_APPLIED);
         }
-        // Go drops the map with its last key.
+        // Go removes the map with its last key.
         if annotations.as_object().is_some_and(serde_json::Map::is_empty)
             && let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut)
         {

@@ -1,4 +1,4 @@
-//! What distinguishes two values of one type.
+//! The comparison of two values of one type.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use super::{
     set::Set,
 };
 
-/// The fields that distinguish two values. No field is in more than one of the sets.
+/// The fields that differ between two values. Each field is in at most one of the sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) removed: Set,
@@ -17,7 +17,7 @@ pub(super) struct Changes {
     pub(super) added: Set,
 }
 
-/// What has become of one field itself.
+/// The change of a field itself, without the fields below it.
 #[derive(Clone, Copy, Default)]
 struct Own {
     removed: bool,
@@ -25,7 +25,7 @@ struct Own {
     added: bool,
 }
 
-/// Fields of metadata that nobody owns.
+/// Metadata fields that have no owner.
 const UNOWNED: [&str; 9] = [
     "name",
     "namespace",
@@ -38,7 +38,7 @@ const UNOWNED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// Whether nobody owns a field of an object of the API, or of its metadata.
+/// Reports whether a top-level field or a metadata field has no owner.
 fn is_unowned(depth: usize, name: &str) -> bool {
     match depth {
         0 => matches!(name, "apiVersion" | "kind"),
@@ -46,7 +46,8 @@ fn is_unowned(depth: usize, name: &str) -> bool {
     }
 }
 
-/// All fields that nobody owns. Of metadata only the field itself: what is below it may have owners.
+/// Removes the fields without an owner from a set. For `metadata` only the field itself is removed; fields below it may
+/// have owners.
 pub(super) fn strip(set: &Set) -> Set {
     let mut unowned = Set::of_fields(&[&["apiVersion"], &["kind"], &["metadata"]]);
     for name in UNOWNED {
@@ -56,7 +57,7 @@ pub(super) fn strip(set: &Set) -> Set {
 }
 
 impl Changes {
-    /// Compares two objects of the API, without the fields that nobody owns.
+    /// Compares two API objects, ignoring fields without an owner.
     pub(super) fn between_objects(old: &Value, new: &Value, ty: &Type) -> Result<Self, BadItem> {
         let mut changes = Self::default();
         let empty = Map::new();
@@ -80,12 +81,12 @@ impl Changes {
         Ok(changes.finished())
     }
 
-    /// The fields that are there and were not so before.
+    /// Returns the modified and added fields.
     pub(super) fn set_fields(&self) -> Set {
         self.modified.union(&self.added)
     }
 
-    /// Without what a kind of write does not change.
+    /// Returns the changes without the fields in `reset`.
     pub(super) fn without(self, reset: &Set) -> Self {
         if reset.is_empty() {
             return self;
@@ -114,15 +115,15 @@ impl Changes {
         self.added.push(element, own.added, below.added);
     }
 
-    /// Compares two values of which one is there; what is found below goes into `self`, what is said of the value itself is
-    /// returned.
+    /// Compares two values, of which at least one is present. Adds the changes below to `self`, and returns the change
+    /// of the value itself.
     fn visit(&mut self, old: Option<&Value>, new: Option<&Value>, ty: &Type) -> Result<Own, BadItem> {
         let (before, after) = (ty.form(old), ty.form(new));
         let (mut own, is_leaf) = if new.is_none() {
             self.visit_form(old, new, before)?
         } else {
             let mut first = Own::default();
-            // A value that changes its form is one that goes, and one that comes.
+            // A change of form counts as a removal and an addition.
             if old.is_some() && !before.is_same_kind(&after) {
                 first = self.visit_form(old, new, before)?.0;
             }
@@ -200,7 +201,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Compares the items of one element. Duplicates are one value.
+    /// Compares the list items of one element. Duplicates count as one value.
     fn visit_items(&mut self, element: &Element, old: &[&Value], new: &[&Value], ty: &Type) -> Result<(), BadItem> {
         let mut below = Self::default();
         let mut own = Own::default();
@@ -248,7 +249,7 @@ fn entries<'v>(value: Option<&'v Value>, empty: &'v Map<String, Value>) -> &'v M
     value.and_then(Value::as_object).unwrap_or(empty)
 }
 
-/// Compares two values as one.
+/// Compares two values without looking inside.
 fn leaf(old: Option<&Value>, new: Option<&Value>) -> Own {
     match (old, new) {
         (None, _) => Own { added: true, ..Own::default() },

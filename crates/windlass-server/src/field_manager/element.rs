@@ -1,4 +1,4 @@
-//! One step of a path to a field.
+//! One element of a path to a field.
 
 use std::{cmp::Ordering, fmt};
 
@@ -6,32 +6,32 @@ use serde_json::{Number, Value};
 
 use crate::codec::{go_json, go_quote};
 
-/// One step of a path: into an object by name, or into a list by what tells its elements apart.
+/// An element of a path: a field of an object, or an item of a list.
 ///
-/// Ordered as fieldsV1 is: names, keys, values, indices; numbers by value.
+/// The order is that of fieldsV1: names, keys, values, indices. Numbers are ordered by value.
 #[derive(Clone, Debug)]
 pub(crate) enum Element {
-    /// `f:name`
+    /// A field: `f:name`.
     Field(Box<str>),
-    /// `k:{"name":"c"}`: the fields that are the key, in alphabetical order.
+    /// A list item by its key fields, in alphabetical order: `k:{"name":"c"}`.
     Key(Vec<(Box<str>, Value)>),
-    /// `v:"x"`: the element of a set.
+    /// An item of a set: `v:"x"`.
     Value(Value),
-    /// `i:0`
+    /// A list index: `i:0`.
     Index(i64),
 }
 
-/// A text that is no element.
+/// Text that is not a valid element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadElement;
 
 impl Element {
-    /// A field of an object.
+    /// Creates the element of an object's field.
     pub(super) fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
 
-    /// Reads an element as fieldsV1 writes it. None: a kind of element that came after this program; it is left out.
+    /// Parses an element of fieldsV1. Returns `None` for an unknown kind of element, which callers skip.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, BadElement> {
         let (kind, content) = match text.as_bytes() {
             [kind, b':', ..] => (*kind, &text[2..]),
@@ -52,13 +52,13 @@ impl Element {
         }
     }
 
-    /// The element of a list that has these fields.
+    /// Creates the element of a list item with these key fields.
     pub(super) fn key(mut fields: Vec<(Box<str>, Value)>) -> Self {
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         Self::Key(fields)
     }
 
-    /// As fieldsV1 writes it.
+    /// Formats the element for fieldsV1.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -119,7 +119,7 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// As it stands in conflicts and errors: `.spec`, `[name="c"]`, `[="x"]`, `[0]`.
+/// Formats the element for conflicts and errors: `.spec`, `[name="c"]`, `[="x"]`, `[0]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,7 +144,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Whether two values are the same; numbers are by what they count.
+/// Reports whether two values are equal. Numbers are compared by value, so 1 equals 1.0.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || order_numbers(a, b) == Ordering::Equal,
@@ -156,7 +156,7 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// An order of all values: numbers, texts, booleans, lists, objects, null.
+/// Compares any two values: numbers, strings, booleans, lists, objects, null.
 fn order(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {
@@ -172,7 +172,7 @@ fn order(a: &Value, b: &Value) -> Ordering {
         (Value::Number(a), Value::Number(b)) => order_numbers(a, b),
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        // Keys and sets hold scalars only; others come from clients and must merely have an order.
+        // Keys and sets contain only scalars. Other values come from clients, and any consistent order is sufficient.
         _ if rank(a) == rank(b) => a.to_string().cmp(&b.to_string()),
         _ => rank(a).cmp(&rank(b)),
     }

@@ -1,4 +1,4 @@
-//! The fields that a value mentions.
+//! The fields that a value contains.
 
 use serde_json::Value;
 
@@ -9,12 +9,12 @@ use super::{
     set::Set,
 };
 
-/// All fields of a value: single values, elements of lists, and objects that are empty or one value.
+/// Returns all fields of a value: scalars, list items, atomic values and empty objects.
 pub(super) fn fields_of(value: &Value, ty: &Type) -> Set {
     below(value, ty).1
 }
 
-/// Whether the value itself is mentioned, and what is below it.
+/// Reports whether the value itself counts as a field, and returns the fields below it.
 fn below(value: &Value, ty: &Type) -> (bool, Set) {
     let mut set = Set::default();
     match ty.form(Some(value)) {
@@ -30,12 +30,12 @@ fn below(value: &Value, ty: &Type) -> (bool, Set) {
         }
         Form::List(list) => {
             let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-            // What cannot be told apart has been refused before, or is not owned.
+            // Lists with invalid items have been rejected before, or are not owned.
             let Ok(items) = Items::of(list, items) else { return (false, set) };
             for (element, values) in items.groups() {
                 let below = match values.as_slice() {
                     [only] => below(only, list.element.get()).1,
-                    // Duplicates are owned as one.
+                    // Duplicates are owned as one item.
                     _ => Set::default(),
                 };
                 set.push(element.clone(), true, below);

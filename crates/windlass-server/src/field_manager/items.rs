@@ -1,4 +1,4 @@
-//! The elements of a list by what tells them apart.
+//! The items of a list by their path elements.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{
     schema::{ListKind, ListType},
 };
 
-/// An element of a list that cannot be told from others.
+/// The reason why a list item has no valid path element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadItem {
     NullItem,
@@ -17,19 +17,19 @@ pub(crate) enum BadItem {
     NullValue,
     ObjectValue,
     ListValue,
-    /// None of the fields of the key is there.
+    /// All key fields are missing.
     NoKey,
 }
 
-/// The elements of a list with their paths.
+/// The items of a list with their path elements.
 #[derive(Debug)]
 pub(super) struct Items<'v> {
     pub(super) items: Vec<(Element, &'v Value)>,
-    /// Positions in `items`, by element and then by position.
+    /// Indices into `items`, sorted by element and then by position.
     sorted: Vec<usize>,
 }
 
-/// The path of an item of a list.
+/// Returns the path element of a list item.
 pub(super) fn element_of(list: &ListType, item: &Value) -> Result<Element, BadItem> {
     match &list.kind {
         ListKind::Map(keys) => {
@@ -61,7 +61,7 @@ impl<'v> Items<'v> {
         Ok(Self { items, sorted })
     }
 
-    /// The values of each element, in the order of elements: more than one where there are duplicates.
+    /// Returns the values of each element in the order of elements; duplicates have more than one value.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Element, Vec<&'v Value>)> {
         self.sorted.chunk_by(|a, b| self.items[*a].0 == self.items[*b].0).map(|group| {
             let values = group.iter().map(|at| self.items[*at].1).collect();
@@ -69,7 +69,7 @@ impl<'v> Items<'v> {
         })
     }
 
-    /// The values of an element.
+    /// Returns the values of an element.
     pub(super) fn find(&self, element: &Element) -> Vec<&'v Value> {
         let start = self.sorted.partition_point(|at| self.items[*at].0 < *element);
         let same = self.sorted[start..].iter().take_while(|at| self.items[**at].0 == *element);
@@ -77,7 +77,7 @@ impl<'v> Items<'v> {
     }
 }
 
-/// As the real server says it.
+/// Describes the error in the wording of the real server.
 impl BadItem {
     pub(super) fn describe(self, list: &ListType) -> String {
         match (self, &list.kind) {

@@ -1,4 +1,4 @@
-//! A kind of objects in its versions, as far as ownership goes.
+//! A kind and its versions, as the field manager sees them.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, ops::Deref, sync::Arc};
 
@@ -7,29 +7,29 @@ use windlass_api::Status;
 
 use super::{compare::Changes, items::BadItem, schema::Type, set::Set};
 
-/// A type, of a built-in kind or of a custom resource.
+/// The type of a built-in kind or of a custom resource.
 #[derive(Clone, Debug)]
 pub(crate) enum TypeHandle {
     BuiltIn(&'static Type),
     Custom(Arc<Type>),
 }
 
-/// What a write is about: a kind in the version of the request, and the way to its other versions.
+/// The target of a write: a kind in the version of the request, with access to its other versions.
 pub(crate) struct Kind<'k> {
-    /// `apps/v1`
+    /// The apiVersion, such as `apps/v1`.
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) ty: TypeHandle,
-    /// What this sort of write does not change, and so does not own.
+    /// The fields that this kind of write resets and therefore does not own.
     pub(crate) reset: Set,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub(crate) subresource: &'k str,
-    /// An object without content.
+    /// An empty object of the kind.
     pub(crate) empty: Value,
-    /// Types may have changed since managedFields were written.
+    /// `true` if the types may have changed since managedFields were written.
     pub(crate) is_evolving: bool,
-    /// Finds the kind in another version. `None`: a built-in kind has no such version, and its managers are dropped. An
-    /// error fails an apply, and clears the managedFields of an update.
+    /// Finds the kind in another version. `None` means that a built-in kind has no such version; its managers are
+    /// dropped. An error fails an apply, and clears the managedFields of an update.
     pub(crate) other: &'k dyn Fn(&str) -> Result<Option<Version>, Status>,
 }
 
@@ -37,40 +37,40 @@ pub(crate) struct Kind<'k> {
 pub(crate) struct Version {
     pub(crate) ty: TypeHandle,
     pub(crate) reset: Set,
-    /// Conversions can fail: a webhook makes them.
+    /// `true` if conversions can fail because a webhook performs them.
     pub(crate) is_fallible: bool,
-    /// From the version of the request, and back to it.
+    /// Converts from the version of the request; `back` converts to it.
     pub(crate) convert: Convert,
     pub(crate) back: Convert,
 }
 
-/// Makes an object of one version one of another.
+/// Converts an object between two versions.
 pub(crate) type Convert = Box<dyn Fn(Value) -> Result<Value, Status>>;
 
-/// How two states of an object differ, in each version that anybody asks for.
+/// The difference between two states of an object, computed on demand in each requested version.
 pub(super) struct Difference<'d> {
     kind: &'d Kind<'d>,
     old: &'d Value,
     new: &'d Value,
-    /// None: the version is not served.
+    /// The computed differences by version; `None` if the version is not served.
     known: RefCell<BTreeMap<String, Option<Arc<Lost>>>>,
 }
 
-/// Why two states cannot be compared.
+/// The reason why two states cannot be compared.
 #[derive(Debug)]
 pub(super) enum Incomparable {
     Items(BadItem),
-    /// They could not be converted.
+    /// The states could not be converted.
     Version(Box<Status>),
 }
 
-/// The fields that differ, as somebody sees it who owned them.
+/// The changed fields, which their other owners lose.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) changes: Changes,
-    /// Modified or added.
+    /// The modified and added fields.
     pub(super) set: Set,
-    /// All of them.
+    /// All changed fields.
     pub(super) all: Set,
 }
 
@@ -86,7 +86,7 @@ impl Deref for TypeHandle {
 }
 
 impl Kind<'_> {
-    /// Converts an object from one version to another. `None`: there is no such version.
+    /// Converts an object between versions. Returns `None` if one of the versions does not exist.
     pub(super) fn convert(&self, value: &Value, from: &str, to: &str) -> Result<Option<Value>, Status> {
         let mut value = value.clone();
         if from == to {
@@ -103,7 +103,7 @@ impl Kind<'_> {
         Ok(Some(value))
     }
 
-    /// Fails if an object of the version of the request cannot be converted to another version.
+    /// Returns an error if an object in the version of the request cannot be converted to another version.
     pub(super) fn check_version(&self, api_version: &str, object: &Value) -> Result<(), Status> {
         match (self.other)(api_version)? {
             Some(version) if version.is_fallible => (version.convert)(object.clone()).map(drop),
@@ -111,7 +111,7 @@ impl Kind<'_> {
         }
     }
 
-    /// Returns the type of a version. `None`: there is no such version.
+    /// Returns the type of a version, or `None` if the version does not exist.
     pub(super) fn type_in(&self, api_version: &str) -> Result<Option<TypeHandle>, Status> {
         if api_version == self.api_version {
             return Ok(Some(self.ty.clone()));
@@ -119,7 +119,7 @@ impl Kind<'_> {
         Ok((self.other)(api_version)?.map(|version| version.ty))
     }
 
-    /// Group, version and kind as the real server writes them: `/v1, Kind=Pod`.
+    /// Formats group, version and kind as the real server does: `/v1, Kind=Pod`.
     pub(super) fn shown(&self) -> String {
         show(&self.api_version, &self.kind)
     }
@@ -131,7 +131,7 @@ impl fmt::Debug for Kind<'_> {
     }
 }
 
-/// `/v1, Kind=Pod`; an apiVersion that is none leaves nothing of both.
+/// Formats an apiVersion and a kind: `/v1, Kind=Pod`. An invalid apiVersion gives an empty version and kind.
 pub(crate) fn show(api_version: &str, kind: &str) -> String {
     match api_version.matches('/').count() {
         0 => format!("/{api_version}, Kind={kind}"),
@@ -141,23 +141,23 @@ pub(crate) fn show(api_version: &str, kind: &str) -> String {
 }
 
 impl<'d> Difference<'d> {
-    /// Between two states in the version of the request.
+    /// Creates the difference between two states in the version of the request.
     pub(super) fn new(kind: &'d Kind<'d>, old: &'d Value, new: &'d Value) -> Self {
         Self { kind, old, new, known: RefCell::default() }
     }
 
-    /// The version of the request.
+    /// Returns the version of the request.
     pub(super) fn own_version(&self) -> &str {
         &self.kind.api_version
     }
 
-    /// In the version of the request.
+    /// Returns the difference in the version of the request.
     pub(super) fn own(&self) -> Result<Arc<Lost>, Incomparable> {
         let lost = self.in_version(&self.kind.api_version)?;
         Ok(lost.unwrap_or_else(|| Arc::new(Lost::of(Changes::default()))))
     }
 
-    /// In any version; none: it is not served.
+    /// Returns the difference in any version; `None` if the version is not served.
     pub(super) fn in_version(&self, api_version: &str) -> Result<Option<Arc<Lost>>, Incomparable> {
         if let Some(lost) = self.known.borrow().get(api_version) {
             return Ok(lost.clone());
@@ -183,7 +183,7 @@ impl<'d> Difference<'d> {
     }
 }
 
-/// Says in front of an error during which step it occurred.
+/// Prefixes an error with the step in which it occurred.
 pub(super) fn during(step: impl fmt::Display) -> impl FnOnce(Status) -> Status {
     move |mut status| {
         status.message = format!("{step}: {}", status.message);

@@ -1,4 +1,4 @@
-//! managedFields: who owns what, read and written.
+//! managedFields: the managers of an object and their fields, parsed and encoded.
 
 use serde_json::{Map, Value};
 
@@ -8,49 +8,49 @@ use super::{
 };
 use crate::{codec::sort_keys, encoded::Style, registry::Tree};
 
-/// All managers of an object. Each identity is there once.
+/// All managers of an object. Each identity occurs once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managers {
     pub(super) entries: Vec<Manager>,
 }
 
-/// One manager and what it owns.
+/// A manager and the fields that it owns.
 #[derive(Clone, Debug)]
 pub(super) struct Manager {
     pub(super) identity: Identity,
-    /// The version whose fields these are.
+    /// The version of the fields.
     pub(super) api_version: String,
     pub(super) fields: Fields,
-    /// When it last changed something, in seconds and UTC; none if it never did.
+    /// The time of the manager's last change, in UTC and with second precision; `None` if it never changed anything.
     pub(super) time: Option<String>,
 }
 
-/// What tells managers apart.
+/// The identity of a manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(super) manager: String,
     pub(super) operation: Operation,
-    /// Of updates: they are kept by version.
+    /// The apiVersion, for updates only: they are recorded per version.
     pub(super) api_version: String,
     pub(super) subresource: String,
 }
 
-/// How fields came to have an owner.
+/// The operation by which a manager became an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// The fields of a manager: read only when they matter, since most writes change little of what most managers own.
+/// The fields of a manager. They are parsed on demand, because most writes change few managers' fields.
 #[derive(Clone, Debug)]
 pub(super) enum Fields {
-    /// As this program wrote them.
+    /// The text that the server stored.
     Written(Value),
     Set(Set),
 }
 
-/// managedFields that say nothing.
+/// Invalid managedFields.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadManagers;
 
@@ -60,20 +60,20 @@ impl From<BadElement> for BadManagers {
     }
 }
 
-/// How many managers may have updates to their name.
+/// The maximum number of managers with updates.
 const MAX_UPDATERS: usize = 10;
-/// Who owns what the oldest of them owned.
+/// The manager that gets the fields of the oldest managers beyond that number.
 const ANCIENT: &str = "ancient-changes";
 
 // === impl Identity ===
 
 impl Identity {
-    /// Of a manager who updates; without a name it is unknown.
+    /// Returns the identity of a manager that updates; an empty name becomes "unknown".
     pub(super) fn update(manager: &str, api_version: &str, subresource: &str) -> Self {
         Self { operation: Operation::Update, api_version: api_version.to_owned(), ..Self::apply(manager, subresource) }
     }
 
-    /// Of a manager who applies.
+    /// Returns the identity of a manager that applies; an empty name becomes "unknown".
     pub(super) fn apply(manager: &str, subresource: &str) -> Self {
         let manager = if manager.is_empty() { "unknown" } else { manager };
         Self {
@@ -84,9 +84,10 @@ impl Identity {
         }
     }
 
-    /// The order in which conflicts are told.
+    /// Returns the sort key of conflicts.
     pub(super) fn rank(&self) -> (String, Operation, &str, bool, &str) {
-        // As JSON: the quotation mark at the end of a text stands before all letters, and what goes on before what ends.
+        // The real server sorts by JSON text. There the quotation mark after a name sorts before all letters, and an
+        // entry with a subresource sorts before one without.
         let whole = self.subresource.is_empty();
         (format!("{}\"", self.manager), self.operation, &self.api_version, whole, &self.subresource)
     }
@@ -105,7 +106,7 @@ impl Operation {
 
 impl Fields {
     fn read(fields: &Value) -> Self {
-        // Writes of scales leave them in alphabetical order, others do not.
+        // Writes of scales store the keys in alphabetical order, so these sets have to be sorted again.
         if is_in_order(fields) {
             Self::Written(fields.clone())
         } else {
@@ -113,10 +114,10 @@ impl Fields {
         }
     }
 
-    /// The set of the fields.
+    /// Returns the fields as a set.
     pub(super) fn to_set(&self) -> Set {
         match self {
-            // What this program wrote it can read.
+            // Text that the server stored is always valid.
             Self::Written(fields) => Set::parse(fields).unwrap_or_default(),
             Self::Set(set) => set.clone(),
         }
@@ -129,7 +130,7 @@ impl Fields {
         }
     }
 
-    /// Whether one of these fields is among them.
+    /// Reports whether any field of `other` is among these fields.
     pub(super) fn meets(&self, other: &Set) -> bool {
         match self {
             Self::Written(fields) => other.meets(fields),
@@ -137,7 +138,7 @@ impl Fields {
         }
     }
 
-    /// Whether all of these fields are among them.
+    /// Reports whether all fields of `other` are among these fields.
     pub(super) fn contains(&self, other: &Set) -> bool {
         match self {
             Self::Written(fields) => other.is_within(fields),
@@ -153,7 +154,7 @@ impl Fields {
     }
 }
 
-/// Whether written fields stand in the order of sets rather than in that of texts. Both are the same for all but numbers.
+/// Reports whether stored fields are in the order of sets rather than alphabetical. Only the order of numbers differs.
 fn is_in_order(fields: &Value) -> bool {
     let Value::Object(fields) = fields else { return true };
     let has_digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
@@ -163,7 +164,7 @@ fn is_in_order(fields: &Value) -> bool {
         _ => false,
     };
     let delicate = fields.keys().filter(is_delicate);
-    // One alone is in order; most have none.
+    // A single element is always in order, and most sets have none.
     let in_order = delicate.clone().nth(1).is_none() || {
         let elements = delicate.map(|text| Element::parse(text).ok().flatten());
         let elements: Option<Vec<Element>> = elements.collect();
@@ -175,7 +176,7 @@ fn is_in_order(fields: &Value) -> bool {
 // === impl Managers ===
 
 impl Managers {
-    /// Reads what this program wrote.
+    /// Parses managedFields that the server stored.
     pub(super) fn written(managed_fields: Option<&Value>) -> Self {
         let entries = managed_fields.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let mut managers = Self::default();
@@ -186,7 +187,7 @@ impl Managers {
         managers
     }
 
-    /// Reads what a client sends.
+    /// Parses managedFields that a client sent.
     pub(super) fn given(managed_fields: &Value) -> Result<Self, BadManagers> {
         let mut managers = Self::default();
         for entry in managed_fields.as_array().ok_or(BadManagers)? {
@@ -212,7 +213,7 @@ impl Managers {
         self.entries.iter_mut().find(|manager| manager.identity == *identity)
     }
 
-    /// Adds a manager, in the place of one of the same identity.
+    /// Adds a manager, or replaces the one with the same identity.
     pub(super) fn put(&mut self, manager: Manager) {
         match self.find_mut(&manager.identity) {
             Some(known) => *known = manager,
@@ -224,7 +225,7 @@ impl Managers {
         self.entries.retain(|manager| !manager.fields.is_empty());
     }
 
-    /// Gives the fields of the oldest updaters to one, when there are too many.
+    /// Moves the fields of the oldest updaters to one manager if there are too many updaters.
     pub(super) fn cap(&mut self) {
         let is_updater = |manager: &&Manager| manager.identity.operation == Operation::Update;
         let mut left = self.entries.iter().filter(is_updater).count();
@@ -238,7 +239,7 @@ impl Managers {
             .map(|manager| (manager.time.clone(), manager.identity.clone()))
             .collect();
         updaters.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.rank().cmp(&b.1.rank())));
-        // The first of each version gives its fields to the bucket only when there is a second one.
+        // The first updater of each version moves only if there is a second one of that version.
         let mut firsts: Vec<Identity> = Vec::new();
         for (time, identity) in updaters {
             if left <= MAX_UPDATERS {
@@ -267,7 +268,7 @@ impl Managers {
         }
     }
 
-    /// As an object shows them; none if there are none.
+    /// Encodes the managedFields for an object; `None` if there are no managers.
     pub(super) fn into_value(mut self) -> Option<Value> {
         if self.entries.is_empty() {
             return None;
@@ -322,12 +323,12 @@ impl Manager {
 
 // === managedFields in objects ===
 
-/// Takes the managedFields out of an object.
+/// Removes managedFields from an object and returns them.
 pub(crate) fn detach(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")
 }
 
-/// A copy of an object without its managedFields, which may be the larger part of it.
+/// Copies an object without its managedFields, which may be the larger part of it.
 pub(crate) fn clone_without(object: &Value) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let copy = |(key, value): (&String, &Value)| match value {
@@ -340,12 +341,12 @@ pub(crate) fn clone_without(object: &Value) -> Value {
     Value::Object(fields.iter().map(copy).collect())
 }
 
-/// Puts managedFields into an object that has none, where they belong.
+/// Adds managedFields to an object without any, at their position in the metadata.
 pub(crate) fn attach(object: &mut Value, managed_fields: Option<Value>, style: Style) {
     let Some(mut managed_fields) = managed_fields else { return };
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match style {
-        // The last field of the Go struct.
+        // managedFields is the last field of the Go struct.
         Style::BuiltIn => drop(metadata.insert("managedFields".to_owned(), managed_fields)),
         Style::Custom => {
             sort_keys(&mut managed_fields);
@@ -355,7 +356,7 @@ pub(crate) fn attach(object: &mut Value, managed_fields: Option<Value>, style: S
     }
 }
 
-/// Keeps the old times of managers if nothing but them has changed: such a change is none.
+/// Restores the old times of the managers if only the times have changed, so that the write counts as unchanged.
 pub(crate) fn keep_times(new: &mut Value, old: &Value) {
     let fields = |object: &Value| object.items(&["metadata", "managedFields"]).len();
     if fields(new) == 0 || fields(new) != fields(old) {
@@ -374,7 +375,7 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether two objects are the same but for these fields.
+/// Reports whether two objects are equal except for these fields.
 fn same_but(a: &Value, b: &Value, but: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
     let counts = |map: &Map<String, Value>| map.keys().filter(|key| !but.contains(&key.as_str())).count();

@@ -1,4 +1,4 @@
-//! Merging what is applied into what is there, and removing what is applied no more.
+//! The merge of an applied configuration into an object, and the removal of fields.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::{
     set::Set,
 };
 
-/// Both values in one: fields of either, and of both the second one's. Elements of lists with keys are merged; they stand in
-/// the order of the first list unless the second one says otherwise.
+/// Merges two values. If both have a field, `applied` wins. Items of lists with keys are merged; they keep the order of
+/// `live` unless `applied` has another one.
 pub(super) fn merge(live: &Value, applied: &Value, ty: &Type) -> Result<Value, BadItem> {
     match (ty.form(Some(applied)), live, applied) {
         (Form::Map(map), Value::Object(live), Value::Object(applied)) if !map.atomic && !applied.is_empty() => {
             merge_maps(map, live, applied)
         }
-        // What is empty says nothing of what is not.
+        // An empty applied value does not change a non-empty one.
         (Form::Map(map), Value::Object(entries), _) if !map.atomic && !entries.is_empty() => Ok(live.clone()),
         (Form::List(list), Value::Array(live), Value::Array(applied)) if !list.is_atomic() && !applied.is_empty() => {
             merge_lists(list, live, applied)
@@ -44,12 +44,13 @@ fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Val
     let live = Items::of(list, live).map_err(|(_, bad)| bad)?;
     let applied = Items::of(list, applied).map_err(|(_, bad)| bad)?;
     let ty = list.element.get();
-    // Duplicates of the live list are not merged but replaced.
+    // Duplicates in the live list are replaced instead of merged.
     let both = |element: &Element, value: &Value| match live.find(element).as_slice() {
         [live] => merge(live, value, ty),
         _ => Ok(value.clone()),
     };
-    // The elements of both lists come in the order of the second one; `next` is the first that has not come yet.
+    // Items in both lists follow the order of the applied list; `next` is the first of these that is not yet in the
+    // output.
     let mut shared = applied.items.iter().filter(|(element, _)| !live.find(element).is_empty());
     let mut next = shared.next();
     let mut merged: BTreeSet<Element> = BTreeSet::new();
@@ -71,7 +72,7 @@ fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Val
             }
             let awaited = next.is_some_and(|(next, _)| next != element);
             if awaited && !applied.find(element).is_empty() {
-                // Its turn comes with the second list.
+                // The item is added later, with the applied list.
                 left += 1;
                 continue;
             }
@@ -97,7 +98,7 @@ fn merge_lists(list: &ListType, live: &[Value], applied: &[Value]) -> Result<Val
     Ok(Value::Array(out))
 }
 
-/// A value without these fields. What loses all of its content becomes null.
+/// Returns a value without these fields. A value that loses all of its content becomes null.
 pub(super) fn remove(value: &Value, fields: &Set, ty: &Type) -> Value {
     match (ty.form(Some(value)), value) {
         (Form::Scalar(_), value) => value.clone(),

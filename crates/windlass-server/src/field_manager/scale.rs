@@ -1,6 +1,7 @@
-//! Ownership of replicas, seen through the scale subresource.
+//! Ownership of replicas through the scale subresource.
 //!
-//! A scale has an entry for each manager that owns the replicas of its object; what becomes of these is brought back.
+//! A scale has an entry for each manager that owns the replicas of its object. A write of the scale changes these
+//! entries, and the changes are transferred to the object.
 
 use super::{
     element::Element,
@@ -8,11 +9,11 @@ use super::{
     set::Set,
 };
 
-/// Where the replicas of a kind are.
+/// The paths of a kind's replicas field.
 pub(crate) struct ReplicasPaths<'p> {
-    /// Of the request.
+    /// The version of the request.
     pub(crate) api_version: &'p str,
-    /// By version; none: the version is not known, and empty: it cannot be scaled.
+    /// Returns the path in a version: `None` for an unknown version, empty for a version that is not scalable.
     pub(crate) path: &'p dyn Fn(&str) -> Option<Vec<String>>,
 }
 
@@ -23,7 +24,7 @@ impl ReplicasPaths<'_> {
         (self.path)(api_version).map(|path| path.iter().map(|name| Element::field(name)).collect())
     }
 
-    /// The managers of the scale.
+    /// Returns the managers of the scale.
     pub(super) fn of_scale(&self, parent: &Managers) -> Managers {
         let mut managers = Managers::default();
         for manager in &parent.entries {
@@ -34,7 +35,7 @@ impl ReplicasPaths<'_> {
                     fields: Fields::Set(Set::of_fields(&[&["spec", "replicas"]])),
                     ..manager.clone()
                 };
-                // What tells updaters apart is their version, which is another one here.
+                // The version is a part of an updater's identity, and the scale has another version.
                 if !manager.identity.api_version.is_empty() {
                     SCALE.clone_into(&mut manager.identity.api_version);
                 }
@@ -44,7 +45,7 @@ impl ReplicasPaths<'_> {
         managers
     }
 
-    /// The managers of the object, given those of its scale.
+    /// Returns the managers of the object after a write of its scale, given the managers of the scale.
     pub(super) fn of_object(&self, parent: &Managers, mut scale: Managers) -> Managers {
         let mut managers = Managers::default();
         for manager in &parent.entries {

@@ -1,7 +1,8 @@
-//! What merging has to know of a type: which lists have keys, which objects are one value.
+//! Types for merging: which lists have keys, and which objects are atomic.
 //!
-//! Built-in types come from the recorded OpenAPI schemas, each compiled when it is first met; those of custom resources
-//! from the schema of the definition. What nothing is said of is deduced from the value: objects by field, lists whole.
+//! Built-in types come from the recorded OpenAPI schemas, each compiled on first use. Types of custom resources come
+//! from the schema in the CustomResourceDefinition. Types without a schema are deduced from the value: objects merge by
+//! field, lists are atomic.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::{openapi, registry::Tree};
 
-/// A type: one or more of the forms that a value may have.
+/// A type, with the forms that its values may have.
 #[derive(Debug, Default)]
 pub(crate) struct Type {
     pub(super) scalar: Option<Scalar>,
@@ -21,7 +22,7 @@ pub(crate) struct Type {
     pub(super) map: Option<MapType>,
 }
 
-/// What a single value may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     Numeric,
@@ -30,66 +31,66 @@ pub(super) enum Scalar {
     Untyped,
 }
 
-/// A list.
+/// A list type.
 #[derive(Debug)]
 pub(super) struct ListType {
     pub(super) kind: ListKind,
     pub(super) element: TypeRef,
 }
 
-/// What tells the elements of a list apart.
+/// The identity of list items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ListKind {
-    /// Nothing: the list is one value.
+    /// The list is atomic.
     Atomic,
-    /// Their value.
+    /// Items are identified by their value.
     Set,
-    /// These fields.
+    /// Items are identified by these key fields.
     Map(Vec<Box<str>>),
 }
 
-/// An object.
+/// An object type.
 #[derive(Debug)]
 pub(super) struct MapType {
-    /// It is one value.
+    /// `true` if the object is replaced as a whole.
     pub(super) atomic: bool,
     fields: HashMap<Box<str>, FieldType>,
-    /// Of fields that are not named; none: there must be none.
+    /// The type of undeclared fields; `None` if they are not allowed.
     other: Option<TypeRef>,
 }
 
 #[derive(Debug)]
 struct FieldType {
     ty: TypeRef,
-    /// Counts where the field is part of a key.
+    /// The default value, used if the field is part of a key.
     default: Option<Value>,
 }
 
-/// A type, or where it is found.
+/// A type, or a reference to one.
 #[derive(Debug)]
 pub(super) enum TypeRef {
-    /// One of the recorded schemas.
+    /// A recorded schema.
     Named {
         name: String,
         atomic: Option<bool>,
         found: OnceLock<&'static Type>,
     },
     Inline(Box<Type>),
-    /// Whatever the value is.
+    /// Deduced from the value.
     Deduced,
-    /// Whatever the value is, as one value.
+    /// Deduced from the value, which is atomic.
     Opaque,
 }
 
-/// The fields of every object of the API, wherever its schema stands.
+/// The schema of the metadata of every API object.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The type of a built-in kind.
+/// Returns the type of a built-in kind.
 pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> &'static Type {
     openapi::schema_of_kind(group, version, kind).map_or_else(|| &*DEDUCED, |name| named(name, None))
 }
 
-/// The type of a custom resource with this schema.
+/// Compiles the type of a custom resource from its schema.
 pub(crate) fn custom(schema: &Value) -> Type {
     Type::compile(schema, false, true)
 }
@@ -106,9 +107,9 @@ static OPAQUE: LazyLock<Type> = LazyLock::new(|| Type {
     map: Some(MapType { atomic: true, fields: HashMap::new(), other: Some(TypeRef::Opaque) }),
 });
 
-/// A recorded schema, compiled; `atomic` overrides what it says of itself.
+/// Returns the compiled form of a recorded schema; `atomic` overrides the schema's own setting.
 fn named(name: &str, atomic: Option<bool>) -> &'static Type {
-    // Bounded by the recorded schemas, and kept for the life of the process.
+    // The recorded schemas bound the number of types, and types are never freed.
     static TYPES: OnceLock<RwLock<HashMap<(String, Option<bool>), &'static Type>>> = OnceLock::new();
     let types = TYPES.get_or_init(RwLock::default);
     let key = (name.to_owned(), atomic);
@@ -136,7 +137,7 @@ impl Type {
         Self { scalar: Some(scalar), ..Self::default() }
     }
 
-    /// `preserve`: unknown fields are kept. `object`: the schema describes an object of the API.
+    /// Compiles a schema. `preserve` keeps unknown fields; `object` marks the schema of an API object.
     fn compile(schema: &Value, preserve: bool, object: bool) -> Self {
         let preserve = preserve || schema.flag(&["x-kubernetes-preserve-unknown-fields"]);
         let object = object || schema.flag(&["x-kubernetes-embedded-resource"]);
@@ -153,12 +154,12 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type may be of one form only.
+    /// Reports whether values of this type have only one form.
     fn is_plain(&self) -> bool {
         usize::from(self.scalar.is_some()) + usize::from(self.list.is_some()) + usize::from(self.map.is_some()) == 1
     }
 
-    /// The form that the value has, if the type allows it; otherwise the form that is looked at first.
+    /// Returns the form of a value if the type allows it. Otherwise returns the type's first form: map, scalar, list.
     pub(super) fn form(&self, value: Option<&Value>) -> Form<'_> {
         if !self.is_plain() {
             match (value, &self.scalar, &self.list, &self.map) {
@@ -178,13 +179,13 @@ impl Type {
         }
     }
 
-    /// An object of which nothing is known.
+    /// Reports whether the type is an object without a schema.
     pub(super) fn is_deduced_map(&self) -> bool {
         self.map.as_ref().is_some_and(|map| map.fields.is_empty() && matches!(map.other, Some(TypeRef::Deduced)))
     }
 }
 
-/// One form of a value.
+/// The form of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'t> {
     Scalar(Scalar),
@@ -244,27 +245,27 @@ impl MapType {
         Self { atomic: schema.text(&["x-kubernetes-map-type"]) == "atomic", fields, other }
     }
 
-    /// Whether the field has a name in the schema.
+    /// Reports whether the schema declares the field.
     pub(super) fn declares(&self, name: &str) -> bool {
         self.fields.contains_key(name)
     }
 
-    /// The type of a field; none: there must be no such field.
+    /// Returns the type of a field; `None` if the field is not allowed.
     pub(super) fn field(&self, name: &str) -> Option<&Type> {
         self.fields.get(name).map(|field| field.ty.get()).or_else(|| self.other())
     }
 
-    /// As [`Self::field`]; a field that must not be there is deduced.
+    /// Like [`Self::field`], but deduces the type of a field that is not allowed.
     pub(super) fn field_or_deduced(&self, name: &str) -> &Type {
         self.field(name).unwrap_or(&DEDUCED)
     }
 
-    /// The type of fields without a name in the schema.
+    /// Returns the type of undeclared fields.
     pub(super) fn other(&self) -> Option<&Type> {
         self.other.as_ref().map(TypeRef::get)
     }
 
-    /// What counts as the value of a key's field that is not there.
+    /// Returns the default value of a key field.
     pub(super) fn default(&self, name: &str) -> Option<&Value> {
         self.fields.get(name)?.default.as_ref()
     }

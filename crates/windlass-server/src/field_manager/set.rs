@@ -1,4 +1,4 @@
-//! Sets of fields, and their text: fieldsV1.
+//! Sets of fields, and their encoding, fieldsV1.
 
 use serde_json::{Map, Value};
 
@@ -7,22 +7,22 @@ use super::{
     schema::Type,
 };
 
-/// A set of fields: a tree whose nodes may be members. Its members may stand below others, and need not.
+/// A set of fields: a tree whose nodes may be members. A parent of a member need not be a member.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Set {
-    /// In order, each element once; none is neither a member nor above one.
+    /// The nodes in order, without duplicates. Each node is a member or has members below it.
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) element: Element,
-    /// Whether the field itself is in the set.
+    /// `true` if the field itself is in the set.
     pub(super) member: bool,
     pub(super) below: Set,
 }
 
-/// What two sets make of the nodes of one element.
+/// Combines the nodes of two sets for the same element.
 type Combine = fn(Option<&Node>, Option<&Node>) -> Option<Node>;
 
 impl Set {
@@ -30,14 +30,14 @@ impl Set {
         self.nodes.is_empty()
     }
 
-    /// A set of one path.
+    /// Creates a set of one path.
     pub(super) fn of(path: &[Element]) -> Self {
         let mut set = Self::default();
         set.insert(path);
         set
     }
 
-    /// A set of paths of fields.
+    /// Creates a set of paths of fields.
     pub(super) fn of_fields(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -47,7 +47,7 @@ impl Set {
         set
     }
 
-    /// Adds a field. What is above it is not added.
+    /// Adds a field, but not its parents.
     pub(super) fn insert(&mut self, path: &[Element]) {
         let Some((first, rest)) = path.split_first() else { return };
         let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
@@ -65,14 +65,14 @@ impl Set {
         }
     }
 
-    /// Adds what is known of an element; [`Self::finish`] puts it in its place.
+    /// Appends a node. The caller must call [`Self::finish`] afterwards to restore the order.
     pub(super) fn push(&mut self, element: Element, member: bool, below: Self) {
         if member || !below.is_empty() {
             self.nodes.push(Node { element, member, below });
         }
     }
 
-    /// Restores the order after pushes; no element may have been pushed twice.
+    /// Restores the order after calls to `push`; no element may have been pushed twice.
     pub(super) fn finish(&mut self) {
         if !self.nodes.is_sorted_by(|a, b| a.element < b.element) {
             self.nodes.sort_by(|a, b| a.element.cmp(&b.element));
@@ -84,13 +84,13 @@ impl Set {
         Some(&self.nodes[at])
     }
 
-    /// Whether the field is in the set.
+    /// Reports whether the field is in the set.
     pub(super) fn has(&self, path: &[Element]) -> bool {
         let Some((first, rest)) = path.split_first() else { return false };
         self.get(first).is_some_and(|node| if rest.is_empty() { node.member } else { node.below.has(rest) })
     }
 
-    /// Fields in either set.
+    /// Returns the fields that are in either set.
     pub(super) fn union(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => Node::new(a, a.member || b.member, a.below.union(&b.below)),
@@ -98,7 +98,7 @@ impl Set {
         })
     }
 
-    /// Fields in both sets.
+    /// Returns the fields that are in both sets.
     pub(super) fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => Node::new(a, a.member && b.member, a.below.intersection(&b.below)),
@@ -106,7 +106,7 @@ impl Set {
         })
     }
 
-    /// Fields that are not in the other set.
+    /// Returns the fields that are not in `other`.
     pub(super) fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
             (Some(a), Some(b)) => Node::new(a, a.member && !b.member, a.below.difference(&b.below)),
@@ -114,7 +114,7 @@ impl Set {
         })
     }
 
-    /// Fields that are not in the other set, nor below one that is.
+    /// Returns the fields that are neither in `other` nor below one of its members.
     pub(super) fn without(&self, other: &Self) -> Self {
         if other.is_empty() {
             return self.clone();
@@ -145,7 +145,7 @@ impl Set {
         Self { nodes }
     }
 
-    /// With the named fields that lead to members as members.
+    /// Returns the set with all declared fields above its members added.
     pub(super) fn with_named_fields(&self, ty: Option<&Type>) -> Self {
         let (map, list) = (ty.and_then(|ty| ty.map.as_ref()), ty.and_then(|ty| ty.list.as_ref()));
         let nodes = self.nodes.iter().map(|node| {
@@ -163,7 +163,7 @@ impl Set {
         Self { nodes: nodes.collect() }
     }
 
-    /// Adjusts a set that was written when the type was another: what has become one value is owned as one.
+    /// Adjusts a set that was stored under an older type: a value that is atomic now is owned as a whole.
     pub(super) fn reconcile(&mut self, ty: &Type) {
         for node in &mut self.nodes {
             let below = match (&node.element, &ty.map, &ty.list) {
@@ -178,7 +178,7 @@ impl Set {
         }
     }
 
-    /// The paths of all members, in order.
+    /// Returns the paths of all members, in order.
     pub(super) fn paths(&self) -> Vec<Vec<Element>> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -198,7 +198,7 @@ impl Set {
         }
     }
 
-    /// Reads fieldsV1.
+    /// Parses fieldsV1.
     pub(super) fn parse(fields: &Value) -> Result<Self, BadElement> {
         let Value::Object(fields) = fields else {
             return if fields.is_null() { Ok(Self::default()) } else { Err(BadElement) };
@@ -211,7 +211,7 @@ impl Set {
             set.push(element, member, below_set);
         }
         set.finish();
-        // A client may spell one element in two ways.
+        // A client may write the same element in two ways.
         set.nodes.dedup_by(|second, first| {
             let same = second.element == first.element;
             if same {
@@ -223,7 +223,7 @@ impl Set {
         Ok(set)
     }
 
-    /// Writes fieldsV1.
+    /// Encodes the set as fieldsV1.
     pub(super) fn to_value(&self) -> Value {
         self.write(false)
     }
@@ -239,7 +239,7 @@ impl Set {
         Value::Object(fields)
     }
 
-    /// Whether fieldsV1, as this program wrote it, has a field of this set.
+    /// Reports whether fieldsV1 that the server stored contains any field of this set.
     pub(super) fn meets(&self, fields: &Value) -> bool {
         self.nodes.iter().any(|node| {
             let Some(found) = fields.get(node.element.text()) else { return false };
@@ -247,7 +247,7 @@ impl Set {
         })
     }
 
-    /// Whether fieldsV1, as this program wrote it, has all fields of this set.
+    /// Reports whether fieldsV1 that the server stored contains all fields of this set.
     pub(super) fn is_within(&self, fields: &Value) -> bool {
         self.nodes.iter().all(|node| {
             let Some(found) = fields.get(node.element.text()) else { return false };

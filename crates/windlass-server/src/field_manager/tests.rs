@@ -44,13 +44,13 @@ fn object(data: Value) -> Value {
     json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u"}, "data": data})
 }
 
-/// The object after an update by this manager.
+/// Returns the object after an update by this manager.
 fn updated(old: Option<&Value>, mut new: Value, manager: &str, now: &str) -> Value {
     update(&config_map(&[]), old, &mut new, manager, now, Style::BuiltIn);
     new
 }
 
-/// The object after an apply by this manager, or the message of the refusal.
+/// Returns the object after an apply by this manager, or the error message.
 fn applied(old: Option<&Value>, data: Value, manager: &str, force: bool) -> Result<Value, String> {
     let mut patch = object(data);
     patch["metadata"] = json!({"name": "a"});
@@ -62,7 +62,7 @@ fn applied(old: Option<&Value>, data: Value, manager: &str, force: bool) -> Resu
     Ok(new)
 }
 
-/// `manager operation time fields` of each entry.
+/// Returns `manager operation time fields` for each entry.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -118,11 +118,11 @@ fn sets_are_combined_member_by_member() {
     assert!(b.meets(&a.to_value()) && !b.is_within(&a.to_value()));
     assert!(!set(json!({"f:a": {"f:z": {}}})).meets(&a.to_value()));
     assert!(set(json!({"f:a": {"f:x": {}}, "f:b": {}})).is_within(&a.to_value()));
-    // What only leads to a member is none.
+    // A node that only leads to a member is not a member.
     assert!(!set(json!({"f:a": {}})).meets(&b.to_value()));
 }
 
-/// Before, after, and what is removed, modified and added.
+/// Cases: before, after, and the removed, modified and added fields.
 #[test]
 fn changes_are_found_field_by_field() {
     let ports = |ports: Value| json!({"spec": {"ports": ports}});
@@ -299,7 +299,7 @@ fn clients_may_clear_managed_fields_or_bring_their_own() {
     for reset in [json!([]), json!([{}])] {
         let cleared = with(reset);
         assert!(owners(&cleared).is_empty());
-        // From then on nobody tracks the object, until something is applied.
+        // From now on updates do not track the object, until the next apply.
         assert!(owners(&updated(Some(&cleared), object(json!({"a": "2"})), "t", NOW)).is_empty());
         let first = applied(Some(&cleared), json!({"b": "1"}), "m", false).unwrap();
         let expected =

@@ -1,4 +1,4 @@
-//! What a write makes of the ownership of fields.
+//! The effect of an update on the ownership of fields.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::{
     managers::{Fields, Identity, Manager, Managers},
 };
 
-/// Who owns what after an update: the manager owns what it has changed, and nobody what is gone.
+/// Returns the managers after an update. The updating manager owns the fields that it has changed, and removed fields
+/// lose all owners.
 pub(super) fn updated(
     kind: &Kind<'_>,
     old: &Value,
@@ -47,8 +48,8 @@ pub(super) fn updated(
 }
 
 impl Managers {
-    /// Takes from all managers but one what has been changed or removed. Managers of versions that are not served any more
-    /// are dropped.
+    /// Removes the changed and removed fields from all managers except `but`. Managers of versions that are no longer
+    /// served are dropped.
     pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), Incomparable> {
         self.learn(difference)?;
         let mut kept = Vec::with_capacity(self.entries.len());
@@ -65,7 +66,7 @@ impl Managers {
         Ok(())
     }
 
-    /// What a write would take from others, in the order in which it is told.
+    /// Returns the fields that a write would take from other managers, in the order of the error message.
     pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, Incomparable> {
         let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
         managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
@@ -82,14 +83,14 @@ impl Managers {
         Ok(conflicts)
     }
 
-    /// Fails if the object cannot be converted to the version of one of its managers.
+    /// Returns an error if the object cannot be converted to the version of one of its managers.
     pub(super) fn check_versions(&self, kind: &Kind<'_>, object: &Value) -> Result<(), Status> {
         let versions = self.versions_but(&kind.api_version).into_iter();
-        // All are tried, so that one pass finds all conversions that are needed.
+        // Tries all versions, so that one pass requests all necessary conversions.
         versions.map(|version| kind.check_version(version, object)).fold(Ok(()), Result::and)
     }
 
-    /// Compares in all versions at once, for the same reason.
+    /// Compares in all versions at once, also to request all conversions in one pass.
     fn learn(&self, difference: &Difference<'_>) -> Result<(), Incomparable> {
         let versions = self.versions_but(difference.own_version()).into_iter();
         versions.map(|version| difference.in_version(version).map(drop)).fold(Ok(()), Result::and)
@@ -99,7 +100,7 @@ impl Managers {
         self.entries.iter().map(|manager| manager.api_version.as_str()).filter(|version| *version != own).collect()
     }
 
-    /// Adjusts fields that were written when their types were others.
+    /// Adjusts fields that were stored under older types.
     pub(super) fn reconcile(&mut self, kind: &Kind<'_>) -> Result<(), Status> {
         for manager in &mut self.entries {
             let Some(ty) = kind.type_in(&manager.api_version)? else { continue };

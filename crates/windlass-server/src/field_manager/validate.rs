@@ -1,4 +1,4 @@
-//! Whether a value fits its type, in the real server's words: they show Go's types and values.
+//! Validation of a value against its type, with the real server's messages, which show Go types and values.
 
 use std::fmt::Write as _;
 
@@ -14,23 +14,23 @@ use crate::{
     patch::{go_format, go_type},
 };
 
-/// Why a value is none of its type.
+/// The reason why a value does not fit its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     path: String,
     why: String,
-    /// It is only that a list has an item twice.
+    /// `true` if the only problem is a repeated list item.
     is_duplicate: bool,
 }
 
-/// Whether a value that a client writes, and does not apply, fits: its lists may have duplicates.
+/// Reports whether the value of an update fits; its lists may have duplicates.
 pub(super) fn fits(value: &Value, ty: &Type) -> bool {
     let mut found = Vec::new();
     visit(value, ty, "", &mut found);
     found.iter().all(|misfit| misfit.is_duplicate)
 }
 
-/// Checks a value that a client applies: its lists may have no duplicates. The error is one text for all that is wrong.
+/// Validates an applied value; its lists may not have duplicates. The error is one text for all problems.
 pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
     let mut found = Vec::new();
     visit(value, ty, "", &mut found);
@@ -69,7 +69,7 @@ fn visit_map(map: &MapType, entries: &Map<String, Value>, path: &str, found: &mu
     for (name, value) in entries {
         let path = format!("{path}.{name}");
         let Some(ty) = map.field(name) else {
-            // As there, nothing more is looked at.
+            // Like the real server, stops at the first undeclared field of an object.
             found.push(Misfit { path, why: "field not declared in schema".to_owned(), is_duplicate: false });
             return;
         };
@@ -120,7 +120,7 @@ fn misfit_of(scalar: Scalar, value: &Value) -> Option<String> {
     }
 }
 
-/// Go's `%#v`.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),

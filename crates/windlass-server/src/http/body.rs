@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! Response bodies.
 
 use std::{
     convert::Infallible,
@@ -11,52 +11,53 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use http_body::{Frame, SizeHint};
 
-/// The body of a response: whole, or frame by frame as it comes to be.
+/// The body of a response, either complete or a stream of frames.
 ///
-/// It never fails: a watch that cannot go on just ends, and its client asks again. Dropping it ends what is behind it.
+/// It never fails. If a watch cannot continue, the body ends and the client watches again. Dropping the body ends the
+/// request.
 pub struct Body {
     inner: Inner,
-    /// The bytes that it keeps in memory until its end.
+    /// The bytes that the body keeps in memory until it is dropped.
     held: usize,
 }
 
 enum Inner {
-    /// Taken when it is sent.
+    /// `None` after the bytes were sent.
     Whole(Option<Bytes>),
     Frames(BoxStream<'static, Bytes>),
 }
 
 impl Body {
-    /// A body that is complete.
+    /// Creates a complete body.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes: Bytes = bytes.into();
         let held = bytes.len();
         Self { inner: Inner::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), held }
     }
 
-    /// A body that is complete, in pieces. Its length is not announced.
+    /// Creates a complete body from pieces. Its length is not announced.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Self {
         let held = pieces.iter().map(Bytes::len).sum();
         Self::frames(futures::stream::iter(pieces)).holding(held)
     }
 
-    /// A body of unknown length, one frame per item.
+    /// Creates a body of unknown length with one frame per item.
     pub(crate) fn frames(frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self { inner: Inner::Frames(frames.boxed()), held: 0 }
     }
 
-    /// The same body, which keeps so many bytes in memory until its end.
+    /// Sets the number of bytes that the body keeps in memory until it is dropped.
     #[must_use]
     pub(crate) fn holding(self, held: usize) -> Self {
         Self { held, ..self }
     }
 
-    /// Returns the bytes that the body keeps in memory until its end.
+    /// Returns the number of bytes that the body keeps in memory until it is dropped.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// Returns the same bytes in frames; those of a whole body have at most `length` bytes.
+    /// Converts the body into a stream of frames. A complete body is cut into frames of at most `length` bytes.
     pub(crate) fn into_frames(self, length: usize) -> BoxStream<'static, Bytes> {
         match self.inner {
             Inner::Whole(bytes) => {
@@ -71,7 +72,7 @@ impl Body {
         }
     }
 
-    /// Its length in bytes, if that is known.
+    /// Returns the length in bytes, if it is known.
     pub(crate) fn length(&self) -> Option<usize> {
         match &self.inner {
             Inner::Whole(bytes) => Some(bytes.as_ref().map_or(0, Bytes::len)),

@@ -1,4 +1,4 @@
-//! Large answers, compressed for clients that ask for it.
+//! Compression of large responses.
 
 use std::io::Write;
 
@@ -10,13 +10,13 @@ use tokio::task;
 
 use super::body::Body;
 
-/// What is not longer than this is sent as it is, in bytes.
+/// The minimum size of a compressed response in bytes. Smaller ones are sent uncompressed.
 const LARGE: usize = 128 << 10;
 
-/// As much is compressed at a time, in bytes.
+/// The number of bytes that are compressed at a time.
 const PIECE: usize = 64 << 10;
 
-/// The same answer, compressed if it is a large one, is made of objects, and the client accepts that.
+/// Compresses a large response with objects if the client accepts the encoding.
 pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> Response<Body> {
     let wanted = accept.into_iter().flat_map(|accept| accept.split(',')).any(|coding| coding.trim() == "gzip");
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -42,7 +42,7 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
     let compressed =
         stream::unfold((Some(encoder), stream::iter(first).chain(frames)), |(encoder, mut frames)| async {
             let mut encoder = encoder?;
-            // Writing into memory does not fail.
+            // Writing into memory cannot fail.
             while let Some(frame) = frames.next().await {
                 if encoder.write_all(&frame).is_err() {
                     return None;
@@ -51,7 +51,7 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
                 if !ready.is_empty() {
                     return Some((Bytes::from(ready), (Some(encoder), frames)));
                 }
-                // The compressor buffers its output. Other requests come first.
+                // The compressor buffers its output: let other requests run.
                 task::yield_now().await;
             }
             let last = encoder.finish().ok()?;

@@ -1,19 +1,19 @@
-//! The body of a deletion: a `DeleteOptions`, of `v1` or of any group's version.
+//! The body of a DELETE request: a `DeleteOptions` of `v1` or of any group's version.
 
 use serde_json::Value;
 use windlass_api::{FieldValidation, Status};
 
 use crate::codec::{Format, check_json, plan};
 
-/// The struct that Go reads kind and version into, as Go prints it.
+/// The struct into which Go decodes kind and version, as Go prints it.
 const FIND_KIND: &str = concat!(
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
     r#"Kind string "json:\"kind,omitempty\"" }"#
 );
 
-/// Decodes the body of a deletion.
+/// Decodes the body of a DELETE request.
 pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
-    let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table has the options of meta/v1");
+    let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table contains the options of meta/v1");
     if format != Format::Json {
         return Ok(plan.decode(body, format, FieldValidation::Ignore)?.value);
     }

@@ -1,4 +1,4 @@
-//! What whoever is shown a token needs to check it: the issuer and its key, as OpenID Connect has it.
+//! OpenID Connect documents for verifying tokens: the issuer and its public key.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Body, Exchange, Failure, json, media, respond};
 use crate::server::Inner;
 
-/// How long the documents may be kept.
+/// The caching policy of the documents.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 /// A document about the issuer.
@@ -15,7 +15,7 @@ pub(super) struct IssuerDocument {
     media_type: &'static str,
 }
 
-/// The document at a path, if there is one.
+/// Returns the document at a path; `None` for any other path.
 pub(super) fn document(server: &Inner, path: &str) -> Option<IssuerDocument> {
     let issuer = server.authenticator().issuer();
     match path {
@@ -30,7 +30,7 @@ pub(super) fn document(server: &Inner, path: &str) -> Option<IssuerDocument> {
     }
 }
 
-/// Answers with it.
+/// Sends the document.
 pub(super) fn answer(exchange: &Exchange, document: &IssuerDocument) -> Result<Response<Body>, Failure> {
     exchange.only_get()?;
     let media_type = document.media_type;

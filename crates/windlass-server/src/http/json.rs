@@ -1,17 +1,17 @@
-//! JSON documents as the real server sends them.
+//! JSON documents in kube-apiserver's format.
 
 use serde::Serialize;
 
 use crate::encoded::push_json;
 
-/// Encodes a value as Go's encoder does, without its newline at the end.
+/// Encodes a value as Go's encoder does, without the trailing newline.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     push_json(value, &mut out);
     out
 }
 
-/// Sets one compact document on lines of its own, two spaces per level; no newline at the end.
+/// Indents a compact document by two spaces per level, without a trailing newline.
 pub(crate) fn indent(compact: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(compact.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

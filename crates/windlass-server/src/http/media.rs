@@ -1,4 +1,4 @@
-//! Media types: what the client accepts, and what it sent.
+//! Media types: content negotiation and the format of request bodies.
 
 use http::{HeaderMap, header};
 use windlass_api::{Status, StatusDetails, reason};
@@ -12,30 +12,30 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const JSON_WATCH: &str = "application/json;stream=watch";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What is offered for objects, in the order of the real server.
+/// The media types offered for objects, in kube-apiserver's order.
 const OFFERED: [&str; 3] = [JSON, YAML, PROTOBUF];
 const OFFERED_LISTS: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_WATCH, PROTOBUF_WATCH];
 const OFFERED_WATCHES: [&str; 2] = [JSON_WATCH, PROTOBUF_WATCH];
 
-/// The form of an answer's body.
+/// The encoding of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
-    /// On lines of its own.
+    /// Indented JSON.
     PrettyJson,
     Yaml,
-    /// Of what has a Go type.
+    /// For Go types only.
     Protobuf,
 }
 
-/// The version of `meta.k8s.io` that a view is asked for in.
+/// The version of `meta.k8s.io` that the client requests for a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaVersion {
     V1,
     V1Beta1,
 }
 
-/// What of the objects is to be shown.
+/// The requested view of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Whole,
@@ -46,14 +46,14 @@ pub(crate) enum View {
     PartialList(MetaVersion),
 }
 
-/// What was agreed on.
+/// The result of content negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Representation {
     pub(crate) encoding: Encoding,
     pub(crate) view: View,
 }
 
-/// The kind of endpoint: they differ in what they offer and in how they refuse.
+/// The type of an endpoint. Endpoints differ in the media types they offer and in their error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// One object of a built-in kind.
@@ -62,19 +62,19 @@ pub(crate) enum Endpoint {
     Unprinted,
     /// A collection of a built-in kind, listed or watched.
     Collection,
-    /// Custom resources, and whatever is not routed by a table of its own.
+    /// Custom resources, and any path without its own route.
     Custom,
 }
 
-/// How a [`Status`] is to be written.
+/// The encoding of a [`Status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorEncoding {
     As(Encoding),
-    /// The client accepts nothing that we have: JSON on lines of its own all the same.
+    /// The client accepts none of the offered types and gets indented JSON.
     Forced,
 }
 
-/// One clause of an Accept header.
+/// A clause of an Accept header.
 #[derive(Clone, Debug, PartialEq)]
 struct Clause<'h> {
     main: &'h str,
@@ -84,7 +84,7 @@ struct Clause<'h> {
 }
 
 impl Encoding {
-    /// The Content-Type of such a body.
+    /// Returns the Content-Type of a body in this encoding.
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
             Self::Json | Self::PrettyJson => JSON,
@@ -93,7 +93,7 @@ impl Encoding {
         }
     }
 
-    /// The Content-Type of a watch whose events are so encoded.
+    /// Returns the Content-Type of a watch whose events have this encoding.
     pub(crate) const fn stream_type(self) -> &'static str {
         match self {
             Self::Protobuf => PROTOBUF_WATCH,
@@ -112,7 +112,7 @@ impl MetaVersion {
     }
 }
 
-/// Agrees on the form of an answer that shows objects.
+/// Negotiates the form of a response with objects.
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Representation, Status> {
     let accept = accept(headers);
     route_accepts(accept, endpoint)?;
@@ -123,7 +123,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) 
         .ok_or_else(|| Status::not_acceptable(&OFFERED))
 }
 
-/// Agrees on the form of a watch: JSON, never on lines of its own, or protobuf; whatever view of the objects.
+/// Negotiates the form of a watch: compact JSON or protobuf, with any view of the objects.
 pub(crate) fn negotiate_watch(
     headers: &HeaderMap,
     query: &Query,
@@ -137,10 +137,10 @@ pub(crate) fn negotiate_watch(
     }
 }
 
-/// Agrees on the form of an error, which is never refused.
+/// Negotiates the form of an error. Never fails.
 pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncoding {
     let pretty = wants_lines(headers, query);
-    // A status has a Go type, whatever it is about.
+    // A status is a Go type for every endpoint.
     let whole = |clause: &Clause<'_>| match clause.representation(pretty, Endpoint::Object) {
         Some(Representation { encoding, view: View::Whole }) => Some(encoding),
         _ => None,
@@ -148,12 +148,12 @@ pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncodi
     clauses(accept(headers)).iter().find_map(whole).map_or(ErrorEncoding::Forced, ErrorEncoding::As)
 }
 
-/// Agrees on JSON for an endpoint that has nothing else; the 406 lists just that.
+/// Requires that the client accepts JSON, for endpoints that offer nothing else. The 406 response lists only JSON.
 pub(crate) fn accepts_only_json(headers: &HeaderMap) -> Result<(), Status> {
     if accepts_any(accept(headers), &[JSON]) { Ok(()) } else { Err(not_acceptable_by_route(&[JSON])) }
 }
 
-/// What the body of a request is, by its Content-Type; none at all is JSON.
+/// Returns the format of a request body from its Content-Type. Defaults to JSON.
 pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
     let sent = content_type(headers);
     match sent {
@@ -164,19 +164,19 @@ pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
     }
 }
 
-/// The Content-Type without its parameters; empty when there is none.
+/// Returns the Content-Type without parameters. Empty if the header is missing.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     sent.split(';').next().unwrap_or_default().trim()
 }
 
-/// A type that the router does not know, before anybody looks at the body.
+/// Returns the router's error for an unknown media type, which is checked before the body is read.
 pub(crate) fn unsupported_by_route() -> Status {
     Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
         .with_details(StatusDetails::default())
 }
 
-/// A view of one object where a list is shown, or the other way around.
+/// Returns the error for a view of one object on a list, or of a list on one object.
 pub(crate) fn wrong_view(view: &str, kind: &str, shown: Shown) -> Status {
     let what = match shown {
         Shown::List => "a list",
@@ -186,7 +186,7 @@ pub(crate) fn wrong_view(view: &str, kind: &str, shown: Shown) -> Status {
     Status::failure(406, reason::NOT_ACCEPTABLE, message)
 }
 
-/// What an answer shows.
+/// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     Object,
@@ -197,7 +197,7 @@ fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The router's own look at Accept: exact types or `*/*`, parameters aside.
+/// Checks the Accept header as kube-apiserver's router does: exact types or `*/*`, ignoring parameters.
 pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
     let offered: &[&str] = match endpoint {
         Endpoint::Object | Endpoint::Unprinted => &OFFERED,
@@ -207,7 +207,7 @@ pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Stat
     accepts_one_of(accept, offered)
 }
 
-/// Whether a client accepts one of the types that a route of its own offers.
+/// Checks that the client accepts one of the types that a separate route offers.
 pub(super) fn accepts_one_of(accept: &str, offered: &[&str]) -> Result<(), Status> {
     if accepts_any(accept, offered) { Ok(()) } else { Err(not_acceptable_by_route(offered)) }
 }
@@ -225,7 +225,7 @@ fn not_acceptable_by_route(offered: &[&str]) -> Status {
     Status::failure(406, reason::NOT_ACCEPTABLE, message).with_details(StatusDetails::default())
 }
 
-/// Whether the body is to be set on lines of its own.
+/// Reports whether the body should be indented.
 fn wants_lines(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(asked) = query.text("pretty") {
         return matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True");
@@ -234,7 +234,7 @@ fn wants_lines(headers: &HeaderMap, query: &Query) -> bool {
     [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|browser| agent.starts_with(browser))
 }
 
-/// The clauses in the order of preference.
+/// Returns the clauses in order of preference.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     if accept.is_empty() {
         return vec![Clause { main: "*", sub: "*", quality: 1.0, parameters: Vec::new() }];
@@ -265,7 +265,7 @@ impl<'h> Clause<'h> {
         Some(clause)
     }
 
-    /// How we would answer this clause, if we can.
+    /// Returns the representation for this clause, if it is supported.
     fn representation(&self, pretty: bool, endpoint: Endpoint) -> Option<Representation> {
         let encoding = match (self.main, self.sub) {
             ("*", "*") | ("application", "json" | "*") => Encoding::Json,
@@ -299,7 +299,7 @@ impl<'h> Clause<'h> {
         };
         match (encoding, view) {
             (_, View::Table(_)) if endpoint == Endpoint::Unprinted => None,
-            // There is no message for it.
+            // These views have no protobuf message.
             (Encoding::Protobuf, View::Table(_)) => None,
             (Encoding::Protobuf, View::Whole) if endpoint == Endpoint::Custom => None,
             (Encoding::Json, _) if pretty => Some(Representation { encoding: Encoding::PrettyJson, view }),

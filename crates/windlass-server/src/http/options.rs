@@ -1,4 +1,5 @@
-//! The options of each verb: read from the query (or the body, for deletions) and validated in the real server's words.
+//! The options of each verb, read from the query (or the body, for deletions) and validated with kube-apiserver's
+//! messages.
 
 use std::time::Duration;
 
@@ -11,28 +12,29 @@ use crate::{
     registry::{DeleteParams, ListParams, WatchParams},
 };
 
-/// Field managers are not longer than this, in bytes.
+/// The maximum length of a field manager's name in bytes.
 const MANAGER_LIMIT: usize = 128;
 
-/// What a write asks for beside the object.
+/// The options of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: DryRun,
-    /// The manager that was named, or else the first part of the user agent.
+    /// The requested field manager, or the first part of the user agent.
     pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
-    /// Of server-side apply: whether to take fields from other owners.
+    /// For server-side apply: whether to take ownership of fields that other managers own.
     pub(crate) force: bool,
 }
 
-/// The `timeout` that any request may name must be a duration, in Go's notation. No answer here takes long enough to need it.
+/// Checks that the parameter `timeout` is a duration in Go's notation. It has no effect, because no request takes that
+/// long.
 pub(crate) fn check_timeout(query: &Query) -> Result<(), Status> {
     let Some(timeout) = query.text("timeout") else { return Ok(()) };
     check_duration(timeout)
         .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
-/// What a list asks for, or the deletion of a collection. What the values mean is the registry's to judge.
+/// Reads the options of a list, or of a deletion of a collection. The registry interprets the values.
 pub(crate) fn list_params(query: &Query) -> Result<ListParams, Status> {
     let limit = query.integer("limit")?;
     query.integer("timeoutSeconds")?;
@@ -48,12 +50,13 @@ pub(crate) fn list_params(query: &Query) -> Result<ListParams, Status> {
     })
 }
 
-/// What a watch asks for; `name` is the object that the path of a deprecated `/watch/…/{name}` narrows it to.
+/// Reads the options of a watch. `name` is the object in the path of a deprecated `/watch/…/{name}`.
 pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Status> {
     query.integer("limit")?;
     let timeout = query.integer("timeoutSeconds")?;
     let text = |name| query.text(name).map(str::to_owned);
-    // As Go multiplies: what is too long wraps around, zero is the default, and what is negative is over at once.
+    // Multiplies as Go does: a value that is too large wraps around. Zero is the default; a negative timeout has
+    // already expired.
     let nanos = timeout.map(|seconds| seconds.wrapping_mul(1_000_000_000)).filter(|nanos| *nanos != 0);
     let mut params = WatchParams {
         labels: text("labelSelector"),
@@ -78,12 +81,12 @@ pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Sta
 }
 
 impl WriteOptions {
-    /// Of a create (`CreateOptions`) or an update (`UpdateOptions`).
+    /// Reads the options of a create (`CreateOptions`) or an update (`UpdateOptions`).
     pub(crate) fn parse(query: &Query, kind: &str, user_agent: &str) -> Result<Self, Status> {
         Self::parse_with(query, kind, user_agent, Vec::new())
     }
 
-    /// Of a patch.
+    /// Reads the options of a patch.
     pub(crate) fn parse_patch(query: &Query, patch: PatchKind, user_agent: &str) -> Result<Self, Status> {
         let mut causes = Vec::new();
         if patch != PatchKind::Apply && query.get("force").is_some() {
@@ -121,7 +124,7 @@ impl WriteOptions {
     }
 }
 
-/// What a deletion without a body asks for.
+/// Reads the options of a deletion without a body.
 pub(crate) fn delete_params(query: &Query) -> Result<DeleteParams, Status> {
     let dry_run: Vec<&str> = query.all("dryRun").collect();
     let params = DeleteParams {
@@ -133,7 +136,7 @@ pub(crate) fn delete_params(query: &Query) -> Result<DeleteParams, Status> {
     validated(params, &dry_run)
 }
 
-/// What a deletion asks for by its body, a `DeleteOptions`.
+/// Reads the options of a deletion from its body, a `DeleteOptions`.
 pub(crate) fn delete_params_of(options: &Value) -> Result<DeleteParams, Status> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let preconditions = &options["preconditions"];
@@ -169,7 +172,7 @@ fn validated(mut params: DeleteParams, dry_run: &[&str]) -> Result<DeleteParams,
     Ok(params)
 }
 
-/// The field manager of a client that names none: the first part of its user agent, cut to what managers may have.
+/// Returns the default field manager: the first part of the user agent, truncated to the maximum length.
 fn manager_of(user_agent: &str) -> String {
     let first = user_agent.split('/').next().unwrap_or_default();
     let printable = first.chars().filter(|character| is_printable(*character));

@@ -1,4 +1,4 @@
-//! Query parameters, with the liberties that Go takes in reading them.
+//! Query parameters, parsed as leniently as in Go.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use windlass_api::Status;
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads what stands behind the `?`. Pairs that are not well formed are passed over.
+    /// Parses the text after the `?`. Skips malformed pairs.
     pub(crate) fn parse(text: &str) -> Self {
         let pair = |pair: &str| {
             if pair.is_empty() || pair.contains(';') {
@@ -22,32 +22,33 @@ impl Query {
         Self(text.split('&').filter_map(pair).collect())
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub(crate) fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first value, or nothing when it is absent or empty.
+    /// Returns the first value; `None` if it is missing or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// Everything but `false` and `0` is true, even an empty value. None: not given.
+    /// Returns a boolean; `None` if the parameter is missing. All values except `false` and `0` are true, even an empty
+    /// one.
     pub(crate) fn optional_boolean(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// As [`Self::optional_boolean`], false when it is not given.
+    /// Like [`Self::optional_boolean`], but `false` if the parameter is missing.
     pub(crate) fn boolean(&self, name: &str) -> bool {
         self.optional_boolean(name).unwrap_or(false)
     }
 
-    /// A whole number, or 400 in Go's words.
+    /// Returns an integer, or an error 400 in Go's words.
     pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
         self.get(name).map(parse_int).transpose().map_err(Status::bad_request)
     }
@@ -65,7 +66,7 @@ pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Whether each percent sign is followed by two hexadecimal digits.
+/// Reports whether each percent sign is followed by two hexadecimal digits.
 pub(crate) fn is_well_formed(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.iter().enumerate().all(|(at, byte)| {
@@ -74,7 +75,7 @@ pub(crate) fn is_well_formed(text: &str) -> bool {
     })
 }
 
-/// None when an escape is not well formed.
+/// Returns `None` if an escape is malformed.
 fn unescape(text: &str) -> Option<String> {
     if !is_well_formed(text) {
         return None;

@@ -1,4 +1,4 @@
-//! Reading the body of a request: all of it, or an error before it is too much.
+//! Reading request bodies, with limits on size and time.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use windlass_api::{BoxError, Status};
 
 use crate::server::OverBudget;
 
-/// The body of a request, of whatever type it came in.
+/// A request body of any type.
 pub(crate) type RequestBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
-/// No body may be larger.
+/// The maximum size of a body.
 pub(crate) const LIMIT: usize = 3 << 20;
 
-/// How long a client may take to send it.
+/// The time limit for receiving a body.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Why there is no body.
+/// The reason for a missing body.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The answer to it.
+    /// The request is answered with this status.
     Refused(Box<Status>),
-    /// It did not come, or stopped coming: the answer of the real server is a status without kind, as plain text.
+    /// The body was not received completely. As in kube-apiserver, the answer is a status without kind in plain text.
     Incomplete,
 }
 
@@ -34,9 +34,10 @@ impl From<Status> for ReadError {
     }
 }
 
-/// Reads the whole body, unless it is larger than [`LIMIT`] or does not come in time.
+/// Reads the whole body. Returns an error if it is larger than [`LIMIT`] or takes too long.
 ///
-/// What is too large is left unread: the connection (or the stream, of HTTP/2) is of no use afterwards.
+/// The rest of a body that is too large stays unread, so the connection (or the HTTP/2 stream) cannot be used
+/// afterwards.
 pub(crate) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Bytes, ReadError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > LIMIT as u64) {
@@ -69,14 +70,14 @@ async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
     Ok(whole.freeze())
 }
 
-/// What becomes of a body that breaks off, or is malformed.
+/// Returns the error for an incomplete or malformed body.
 fn refusal(error: &BoxError) -> ReadError {
     if error.is::<OverBudget>() {
         return Status::too_many_requests("Too many requests, please try again later.", 1).into();
     }
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(error) = cause {
-        // The transport has no type of its own for it.
+        // hyper has no error type for this case.
         if error.to_string().contains("Invalid chunk size line") {
             return Status::unclassified("invalid byte in chunk length").into();
         }

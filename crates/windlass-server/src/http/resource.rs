@@ -1,4 +1,4 @@
-//! Requests for resources: from a path to the verb of the registry, and back to an answer.
+//! Requests for resources: dispatches a path and a method to a verb of the registry, and renders the result.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -31,7 +31,7 @@ use crate::{
     table::{self, IncludeObject},
 };
 
-/// What is to be done.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Get,
@@ -44,13 +44,13 @@ enum Operation {
     DeleteCollection,
 }
 
-/// A request for a resource that exists, to do what the resource can do.
+/// A request for a supported operation on an existing resource.
 struct Request<'r> {
     server: &'r Inner,
     exchange: &'r Exchange,
     registry: &'r Registry,
     target: Target,
-    /// Whether it asks for an object or a collection, of a built-in kind or a custom one.
+    /// The type of the endpoint: an object or a collection, of a built-in kind or a custom resource.
     endpoint: Endpoint,
     meter: &'r Meter<'r>,
 }
@@ -85,7 +85,7 @@ pub(super) async fn answer(
     };
     let meter = server.metrics().begin(asked(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
-    // What is larger than a get has room of its own, so that a get need not carry it about.
+    // Boxed to keep the future of a get small.
     let answer = match operation {
         Operation::Get => request.get().await,
         Operation::List => Box::pin(request.list()).await,
@@ -100,7 +100,7 @@ pub(super) async fn answer(
     answer
 }
 
-/// What the request is counted as.
+/// Returns the labels for the request's metrics.
 fn asked<'r>(
     exchange: &Exchange,
     path: &'r ResourcePath,
@@ -135,7 +135,7 @@ fn asked<'r>(
     }
 }
 
-/// What a path connects to, if it does.
+/// Returns the connection that a path requests, if any.
 fn connection(path: &ResourcePath, resource: &ResourceInfo) -> Option<Connection> {
     let whole = !path.legacy_watch && resource.is_namespaced() != path.namespace.is_none();
     let connection = Connection::of(&path.resource, &path.subresource);
@@ -174,11 +174,11 @@ fn is_built_in(resource: &ResourceInfo) -> bool {
     resource.shape.style() == Style::BuiltIn
 }
 
-/// What a method means on a path of this resource, if it means anything.
+/// Returns the operation of a method on a path of this resource.
 fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> Result<Operation, Failure> {
     let custom = !is_built_in(resource);
     let missing = || if custom { Failure::NotFound } else { Status::unknown_resource().into() };
-    // Namespaces are in none, but each is in its own path.
+    // A namespace object is cluster-scoped, but its own path contains its name as the namespace.
     let in_namespace = path.namespace.is_some() && (path.resource != "namespaces" || path.name.is_empty());
     if in_namespace && !resource.is_namespaced() {
         return Err(missing());
@@ -194,7 +194,7 @@ fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> R
         let unknown = || if custom { not_found(path, resource) } else { missing() };
         &found.ok_or_else(unknown)?.verbs
     };
-    // Of what is only created nothing has a path of its own.
+    // Resources with the single verb `create` have no paths for objects.
     if !path.name.is_empty() && path.subresource.is_empty() && *verbs == ["create"] {
         return Err(missing());
     }
@@ -218,12 +218,12 @@ fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> R
     if verbs.iter().any(|own| own == verb) { Ok(operation) } else { Err(not_supported(resource, method)) }
 }
 
-/// A part that custom resources of this kind do not have.
+/// Returns the error for a subresource that this custom resource does not have.
 fn not_found(path: &ResourcePath, resource: &ResourceInfo) -> Failure {
     Status::not_found(&resource.group_resource(), &path.name).into()
 }
 
-/// A method that the resource does not have.
+/// Returns the error for a method that the resource does not support.
 fn not_supported(resource: &ResourceInfo, method: &Method) -> Failure {
     if is_built_in(resource) {
         return Status::method_not_allowed().into();
@@ -294,7 +294,7 @@ impl Request<'_> {
 
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let showing = self.showing()?;
-        // The options are looked at before the body, as the real server does, of updates only.
+        // For updates the options are validated before the body is read, as in kube-apiserver.
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", &self.user_agent())?);
         let body = self.object(body).await?;
         let written = self.registry.update(&self.target, body, params).await?;
@@ -336,7 +336,7 @@ impl Request<'_> {
         Ok(showing.list(list).await?)
     }
 
-    /// How the answer is to look.
+    /// Negotiates the rendering of the response.
     fn showing(&self) -> Result<Showing, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
@@ -351,7 +351,7 @@ impl Request<'_> {
         })
     }
 
-    /// Only who asks for something that can be answered is told that it is old.
+    /// Adds the deprecation warning of the resource. Called only after successful negotiation.
     fn warn_of_age(&self) {
         self.exchange.warnings.extend(self.target.resource.deprecation.clone());
     }
@@ -363,7 +363,7 @@ impl Request<'_> {
         }
     }
 
-    /// Names the manager of the fields that are written, unless the query does. Bytes, as in Go.
+    /// Returns the user agent, the default for the field manager. Invalid UTF-8 is accepted, as in Go.
     fn user_agent(&self) -> Cow<'_, str> {
         let agent = self.exchange.headers.get(header::USER_AGENT);
         agent.map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
@@ -386,7 +386,7 @@ impl Request<'_> {
         }
     }
 
-    /// How the body of a patch is to be understood.
+    /// Returns the type of the patch in the body.
     fn patch_kind(&self) -> Result<PatchKind, Status> {
         const FOR_CUSTOM: [&str; 3] =
             ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
@@ -399,7 +399,7 @@ impl Request<'_> {
         }
     }
 
-    /// The options of a deletion: those of the body, if there is one.
+    /// Reads the options of a deletion, from the body if there is one.
     async fn delete_params(&self, body: RequestBody) -> Result<DeleteParams, Failure> {
         let bytes: Bytes = read::read(&self.exchange.headers, body).await?;
         if bytes.is_empty() {
@@ -427,10 +427,10 @@ impl Request<'_> {
         }
     }
 
-    /// A success that is no object.
+    /// Returns a successful response with a `Status` instead of an object.
     fn status(&self, status: &Status, code: StatusCode) -> Response<Body> {
         let (headers, query) = (&self.exchange.headers, &self.exchange.query);
-        // Whatever form of object was asked for, this is none.
+        // A status has no other views than the whole object.
         let agreed = media::negotiate(headers, query, Endpoint::Object).map(|agreed| agreed.encoding);
         let encoding = agreed.map_or_else(|_| media::negotiate_error(headers, query), ErrorEncoding::As);
         let mut response = respond::status(status, encoding);

@@ -1,4 +1,4 @@
-//! Answers: objects, lists and statuses in the form that was agreed on.
+//! Responses: objects, lists and statuses in the negotiated form.
 
 use std::sync::Arc;
 
@@ -24,36 +24,36 @@ use crate::{
     table::{self, Header, IncludeObject},
 };
 
-/// A list that is longer than this goes out in pieces of about this size, in bytes.
+/// The approximate size of the pieces of a long list in bytes.
 const PIECE: usize = 64 << 10;
 
-/// A list of so many bytes takes some 10 ms to encode as a whole.
+/// The minimum size of a list that is encoded beside the runtime. Encoding it takes about 10 ms.
 const LARGE: usize = 1 << 20;
 
-/// The end of a table, whose last field is its rows.
+/// The end of a table; the rows are its last field.
 const END_OF_TABLE: &[u8] = b"]}";
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// Of what Prometheus reads.
+/// The Content-Type of metrics in Prometheus' text format.
 pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// How objects are to be shown.
+/// The rendering of objects.
 #[derive(Clone, Debug)]
 pub(super) struct Showing {
     pub(super) resource: Arc<ResourceInfo>,
     pub(super) representation: Representation,
-    /// Of the rows of tables.
+    /// The objects included in the rows of tables.
     pub(super) include: IncludeObject,
     pub(super) descriptions: Descriptions,
-    /// For ages.
+    /// The current time, for ages.
     pub(super) now: Timestamp,
 }
 
 // === objects ===
 
 impl Showing {
-    /// One object.
+    /// Returns a response with one object.
     pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
             View::Whole => {
@@ -73,12 +73,12 @@ impl Showing {
         Ok(document(code, compact, self.representation.encoding))
     }
 
-    /// The header of a table that is not one of several.
+    /// Returns the header of a single table.
     pub(super) fn header(&self) -> Header<'_> {
         Header::Columns(&self.descriptions)
     }
 
-    /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
+    /// Renders an object in the negotiated view. In a watch, only the first table has column definitions.
     pub(super) fn shown(&self, object: Value, header: Header<'_>) -> Value {
         match self.representation.view {
             View::Whole => object,
@@ -135,7 +135,7 @@ impl Showing {
                     return binary(&head, list, |item| partial(item.value(), version));
                 }
                 if list.items.is_empty() {
-                    // Unlike a list of objects, this one is null when there is nothing in it.
+                    // Unlike a list of objects, an empty list of partial objects is null.
                     let none =
                         json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
                     return Ok(document(StatusCode::OK, json::encode(&none), self.representation.encoding));
@@ -176,7 +176,7 @@ impl Showing {
         table
     }
 
-    /// Makes the rows of a table one by one.
+    /// Returns a function that renders the rows of a table one by one.
     fn row(&self, version: MetaVersion) -> impl Fn(Value) -> Value + Send + 'static {
         let (resource, include, now) = (Arc::clone(&self.resource), self.include, self.now);
         move |object| {
@@ -211,7 +211,8 @@ impl Showing {
     }
 }
 
-/// A list in protobuf. Its length stands at its beginning, so all of it is encoded before the first piece goes out.
+/// Returns a list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is
+/// sent.
 fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
     let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("there is no message for the list"))?;
     let (mut pieces, mut last, mut length) = (Vec::new(), Vec::new(), 0);
@@ -230,7 +231,7 @@ fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result
     Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
 }
 
-/// What stands around the items of a list.
+/// The bytes before and after the items of a list.
 struct Frame {
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -261,15 +262,15 @@ impl Frame {
         Self { head: parts.0.concat(), tail: parts.1.concat() }
     }
 
-    /// The frame of a table, from the table without rows.
+    /// Creates the frame of a table from a table without rows.
     fn of_table(mut none: Vec<u8>) -> Self {
         let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
-        debug_assert_eq!(tail, END_OF_TABLE, "its rows are its last field");
+        debug_assert_eq!(tail, END_OF_TABLE, "the rows are the last field");
         Self { head: none, tail: [END_OF_TABLE, b"\n"].concat() }
     }
 }
 
-/// The bytes of a list, one piece after the other, rendered when they are asked for.
+/// The pieces of a list, each rendered when it is requested.
 struct Pieces<R> {
     frame: Frame,
     items: std::vec::IntoIter<Item>,
@@ -315,7 +316,7 @@ fn list_metadata(list: &ItemList, style: Style) -> Value {
     let mut metadata = Map::new();
     let revision = Value::from(list.revision.0.to_string());
     let token = list.continue_token.as_deref();
-    // What is not stored has no version.
+    // Objects that are not stored have no resourceVersion.
     if style == Style::BuiltIn && list.revision.0 != 0 {
         metadata.insert("resourceVersion".into(), revision.clone());
     }
@@ -337,7 +338,7 @@ fn partial(object: Value, version: MetaVersion) -> Value {
     partial
 }
 
-/// What Go calls the type of an object, in messages.
+/// Returns Go's name of an object's type, for messages.
 fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
     let package = match resource.group.split('.').next().unwrap_or_default() {
         "" | "events" => "core",
@@ -353,9 +354,9 @@ fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
 
 // === documents, statuses, texts ===
 
-/// A document that is complete. What there is no message for stays JSON.
+/// Returns a response with a complete document. A document without a protobuf message stays JSON.
 pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
-    let tree = || serde_json::from_slice::<Value>(&compact).expect("the JSON was written by us");
+    let tree = || serde_json::from_slice::<Value>(&compact).expect("the server encoded this JSON");
     let (body, encoding) = match encoding {
         Encoding::PrettyJson => (json::indent(&compact), encoding),
         Encoding::Yaml => (to_yaml(&tree()).into_bytes(), encoding),
@@ -368,7 +369,7 @@ pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encodin
     respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))
 }
 
-/// A status, with the headers that follow from it.
+/// Returns a response with a status and the headers that depend on it.
 pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body> {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let compact = json::encode(status);
@@ -386,7 +387,7 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
     response
 }
 
-/// A refusal before anything was looked at.
+/// Returns a response that rejects a request in authentication or authorization.
 pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Response<Body> {
     let mut response = status(refusal, encoding);
     if response.status() != StatusCode::UNAUTHORIZED {
@@ -395,14 +396,14 @@ pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Respons
     response
 }
 
-/// Plain text, for people and probes.
+/// Returns a plain-text response, for people and probes.
 pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = respond(code, TEXT, Body::whole(text));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     response
 }
 
-/// A generated document. Small JSON ones can be set on lines of their own.
+/// Returns a response with a generated document. Small JSON documents can be indented.
 pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body> {
     let mut body = document.body;
     if encoding == Encoding::PrettyJson && document.content_type == Encoding::Json.media_type() {
@@ -425,7 +426,7 @@ pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body
     response
 }
 
-/// Any answer.
+/// Returns a response with a code, a content type and a body.
 pub(super) fn respond(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;

@@ -1,6 +1,7 @@
-//! What a request is about, read off its method and path alone.
+//! Request information from the method and path alone.
 //!
-//! Every path has an answer here, whether or not anything is served under it: who may ask is decided before what exists.
+//! Every path has an interpretation here, even if nothing is served under it: authorization comes before the lookup of
+//! resources.
 
 use std::borrow::Cow;
 
@@ -11,49 +12,50 @@ use windlass_api::FieldSelector;
 use super::query::Query;
 use crate::registry::path_segment;
 
-/// Method and path, understood.
+/// The verb and the resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// The path, percent-decoded.
     pub(crate) path: String,
-    /// `get`, `list`, `watch`, …; of paths that are no resource the method in lower case.
+    /// `get`, `list`, `watch`, …; for paths that are not resources, the method in lower case.
     pub(crate) verb: Cow<'static, str>,
-    /// None: not under `/api/{version}/` or `/apis/{group}/{version}/`.
+    /// `None` if the path is not under `/api/{version}/` or `/apis/{group}/{version}/`.
     pub(crate) resource: Option<ResourcePath>,
 }
 
 /// The parts of a path under `/api/{version}/` or `/apis/{group}/{version}/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
-    /// Empty: the core group.
+    /// Empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
-    /// The deprecated `/watch/` in front of the resource.
+    /// The path has the deprecated `/watch/` before the resource.
     pub(crate) legacy_watch: bool,
-    /// As the real server sees it: of the path of a namespace, that namespace.
+    /// As in kube-apiserver, the path of a namespace object has this namespace.
     pub(crate) namespace: Option<String>,
     pub(crate) resource: String,
-    /// Empty: the collection.
+    /// Empty for the collection.
     pub(crate) name: String,
-    /// Empty: the object itself.
+    /// Empty for the object itself.
     pub(crate) subresource: String,
-    /// What follows the subresource.
+    /// The path segments after the subresource.
     pub(crate) rest: Vec<String>,
-    /// The one name that the query of a collection selects: whoever may read that object may do so in this way.
+    /// The single name that the field selector of a collection request selects. Permission for that object is enough
+    /// for the request.
     pub(crate) selected: String,
 }
 
-/// A path that is neither a resource nor anything else.
+/// The error for a path that is neither a resource path nor any other valid path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unroutable {
     pub(crate) path: String,
 }
 
-/// The last part of the path of a namespace can be one of these rather than a resource in it.
+/// The subresources of namespaces. As the last segment of a path they are not resources in the namespace.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
-    /// Understands a request. The path comes as it was sent.
+    /// Parses a request. The path is still percent-encoded.
     pub(crate) fn new(method: &Method, path: &str, query: &Query) -> Result<Self, Unroutable> {
         let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
         let lower = || Cow::Owned(method.as_str().to_ascii_lowercase());
@@ -115,7 +117,7 @@ impl RequestInfo {
         Ok(Self { verb: Cow::Borrowed(verb), resource: Some(resource), path })
     }
 
-    /// Returns the path that a proxy passes on: what stands behind the subresource.
+    /// Returns the path that a proxy forwards: the segments after the subresource.
     pub(crate) fn passed_path(&self) -> String {
         let parts = self.resource.iter().flat_map(|resource| &resource.rest);
         let mut passed = parts.fold(String::new(), |passed, part| passed + "/" + part);
@@ -125,13 +127,13 @@ impl RequestInfo {
         passed
     }
 
-    /// Whether the answer goes on for as long as the client listens.
+    /// Reports whether the response ends only when the client disconnects or the server stops.
     pub(crate) fn is_long_running(&self) -> bool {
         self.resource.is_some() && self.verb == "watch"
     }
 }
 
-/// The name that a field selector asks for, if it asks for one.
+/// Returns the name that the field selector requires, if any.
 fn selected_name(query: &Query) -> Option<String> {
     let selector: FieldSelector = query.text("fieldSelector")?.parse().ok()?;
     let name = selector.exact("metadata.name")?;
@@ -147,7 +149,7 @@ mod tests {
         RequestInfo::new(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query))
     }
 
-    /// `verb group/version namespace resource name subresource`, with `-` for what is not there.
+    /// Formats a request as `verb group/version namespace resource name subresource`, with `-` for missing parts.
     fn words(method: &str, target: &str) -> String {
         let info = route(method, target).unwrap();
         let Some(resource) = info.resource else { return format!("{} {}", info.verb, info.path) };

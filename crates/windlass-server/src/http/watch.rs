@@ -1,7 +1,7 @@
 //! The body of a watch: one frame per event.
 //!
-//! There is no task behind it: whoever polls the body drives the watch, and dropping the body ends it. It ends by itself
-//! when its time is up, when the server stops, or when it fell too far behind; the client asks again then.
+//! No task runs in the background: polling the body drives the watch, and dropping it ends the watch. The watch also
+//! ends when its timeout expires, when the server stops, or when it is too slow. The client then watches again.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
     table::{Header, IncludeObject},
 };
 
-/// How the objects of a watch are shown.
+/// The rendering of the objects of a watch.
 pub(super) struct Rendering {
     pub(super) representation: Representation,
     pub(super) include: IncludeObject,
@@ -36,13 +36,13 @@ pub(super) struct Rendering {
 struct Watch {
     session: WatchSession,
     rendering: Rendering,
-    /// A table has been sent, which said what the columns are.
+    /// A table with column definitions has been sent.
     has_header: bool,
     stopping: Stopping,
     watching: Watching,
 }
 
-/// The frames of a watch: JSON with a line feed each, or messages with their length.
+/// Returns the frames of a watch: JSON lines, or length-prefixed protobuf messages.
 pub(super) fn frames(
     session: WatchSession,
     rendering: Rendering,
@@ -83,12 +83,12 @@ impl Watch {
         }
     }
 
-    /// What there is without a wait, which costs timers and a place among those who wait.
+    /// Returns the next item if it is ready. Waiting would need timers and a place in the list of waiters.
     fn at_once(&mut self) -> Option<WatchItem> {
         if self.stopping.is_requested() || !self.session.has_come() {
             return None;
         }
-        // At its end it says so again.
+        // After its end, the session returns `None` again.
         self.session.next().now_or_never().flatten()
     }
 
@@ -97,7 +97,7 @@ impl Watch {
             resource: Arc::clone(self.session.resource()),
             representation: self.rendering.representation,
             include: match self.rendering.include {
-                // Without its version a bookmark would be nothing.
+                // Without metadata a bookmark would have no resourceVersion.
                 IncludeObject::None if kind == EventType::Bookmark => IncludeObject::Metadata,
                 include => include,
             },
@@ -110,7 +110,7 @@ impl Watch {
         self.frame(kind, &object)
     }
 
-    /// None if there is no way to say it; the watch ends then.
+    /// Returns `None` if the object has no protobuf message. The watch then ends.
     fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
         if self.rendering.representation.encoding == Encoding::Protobuf {
             return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into());
@@ -125,7 +125,7 @@ impl Watch {
     }
 }
 
-/// The object of a bookmark, its fields in the order of its kind.
+/// Returns the object of a bookmark, with its fields in the order of its kind.
 fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> Value {
     let (kind, api_version, version) = (&resource.kind, resource.api_version(), revision.0.to_string());
     let annotations = json!({"k8s.io/initial-events-end": "true"});
@@ -136,9 +136,9 @@ fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> V
     };
     match &resource.shape {
         Shape::BuiltIn(plan) => {
-            // An object of which nothing is set: what Go never leaves out is there.
+            // An empty object still has the fields that Go never omits.
             let mut object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-            // Nor what its conversion from the stored type sets.
+            // It also has the fields that the conversion from the storage version sets.
             match (resource.group.as_str(), kind.as_str()) {
                 ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => object["spec"] = json!({"replicas": 0}),
                 ("apps", "DaemonSet") => {

@@ -1,5 +1,5 @@
-//! Autoscalers of pods, in two versions: `autoscaling/v2`, which is stored, and `autoscaling/v1`, which knows only one
-//! metric and keeps all else in annotations.
+//! HorizontalPodAutoscalers in two versions: `autoscaling/v2`, which is stored, and `autoscaling/v1`, which supports
+//! only one metric and keeps other fields in annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// The metric of those who name none.
+/// Returns the metric of an autoscaler that specifies none.
 fn default_metrics() -> Value {
     json!([{
         "type": "Resource",
@@ -55,7 +55,7 @@ fn default_metrics() -> Value {
 // === defaults ===
 
 fn default_autoscaler(autoscaler: &mut Value) {
-    // Annotations with a meaning in the first version have none in the second.
+    // Annotations with a meaning in v1 have none in v2.
     convert::drop_annotations(autoscaler);
     let spec = object_mut(autoscaler, "spec");
     default_pointer(spec, "minReplicas", 1);
@@ -76,7 +76,7 @@ fn default_rules(rules: &mut Map<String, Value>, policies: Value) {
     default_pointer(rules, "policies", policies);
 }
 
-// === rules ===
+// === validation ===
 
 fn validate_autoscaler(autoscaler: &Value, old: Option<&Value>, errors: &mut Errors) {
     let nothing = json!({});
@@ -126,7 +126,7 @@ fn validate_autoscaler(autoscaler: &Value, old: Option<&Value>, errors: &mut Err
     }
 }
 
-/// What the `apiVersion` of a reference may be.
+/// The rule for the `apiVersion` of a reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GroupRule {
     Needed,
@@ -154,7 +154,7 @@ fn validate_object_reference(reference: &Value, group: GroupRule, path: &Path<'_
     }
 }
 
-/// The kinds of metrics and their fields, in the order in which they are looked at.
+/// The kinds of metrics and their fields, in the order of validation.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -303,12 +303,12 @@ fn validate_scaling(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether the object at a path of a tree is the one metric that the first version knows: how busy the processors are.
+/// Reports whether a metric is CPU utilization, the only metric of v1.
 fn is_processor(metric: &Value) -> bool {
     metric.text(&["type"]) == "Resource" && metric.text(&["resource", "name"]) == "cpu"
 }
 
-/// The annotations of an object, made when they are not there.
+/// Returns the annotations of an object; missing annotations are created.
 fn annotations_mut(object: &mut Value) -> &mut Map<String, Value> {
     as_object(object_mut(object, "metadata").entry("annotations").or_insert_with(|| json!({})))
 }

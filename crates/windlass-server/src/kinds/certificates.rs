@@ -1,6 +1,7 @@
-//! The group `certificates.k8s.io`: requests for certificates, their approval, and the certificates.
+//! The group `certificates.k8s.io`: certificate signing requests, their approval, and the certificates.
 //!
-//! Nobody here approves or signs; that is for controllers and people. A certificate is checked to be PEM, not parsed.
+//! The server does not approve or sign requests; controllers and users do. A certificate is checked to be PEM, but not
+//! parsed.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ const GROUP: &str = "certificates.k8s.io";
 const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
 const MIN_EXPIRATION: i64 = 600;
-/// Decisions, which only one subresource may make.
+/// The condition types that only the approval subresource may set.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 const USAGES: &[&str] = &[
     "any",
@@ -46,7 +47,7 @@ const USAGES: &[&str] = &[
     "timestamping",
 ];
 
-/// Through which door a change comes.
+/// The subresource of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
     Main,
@@ -94,7 +95,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     ..BASE
 }];
 
-/// Writes into a new request who makes it. What the client says of that does not count.
+/// Records the user who creates the request in the request. The client's values are ignored.
 fn sign(request: &mut Value, user: &User) {
     let spec = object_mut(request, "spec");
     for field in ["username", "uid", "groups", "extra"] {
@@ -109,7 +110,7 @@ fn conditions(object: &Value) -> &[Value] {
     object.items(&["status", "conditions"])
 }
 
-/// Approval changes the conditions alone.
+/// Restores everything except the conditions, which an approval may change.
 fn prepare_approval(_: Part, new: &mut Value, old: &Value) {
     let decided = conditions(new).to_vec();
     copy_key(as_object(new), old, "spec");
@@ -122,7 +123,7 @@ fn prepare_approval(_: Part, new: &mut Value, old: &Value) {
     }
 }
 
-/// Decisions that are still there are those that were made.
+/// Restores existing decisions, which cannot be changed.
 fn keep_decisions(new: &mut Value, old: &Value) {
     for decision in DECISIONS {
         let of = |object: &Value| -> Vec<usize> {
@@ -163,7 +164,7 @@ fn stamp(new: &mut Value, old: Option<&Value>, now: &str) {
 fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     let request = new.text(&["spec", "request"]);
     if let Err(why) = check_request(request) {
-        // Bytes are shown as Go prints them in JSON.
+        // Bytes are shown in the form of Go's JSON encoding.
         let shown = new.at(&["spec", "request"]).filter(|_| !request.is_empty()).unwrap_or(&Value::Null);
         errors.invalid(&SPEC.child("request"), shown, why);
     }
@@ -270,7 +271,7 @@ fn validate_conditions(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// What only one kind of write may change, and what is never taken back.
+/// Validates that a write changes only what its subresource may change, and removes no final condition.
 fn validate_changes(new: &Value, old: &Value, write: Write, errors: &mut Errors) {
     let path = STATUS.child("conditions");
     let of = |object: &Value, kind: &str| -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! `ComponentStatus`: a resource without storage, and a deprecated one.
+//! `ComponentStatus`: a deprecated resource without storage.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     ..BASE
 }];
 
-/// What a server says that looks for its companions where they would listen, and finds only its storage.
+/// Returns the statuses that a real server reports if no other components run on its machine and its storage is
+/// healthy.
 fn components() -> Vec<Value> {
     let unreachable = |name: &str, port: u16| {
         let message =

@@ -1,4 +1,4 @@
-//! The small kinds of the core group and its neighbours.
+//! The small kinds of the core group and related groups.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::registry::{
     metadata_mut, object_mut, qualified_name, range_problem,
 };
 
-/// What a config map or secret may hold, in bytes.
+/// The maximum size of a config map's or secret's data, in bytes.
 const MAX_SIZE: usize = 1 << 20;
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
@@ -30,7 +30,7 @@ pub(super) fn validate_config_map(object: &Value, errors: &mut Errors) {
         }
     }
     if size > MAX_SIZE {
-        // Said of the object as a whole.
+        // The error concerns the whole object.
         errors.add(&Path::new("[]"), "FieldValueTooLong", format!("Too long: may not be more than {MAX_SIZE} bytes"));
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn validate_config_map_update(new: &Value, old: &Value, errors: &mut 
 
 pub(super) fn default_secret(object: &mut Value) {
     default_to(as_object(object), "type", "Opaque");
-    // The write-only form is merged into the real one.
+    // Merges the write-only field into the data.
     let map = as_object(object);
     if let Some(Value::Object(texts)) = map.shift_remove("stringData") {
         let data = object_mut(object, "data");
@@ -97,7 +97,7 @@ pub(super) fn validate_secret(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// A configuration for docker, in base64, must be a JSON object; the error is Go's.
+/// Checks that a Docker configuration in base64 is a JSON object. The error is Go's message.
 fn check_docker_config(text: &str) -> Result<(), String> {
     let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).unwrap_or_default();
     check_json(&bytes)?;
@@ -130,14 +130,14 @@ fn keep_immutable(bags: &[&str], new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
-/// How many bytes canonical base64 stands for.
+/// Returns the number of bytes that canonical base64 decodes to.
 fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count().min(text.len() / 4 * 3)
 }
 
 // === service accounts ===
 
-/// References to secrets keep only the name.
+/// Reduces references to secrets to their names.
 pub(super) fn prepare_service_account(object: &mut Value) {
     for secret in items_mut(object, "secrets") {
         let name = secret.text(&["name"]).to_owned();
@@ -145,7 +145,7 @@ pub(super) fn prepare_service_account(object: &mut Value) {
     }
 }
 
-/// Who begins to limit the secrets of an account's pods is told of a better way.
+/// Warns if an account starts to use the deprecated limit on mountable secrets.
 pub(super) fn service_account_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let limits = |account: &Value| account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).is_some();
     if !limits(new) || old.is_some_and(limits) {
@@ -171,7 +171,7 @@ pub(super) fn default_namespace(object: &mut Value) {
 }
 
 pub(super) fn prepare_namespace_create(object: &mut Value) {
-    // Again: the name may have been generated meanwhile.
+    // Repeated, because the name may have been generated in the meantime.
     default_namespace(object);
     let spec = object_mut(object, "spec");
     if !spec.items(&["finalizers"]).iter().any(|finalizer| finalizer == "kubernetes") {
@@ -214,7 +214,7 @@ pub(super) fn validate_namespace_status(new: &Value, _old: &Value, errors: &mut 
 // === nodes ===
 
 pub(super) fn default_node(object: &mut Value) {
-    // One range in two fields; where they differ, the older one counts.
+    // Both fields contain the pod range. If they differ, the older one wins.
     let range = object.text(&["spec", "podCIDR"]).to_owned();
     let first = object.items(&["spec", "podCIDRs"]).first().cloned();
     let spec = object_mut(object, "spec");
@@ -237,7 +237,7 @@ pub(super) fn node_field(object: &Value, label: &str) -> Option<String> {
     (label == "spec.unschedulable").then(|| object.flag(&["spec", "unschedulable"]).to_string())
 }
 
-/// Where a kubelet's configuration came from when that could be told it by the API.
+/// Removes the source of the kubelet's configuration, which belongs to a removed feature.
 pub(super) fn drop_node_config(new: &mut Value) {
     object_mut(new, "spec").shift_remove("configSource");
     if let Some(status) = entry_mut(new, "status") {
@@ -273,7 +273,7 @@ pub(super) fn validate_node(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// What a node has of each resource is not less than nothing.
+/// Validates that the resources of a node are not negative.
 fn validate_node_amounts(object: &Value, errors: &mut Errors) {
     let status = Path::new("status");
     for field in ["capacity", "allocatable"] {
@@ -292,7 +292,7 @@ fn validate_node_amounts(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// What a node declares that it can do: names in order, the first word of each with a capital.
+/// Validates the declared features of a node: names in order, whose first segment starts with a capital letter.
 fn validate_node_features(object: &Value, errors: &mut Errors) {
     const RULE: &str = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
                         MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
@@ -324,7 +324,7 @@ fn validate_node_features(object: &Value, errors: &mut Errors) {
 }
 
 fn validate_taints(object: &Value, errors: &mut Errors) {
-    // They stand in the spec, but this is where the real server says they are.
+    // The taints are in the spec, but the real server reports this path.
     let path = Path::new("metadata.taints");
     let taints = object.items(&["spec", "taints"]);
     let mut seen = Seen::default();
@@ -344,7 +344,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
             }
         }
         if seen.repeats((key, effect)) {
-            // The value is shown with the names of Go's fields.
+            // The value is shown with Go's field names.
             let added = taint.at(&["timeAdded"]).unwrap_or(&Value::Null);
             let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": added});
             let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
@@ -365,7 +365,7 @@ pub(super) fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors
         let text = "node updates may not change providerID except from \"\" to valid";
         errors.forbidden(&path.child("providerID"), text);
     }
-    // The real server looks at them twice, and complains twice.
+    // The real server validates these twice and reports errors twice.
     validate_node_amounts(new, errors);
     validate_node_features(new, errors);
     validate_taints(new, errors);
@@ -401,7 +401,7 @@ pub(super) fn validate_new_controller_revision(object: &Value, errors: &mut Erro
 }
 
 pub(super) fn validate_controller_revision_update(new: &Value, old: &Value, errors: &mut Errors) {
-    // It is compared as it is written: what is empty is not what is missing.
+    // Compares the raw values: an empty value differs from a missing one.
     let (data, before) = (new.at(&["data"]), old.at(&["data"]));
     if data != before {
         errors.invalid(&Path::new("data"), data.unwrap_or(&Value::Null), "field is immutable");

@@ -1,6 +1,6 @@
-//! The group `resource.k8s.io`: devices, who has them and who asks for them.
+//! The group `resource.k8s.io`: devices, their allocation, and claims for them.
 //!
-//! Expressions that select devices are stored as they come, as are attributes and capacities.
+//! Expressions that select devices are stored without validation, as are attributes and capacities.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::registry::{
 
 const GROUP: &str = "resource.k8s.io";
 const SPEC: Path<'static> = Path::new("spec");
-/// How many of each there may be.
+/// The maximum number of each element.
 const MAX: usize = 32;
 const MAX_DEVICES: usize = 128;
 const MAX_SUBREQUESTS: usize = 8;
@@ -311,7 +311,7 @@ fn validate_wish(wish: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which taints of a device are no hindrance.
+/// Validates a toleration of device taints.
 fn validate_toleration(toleration: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (key, value) = (toleration.text(&["key"]), toleration.text(&["value"]));
     if !key.is_empty() {
@@ -361,7 +361,7 @@ fn validate_claim_status(new: &Value, old: &Value, errors: &mut Errors) {
 
 // === slices ===
 
-/// Taints that come without a time are from now.
+/// Sets the time of taints without one to the current time.
 fn stamp_taints(new: &mut Value, _old: Option<&Value>, now: &str) {
     let Some(spec) = entry_mut(new, "spec") else { return };
     for device in items_mut(spec, "devices") {
@@ -416,7 +416,7 @@ fn validate_slice(slice: &Value, old: Option<&Value>, errors: &mut Errors) {
     validate_counters(spec, &SPEC.child("sharedCounters"), errors);
 }
 
-/// What the devices of a slice share.
+/// Validates the counters that the devices of a slice share.
 fn validate_counters(spec: &Value, list: &Path<'_>, errors: &mut Errors) {
     for (index, set) in spec.items(&["sharedCounters"]).iter().enumerate() {
         let (place, name) = (list.index(index), set.text(&["name"]));
@@ -431,7 +431,7 @@ fn validate_counters(spec: &Value, list: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Where the devices of a slice are: it is said in exactly one way.
+/// Validates the location of a slice's devices, which must be specified in exactly one way.
 fn validate_place(spec: &Value, errors: &mut Errors) {
     let mut found: Vec<&str> = Vec::new();
     match spec.at(&["nodeName"]).and_then(Value::as_str) {

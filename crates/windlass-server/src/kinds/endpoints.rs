@@ -1,4 +1,4 @@
-//! Endpoints and endpoint slices: where the pods behind a service are.
+//! Endpoints and EndpointSlices: the addresses behind a service.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,10 @@ use crate::registry::{
 };
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-/// How many nodes an endpoint may be meant for.
+/// The maximum number of node hints of an endpoint.
 const MAX_NODE_HINTS: usize = 8;
 
-// === defaults, and before storing ===
+// === defaults and preparation ===
 
 pub(super) fn default_endpoints(object: &mut Value) {
     for subset in items_mut(object, "subsets") {
@@ -32,21 +32,21 @@ pub(super) fn default_slice(object: &mut Value) {
     }
 }
 
-/// A field of an older version is not written any more.
+/// Removes a field of an older version.
 pub(super) fn prepare_slice(object: &mut Value) {
     for endpoint in items_mut(object, "endpoints") {
         as_object(endpoint).shift_remove("deprecatedTopology");
     }
 }
 
-/// But it stays as long as nobody touches the endpoints.
+/// Like [`prepare_slice`], but only if the endpoints have changed.
 pub(super) fn prepare_slice_update(new: &mut Value, old: &Value) {
     if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
         prepare_slice(new);
     }
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_endpoints(object: &Value, errors: &mut Errors) {
     let subsets = Path::new("subsets");
@@ -76,7 +76,7 @@ pub(super) fn validate_endpoints(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether these are the endpoints of the API server itself, whose address may be one that only this machine reaches.
+/// Reports whether these are the API server's own endpoints, whose address may be a loopback address.
 fn is_own(object: &Value) -> bool {
     object.text(&["metadata", "namespace"]) == "default" && object.text(&["metadata", "name"]) == "kubernetes"
 }
@@ -96,7 +96,7 @@ fn validate_endpoint_address(address: &Value, own: bool, path: &Path<'_>, errors
     }
 }
 
-/// Addresses that are not those of a pod.
+/// Validates that an address is not a special one, such as a loopback address.
 pub(super) fn validate_reachable(text: &str, path: &Path<'_>, errors: &mut Errors) {
     let Ok(ip) = text.parse::<IpAddr>() else {
         return errors.invalid(path, text, "must be a valid IP address");
@@ -129,11 +129,11 @@ fn validate_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The most addresses of an endpoint of a slice.
+/// The maximum number of addresses of an endpoint in a slice.
 const MOST_ADDRESSES: usize = 100;
-/// The most endpoints of a slice.
+/// The maximum number of endpoints of a slice.
 const MOST_ENDPOINTS: usize = 1000;
-/// The most ports of a slice.
+/// The maximum number of ports of a slice.
 const MOST_PORTS: usize = 20_000;
 
 pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
@@ -234,14 +234,14 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
 }
 
 pub(super) fn validate_slice_update(new: &Value, old: &Value, errors: &mut Errors) {
-    // What was let through once stays.
+    // Unchanged endpoints are not validated again.
     if new.items(&["endpoints"]) != old.items(&["endpoints"]) {
         validate_slice_endpoints(new, errors);
     }
     errors.immutable(&Path::new("addressType"), new.at(&["addressType"]), old.at(&["addressType"]));
 }
 
-/// A kind of address that is on its way out.
+/// Warns about a deprecated address type.
 pub(super) fn slice_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let is_name = |slice: &Value| slice.text(&["addressType"]) == "FQDN";
     let warns = is_name(new) && old.is_none();

@@ -1,4 +1,4 @@
-//! Events: one kind in two groups with different names for the same fields, stored as those of the core group.
+//! Events: one kind in two groups with different field names, stored as events of the core group.
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub(super) const EVENTS_FIELDS: &[FieldRule] = &[
     FieldRule { label: "type", path: "type" },
 ];
 
-/// The names of a field in the core group and in `events.k8s.io`; `source` is a field of its own in both.
+/// The names of a field in the core group and in `events.k8s.io`. Both groups also have a field `source`.
 const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -42,12 +42,12 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// An event of the core group as one of `events.k8s.io`.
+/// Converts an event of the core group to one of `events.k8s.io`.
 pub(super) fn events_event(event: Value) -> Value {
     renamed(event, "events.k8s.io/v1", |name| NAMES.iter().find(|(core, _)| *core == name).map(|(_, events)| *events))
 }
 
-/// An event of `events.k8s.io` as one of the core group.
+/// Converts an event of `events.k8s.io` to one of the core group.
 pub(super) fn core_event(event: Value) -> Value {
     renamed(event, "v1", |name| NAMES.iter().find(|(_, events)| *events == name).map(|(core, _)| *core))
 }
@@ -63,7 +63,7 @@ fn renamed(event: Value, api_version: &str, name: impl Fn(&str) -> Option<&'stat
     Value::Object(renamed)
 }
 
-/// The fields that are more than the text at a path.
+/// Returns the value of a selectable field that is not simply the text at a path.
 pub(super) fn core_field(event: &Value, label: &str) -> Option<String> {
     (label == "source").then(|| match event.text(&["source", "component"]) {
         "" => event.text(&["reportingComponent"]).to_owned(),
@@ -71,17 +71,17 @@ pub(super) fn core_field(event: &Value, label: &str) -> Option<String> {
     })
 }
 
-/// The rules for events of the core group.
+/// Validates events of the core group.
 pub(super) fn validate_core(event: &Value, errors: &mut Errors) {
     validate(event, "reportingComponent", errors);
 }
 
-/// The rules for events that come through `events.k8s.io`; they too are checked in the form that is stored.
+/// Validates events of `events.k8s.io`, also in the stored form.
 pub(super) fn validate_events(event: &Value, errors: &mut Errors) {
     validate(event, "reportingController", errors);
 }
 
-/// The rules for new events that come through `events.k8s.io`, beside the others.
+/// Validates new events of `events.k8s.io`, in addition to [`validate_events`].
 pub(super) fn validate_events_create(event: &Value, errors: &mut Errors) {
     validate_series(event, errors);
     if event.at(&["eventTime"]).is_none() {
@@ -101,7 +101,7 @@ pub(super) fn validate_events_create(event: &Value, errors: &mut Errors) {
     }
 }
 
-/// Through `events.k8s.io` only the series of an event can change.
+/// Validates that an update through `events.k8s.io` changes only the series.
 pub(super) fn validate_events_update(new: &Value, old: &Value, errors: &mut Errors) {
     const FIXED: [&str; 14] = [
         "involvedObject",
@@ -126,7 +126,7 @@ pub(super) fn validate_events_update(new: &Value, old: &Value, errors: &mut Erro
         let path = if field == "reportingComponent" { "reportingController" } else { field };
         let (now, before) = (new.at(&[field]), old.at(&[field]));
         match (now, before) {
-            // A text that is gone is an empty one.
+            // A removed text is shown as empty.
             (None, Some(Value::String(_))) if field != "eventTime" => {
                 errors.invalid(&Path::new(path), "", "field is immutable");
             }
@@ -149,7 +149,7 @@ fn validate_series(event: &Value, errors: &mut Errors) {
 
 fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
     let (own, involved) = (event.text(&["metadata", "namespace"]), event.text(&["involvedObject", "namespace"]));
-    // Events about objects without a namespace live in the default one.
+    // Events about cluster-scoped objects are in the default namespace.
     let old_way = event.at(&["eventTime"]).is_none();
     let fits = match (involved.is_empty(), old_way) {
         (true, true) => own == "default",
@@ -163,7 +163,7 @@ fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
     if old_way {
         return;
     }
-    // Events of the new way say who reports what.
+    // Events with an `eventTime` must name the reporter.
     let component = event.text(&["reportingComponent"]);
     let path = Path::new(reporter);
     if component.is_empty() {

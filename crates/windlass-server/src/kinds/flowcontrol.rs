@@ -1,6 +1,6 @@
-//! The group `flowcontrol.apiserver.k8s.io`: which requests wait for which.
+//! The group `flowcontrol.apiserver.k8s.io`: priority and fairness of requests.
 //!
-//! The objects are there because clients list them. This server has one queue for all.
+//! The objects exist because clients list them. This server does not apply them: it has one queue for all requests.
 
 use serde_json::{Value, json};
 
@@ -14,11 +14,11 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const SPEC: Path<'static> = Path::new("spec");
 const MAX_PRECEDENCE: i64 = 10000;
 const MAX_QUEUES: i64 = 10_000_000;
-/// How many bits of a hash there are to deal queues from.
+/// The number of hash bits for shuffle sharding.
 const HASH_BITS: f64 = 60.0;
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-/// What both kinds have in common.
+/// The rules that both kinds share.
 const RULES: Rules = Rules { resets: Resets::BARE_STATUS, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -46,9 +46,9 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-// === the objects of every cluster ===
+// === default objects ===
 
-/// Name; shares, percentage lent; queues, hand size.
+/// The name; the shares and the lendable percentage; the queues and the hand size.
 const LEVELS: [(&str, i64, i64, Option<(i64, i64)>); 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some((128, 6))),
@@ -59,7 +59,8 @@ const LEVELS: [(&str, i64, i64, Option<(i64, i64)>); 7] = [
     ("workload-low", 100, 90, Some((128, 6))),
 ];
 
-/// Name, level, precedence, what tells flows apart, subjects (`g:`roup, `u:`ser, `s:`ervice accounts of a namespace), rules.
+/// The name, priority level, precedence, flow distinguisher, subjects and rules. Subjects are groups (`g:`), users
+/// (`u:`), and the service accounts of a namespace (`s:`).
 const SCHEMAS: [(&str, &str, i64, &str, &[&str], Requests); 11] = [
     ("catch-all", "catch-all", 10000, "ByUser", &["g:system:unauthenticated", "g:system:authenticated"], Requests::All),
     ("exempt", "exempt", 1, "", &["g:system:masters"], Requests::All),
@@ -95,18 +96,18 @@ const SCHEMAS: [(&str, &str, i64, &str, &[&str], Requests); 11] = [
     ("system-nodes", "system", 500, "ByUser", &["g:system:nodes"], Requests::All),
 ];
 
-/// Which requests a schema is about.
+/// The requests that a schema matches.
 #[derive(Clone, Copy)]
 enum Requests {
     All,
     Probes,
-    /// For leases that leaders hold.
+    /// Requests for the leases of leader elections.
     Elections,
-    /// By nodes, about themselves.
+    /// Requests of nodes about themselves.
     Nodes,
 }
 
-/// Levels of priority that every cluster has.
+/// Returns the mandatory and suggested priority levels.
 pub(crate) fn levels() -> Vec<Value> {
     let exempt = json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}});
     let mut all = vec![automatic("exempt", exempt)];
@@ -124,7 +125,7 @@ pub(crate) fn levels() -> Vec<Value> {
     all
 }
 
-/// Schemas that every cluster has, and whether their level is there: it is.
+/// Returns the mandatory and suggested flow schemas, with statuses that report that their level exists.
 pub(crate) fn schemas(now: &str) -> Vec<(Value, Value)> {
     let made = SCHEMAS.iter().map(|(name, level, precedence, flows, subjects, requests)| {
         let subjects: Vec<Value> = subjects.iter().map(|text| subject(text)).collect();
@@ -229,7 +230,7 @@ fn validate_level(object: &Value, errors: &mut Errors) {
         "" => errors.required(&SPEC.child("type"), ""),
         other => errors.unsupported(&SPEC.child("type"), other, &["Exempt", "Limited"]),
     }
-    // What everything falls back to stays as it is.
+    // The fallback level must not change.
     if name == "catch-all" {
         let fixed = levels().into_iter().find(|level| level.text(&["metadata", "name"]) == name);
         if !same(fixed.as_ref().and_then(|fixed| fixed.at(&["spec"])), Some(spec)) {

@@ -1,6 +1,7 @@
-//! The group `admissionregistration.k8s.io`: who is asked about writes, and the policies that answer without being asked.
+//! The group `admissionregistration.k8s.io`: admission webhooks and admission policies.
 //!
-//! The conditions of webhooks are compiled; the expressions of policies are stored as they come, and not run yet.
+//! The match conditions of webhooks are compiled. The expressions of policies are stored without validation and not
+//! evaluated yet.
 
 mod policies;
 
@@ -26,7 +27,7 @@ const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
 const MAX_CONDITIONS: usize = 64;
 
-/// What all kinds of the group have in common.
+/// The rules that all kinds of the group share.
 const RULES: Rules = Rules {
     metadata: MetadataRule::GENERIC,
     generation: Generation::Content,
@@ -175,7 +176,7 @@ fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Err
     validate_conditions(hook, &path.child("matchConditions"), conditions::problem, errors);
 }
 
-/// Where a webhook, of whatever sort, is.
+/// Validates the location of a webhook of any kind.
 pub(crate) fn validate_client_config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (config.at(&["url"]).and_then(Value::as_str), config.at(&["service"])) {
         (Some(url), None) => validate_url(url, &path.child("url"), errors),
@@ -184,7 +185,7 @@ pub(crate) fn validate_client_config(config: &Value, path: &Path<'_>, errors: &m
     }
 }
 
-/// The versions of reviews that a webhook understands; that there are some is seen elsewhere.
+/// Validates the review versions that a webhook supports. The caller checks that the list is not empty.
 pub(crate) fn validate_review_versions(versions: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen = Seen::default();
     for (index, version) in versions.iter().enumerate() {
@@ -201,7 +202,7 @@ pub(crate) fn validate_review_versions(versions: &[Value], path: &Path<'_>, erro
     }
 }
 
-/// Where a webhook, of whatever kind, can be reached.
+/// Validates the URL of a webhook.
 fn validate_url(url: &str, path: &Path<'_>, errors: &mut Errors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -227,7 +228,7 @@ fn validate_url(url: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
-    // The real server takes one for the other here.
+    // The real server swaps the two paths.
     for (field, shown) in [("namespace", "name"), ("name", "namespace")] {
         if service.text(&[field]).is_empty() {
             errors.required(&path.child(shown), "");
@@ -249,7 +250,7 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
         steps
     } else {
         errors.invalid(&place, target, "must start with a '/'");
-        // The real server leaves out the first byte, whatever it is of.
+        // The real server removes the first byte, even if it is not a slash.
         rest = String::from_utf8_lossy(&target.as_bytes()[1..]);
         &rest
     };
@@ -264,7 +265,7 @@ fn validate_service(service: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-// === what both have ===
+// === shared checks ===
 
 fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if let Some(value) = object.at(&[field]).and_then(Value::as_str).filter(|value| !supported.contains(value)) {
@@ -272,7 +273,7 @@ fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, erro
     }
 }
 
-/// What a webhook or a policy is about.
+/// Validates the operations and resources that a webhook or a policy matches.
 fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let star = |field: &str, what: &str, errors: &mut Errors| {
         let items = rule.items(&[field]);

@@ -1,15 +1,15 @@
-//! The names of images, as far as they decide when an image is pulled.
+//! Image names, as far as they determine the default pull policy.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// How long the name of a repository may be, in bytes.
+/// The maximum length of a repository name, in bytes.
 const LONGEST_NAME: usize = 255;
-/// The digests that are known, and how many digits they have.
+/// The supported digests, with their number of hex digits.
 const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// A registry and the path in it, a tag, and a digest, each in the form that registries take.
+/// A registry with a path, a tag, and a digest, in the syntax of registries.
 static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
     const PART: &str = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
     const LABEL: &str = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
@@ -19,7 +19,7 @@ static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("^({name})(?::({tag}))?(?:@([a-z0-9]+):([a-f0-9]+))?$")).expect("the expression is constant")
 });
 
-/// The tag of an image: `latest` if it has neither tag nor digest, empty if it has only a digest, or is no name of an image.
+/// Returns the tag of an image: `latest` if it has neither tag nor digest; empty if it has only a digest or is invalid.
 pub(super) fn tag(image: &str) -> &str {
     if image.len() == 64 && image.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return "";
@@ -37,7 +37,7 @@ pub(super) fn tag(image: &str) -> &str {
         return "";
     }
     match found.get(2) {
-        // It stands in the image as it does in the whole.
+        // The tag is at the same distance from the end in `image` and in `whole`.
         Some(tag) => &image[image.len() - (whole.len() - tag.start())..][..tag.len()],
         None if digest.is_some() => "",
         None => "latest",

@@ -1,4 +1,4 @@
-//! Jobs and cron jobs: kinds with a pod template whose pods are meant to end.
+//! Jobs and cron jobs: kinds with a pod template whose pods run to completion.
 
 mod status;
 mod success_policy;
@@ -25,7 +25,7 @@ use crate::{
 };
 
 const SPEC: Path<'static> = Path::new("spec");
-/// The most pods of an indexed job that run at once, and that fail.
+/// The maximum number of parallel pods, and of failed pods, of an indexed job.
 const MOST: i64 = 100_000;
 const MAX_MANAGER: usize = 63;
 
@@ -49,7 +49,7 @@ pub(super) fn default_cron_job(object: &mut Value) {
     default_pointer(spec, "successfulJobsHistoryLimit", 3);
     default_pointer(spec, "failedJobsHistoryLimit", 1);
     if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| entry_mut(template, "spec")) {
-        // Only the pods in it are completed here, the job when it is made.
+        // Defaults only the pod template; the job's fields get their defaults when it is created.
         default_template(job, "template");
     }
 }
@@ -77,9 +77,9 @@ fn default_job_spec(object: &mut Value) {
     template(object);
 }
 
-// === before storing ===
+// === preparation ===
 
-/// Jobs find their pods by the job's uid, unless their author takes care of that.
+/// Generates the selector and the labels of a job from its uid, unless the selector is manual.
 pub(super) fn prepare_job_create(object: &mut Value) {
     if object.flag(&["spec", "manualSelector"]) {
         return;
@@ -106,7 +106,7 @@ pub(super) fn prepare_job_create(object: &mut Value) {
     }
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
@@ -123,7 +123,7 @@ pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The spec of a job with its selector, which that of a cron job's jobs has not.
+/// Validates the spec of a job including its selector, which the jobs of cron jobs do not have yet.
 fn validate_selecting_spec(spec: &Value, errors: &mut Errors) {
     validate_spec(spec, &SPEC, errors);
     if spec.at(&["selector"]).is_none() {
@@ -138,7 +138,7 @@ fn validate_selecting_spec(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// What the server makes for jobs that do not select by themselves is as it makes it.
+/// Validates that generated labels and selectors have their generated values.
 fn validate_generated(object: &Value, spec: &Value, errors: &mut Errors) {
     if spec.flag(&["manualSelector"]) || spec.at(&["selector"]).is_none() {
         return;
@@ -162,7 +162,7 @@ fn validate_generated(object: &Value, spec: &Value, errors: &mut Errors) {
         }
     }
     let of = |key: &str| expected.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value);
-    // What cannot be read is complained of elsewhere.
+    // Another check reports an invalid selector.
     let readable = is_readable(spec.at(&["selector"]), &SPEC, &mut Errors::default());
     if readable && !selector_of(spec).matches(of) {
         let selector = spec.at(&["selector"]).unwrap_or(&Value::Null);
@@ -170,7 +170,7 @@ fn validate_generated(object: &Value, spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// What jobs and those that cron jobs make have in common.
+/// Validates the fields that jobs and the job templates of cron jobs share.
 fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in [
         "parallelism",
@@ -235,7 +235,7 @@ fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_template(spec, &path.child("template"), errors);
 }
 
-/// What the failure of a pod means for its job.
+/// Validates the pod failure policy.
 fn validate_failure_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child("podFailurePolicy");
     let list = path.child("rules");
@@ -307,7 +307,7 @@ fn validate_exit_codes(codes: &Value, spec: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Pods of a job end: they are not started again whatever happens.
+/// Validates the pod template of a job: its restart policy must not be `Always`.
 fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let template = spec.at(&["template"]).unwrap_or(&Value::Null);
     validate_pod_template(template, path, errors);
@@ -323,7 +323,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 pub(super) fn validate_job_update(new: &Value, old: &Value, errors: &mut Errors) {
-    // The real server looks at the spec twice, and complains twice.
+    // The real server validates the spec twice and reports errors twice.
     if let Some(spec) = new.at(&["spec"]) {
         validate_selecting_spec(spec, errors);
     }
@@ -384,7 +384,7 @@ pub(super) fn validate_cron_job(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The name of a time zone, in its own letters: Go looks for a file of that name.
+/// Validates the name of a time zone. It is case-sensitive, because Go opens a file with that name.
 fn validate_zone(zone: &str, path: &Path<'_>, errors: &mut Errors) {
     if zone.is_empty() {
         return errors.invalid(path, zone, "timeZone must be nil or non-empty string");
@@ -399,7 +399,7 @@ fn validate_zone(zone: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Its jobs are called by its name and a time.
+/// Validates the length of the name, because jobs are named by the cron job's name and a time.
 pub(super) fn validate_new_cron_job(object: &Value, errors: &mut Errors) {
     let name = object.text(&["metadata", "name"]);
     if name.len() > 52 {

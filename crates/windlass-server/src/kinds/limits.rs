@@ -1,4 +1,4 @@
-//! What a namespace may use: resource quotas and limit ranges.
+//! Resource quotas and limit ranges.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules { metadata: MetadataRule::OBJECT, create_on_update: true, ..Rules::COMMON },
         default: default_range,
         prepare_create: |range| {
-            // The one kind that needs no name.
+            // This is the only kind whose name is optional.
             if range.text(&["metadata", "name"]).is_empty() {
                 let uid = range.text(&["metadata", "uid"]).to_owned();
                 metadata_mut(range).insert("name".to_owned(), uid.into());
@@ -46,7 +46,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// What is counted in whole numbers.
+/// The resources that are counted in whole numbers.
 const COUNTED: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -71,7 +71,7 @@ const SCOPES: [&str; 7] = [
     "CrossNamespacePodAffinity",
 ];
 
-/// Whether quotas know this resource.
+/// Reports whether quotas support this resource.
 fn is_quota_resource(name: &str) -> bool {
     const OTHERS: [&str; 5] = [
         "ephemeral-storage",
@@ -87,7 +87,7 @@ fn is_quota_resource(name: &str) -> bool {
         || name.starts_with(OTHERS[4])
 }
 
-/// Whether the system itself gives this resource a meaning.
+/// Reports whether this is a standard resource of Kubernetes.
 fn is_standard_resource(name: &str) -> bool {
     is_quota_resource(name) || name == "storage"
 }
@@ -107,7 +107,7 @@ fn validate_quota(quota: &Value, errors: &mut Errors) {
         if !SCOPES.contains(&scope) {
             errors.invalid(&path, shown, "unsupported scope");
         }
-        // Each scope is looked at once: there may be as many of them as there are amounts.
+        // Counts each scope once, because a quota may have as many scopes as resources.
         let count = *counts.entry(scope).or_insert_with(|| unfit(spec, scope).count());
         for _ in 0..count {
             if errors.is_full() {
@@ -123,7 +123,7 @@ fn validate_quota(quota: &Value, errors: &mut Errors) {
     }
 }
 
-/// The resources in a quota that have nothing to do with one of its scopes.
+/// Returns the resources in a quota that one of its scopes does not support.
 fn unfit<'v>(spec: &'v Value, scope: &'v str) -> impl Iterator<Item = &'v str> {
     let fits = move |name: &str| match scope {
         "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
@@ -147,7 +147,7 @@ fn conflicting(scopes: &[&str], path: &Path<'_>, shown: &Value, errors: &mut Err
 
 fn validate_scope_selector(spec: &Value, selector: &Value, scopes: &Value, errors: &mut Errors) {
     let list = SPEC.child("scopeSelector.matchExpressions");
-    // The value is shown with the names of Go's fields.
+    // The value is shown with Go's field names.
     let expressions = selector.items(&["matchExpressions"]);
     let show = |expression: &Value| {
         let values = expression.at(&["values"]).unwrap_or(&Value::Null);
@@ -191,7 +191,7 @@ fn validate_scope_selector(spec: &Value, selector: &Value, scopes: &Value, error
     conflicting(&names, &list, scopes, errors);
 }
 
-/// Amounts of resources, by name.
+/// Validates the amounts of resources.
 fn validate_amounts(quota: &Value, place: &[&str], path: &Path<'_>, errors: &mut Errors) {
     for (name, quantity) in quota.entries(place) {
         let path = path.key(name);
@@ -222,7 +222,7 @@ fn validate_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The name of a resource that containers can use.
+/// Validates the name of a resource that containers can use.
 pub(super) fn validate_container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
     validate_resource_name(name, path, errors);
     let native = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
@@ -269,7 +269,7 @@ fn quota_warnings(quota: &Value, old: Option<&Value>) -> Vec<String> {
 
 // === limit ranges ===
 
-/// Containers get what other fields imply.
+/// Derives the defaults of containers from other fields.
 fn default_range(range: &mut Value) {
     let Some(spec) = range.get_mut("spec") else { return };
     for limit in items_mut(spec, "limits") {
@@ -283,7 +283,7 @@ fn default_range(range: &mut Value) {
                 default_pointer(map, &name, quantity);
             }
         }
-        // What stays empty is not stored.
+        // Empty maps are not stored.
         for field in ["default", "defaultRequest"] {
             if limit.entries(&[field]).next().is_none() {
                 as_object(limit).shift_remove(field);
@@ -346,7 +346,7 @@ fn validate_limit(limit: &Value, kind: &str, place: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// The amounts of one resource fit each other.
+/// Validates that the amounts of one resource are consistent.
 fn compare(limit: &Value, kind: &str, name: &str, place: &Path<'_>, errors: &mut Errors) {
     let get = |field: &str| {
         let ignored = kind == "Pod" && field.starts_with("default");

@@ -199,7 +199,7 @@ fn validate_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A reference to an object of any group.
+/// Validates a reference to an object of any group.
 fn validate_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(group) = reference.at(&["apiGroup"]).and_then(Value::as_str) {
         errors.invalid_each(&path.child("apiGroup"), group, dns_subdomain(group));
@@ -287,10 +287,10 @@ fn default_policy(policy: &mut Value) {
     }
 }
 
-/// The rules of a policy by direction, and what their peers are called.
+/// The directions of a policy's rules, and the fields of their peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
-/// The ranges in a policy: what was accepted once still is.
+/// Returns the CIDR ranges in a policy. Ranges that have been accepted before remain valid.
 fn ranges_of(policy: &Value) -> HashSet<&str> {
     let mut ranges = HashSet::new();
     for (direction, peers) in DIRECTIONS {
@@ -439,7 +439,7 @@ fn validate_address(address: &Value, errors: &mut Errors) {
 fn validate_address_update(new: &Value, old: &Value, errors: &mut Errors) {
     let parent = |address: &Value| address.at(&["spec", "parentRef"]).cloned();
     if !same(parent(new).as_ref(), parent(old).as_ref()) {
-        // The value is shown with the names of Go's fields.
+        // The value is shown with Go's field names.
         let text = |field: &str| new.text(&["spec", "parentRef", field]);
         let shown = json!({
             "Group": text("group"), "Resource": text("resource"), "Namespace": text("namespace"), "Name": text("name"),

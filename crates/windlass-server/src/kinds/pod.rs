@@ -1,4 +1,4 @@
-//! Pods: what the server writes into them, and what of them may change.
+//! Pods: the fields that the server sets, and the rules for updates.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ pub(super) const FIELDS: &[FieldRule] = &[
     FieldRule { label: "status.nominatedNodeName", path: "status.nominatedNodeName" },
 ];
 
-/// The fields that are more than the text at a path.
+/// Returns the values of selectable fields that are not simply the text at their path.
 pub(super) fn field(pod: &Value, label: &str) -> Option<String> {
     match label {
         "spec.hostNetwork" => Some(pod.flag(&["spec", "hostNetwork"]).to_string()),
@@ -56,7 +56,7 @@ pub(super) fn prepare_create(pod: &mut Value) {
     select_by_label_keys(pod);
 }
 
-/// Adds the pod's own values of the labels that it says other pods are to have, or not to have, to its selectors.
+/// Adds the pod's own label values for `matchLabelKeys` and `mismatchLabelKeys` to its selectors.
 fn select_by_label_keys(pod: &mut Value) {
     let Some(labels) = pod.at(&["metadata", "labels"]).and_then(Value::as_object).cloned() else { return };
     let spec = object_mut(pod, "spec");
@@ -99,7 +99,7 @@ pub(super) fn prepare_status(new: &mut Value, old: &Value) {
     metadata_mut(new).shift_remove("deletionTimestamp");
     let (single, first) = (new.text(&["status", "podIP"]).to_owned(), new.items(&["status", "podIPs"]).first());
     if !single.is_empty() && first.is_some_and(|first| first.text(&["ip"]) != single) {
-        // Older kubelets know of one address only, which counts.
+        // Older kubelets only set the single address, so that address wins.
         object_mut(new, "status").insert("podIPs".to_owned(), json!([{"ip": single}]));
     }
     let quality = old.text(&["status", "qosClass"]).to_owned();
@@ -189,7 +189,7 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
         for (index, address) in addresses.iter().enumerate().filter(|(_, address)| !known(address)) {
             validate_address(address.text(&["ip"]), &place.index(index), errors);
         }
-        // An address alone is a list of one.
+        // A single address is validated like a list of one.
         let alone = new.text(&["status", single]);
         if single == "podIP" && addresses.is_empty() && !alone.is_empty() && alone != old.text(&["status", single]) {
             validate_address(alone, &place.index(0), errors);
@@ -197,7 +197,7 @@ pub(super) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether a container that has ended is started again.
+/// Reports whether the kubelet restarts a terminated container.
 fn restarts(container: &Value, pod: &Value, exit: i64) -> bool {
     let policy = match container.text(&["restartPolicy"]) {
         "" => pod.text(&["spec", "restartPolicy"]),
@@ -231,7 +231,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     validate_deadline(spec, old_spec, errors);
     let tolerations = spec.items(&["tolerations"]);
-    // How long is tolerated may change.
+    // Only `tolerationSeconds` may change.
     let but_seconds =
         |toleration: &Value| ["key", "operator", "value", "effect"].map(|field| toleration.at(&[field]).cloned());
     let kept: HashSet<_> = tolerations.iter().map(but_seconds).collect();
@@ -240,7 +240,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         let path = spec_path.child("tolerations");
         errors.forbidden(&path, "existing toleration can not be modified except its tolerationSeconds");
     }
-    // The real server looks at them twice.
+    // The real server validates the tolerations twice.
     validate_tolerations(spec, &spec_path, errors);
     validate_gates(spec, old_spec, errors);
     let gated = !old_spec.items(&["schedulingGates"]).is_empty();
@@ -273,7 +273,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
         Value::Object(spec)
     };
     let (munged, old_spec) = (without(map), without(old_spec.as_object().unwrap_or(&Map::new())));
-    // Of these an empty one is not none.
+    // For these fields, an empty value differs from a missing one.
     let appears = |field: &&str| munged.at(&[field]).is_some() != old_spec.at(&[field]).is_some();
     let appears = ["affinity", "resources", "dnsConfig", "os"].iter().any(appears);
     if appears || (munged != old_spec && !same(Some(&munged), Some(&old_spec))) {
@@ -289,7 +289,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Gates open, and no new ones come.
+/// Validates that scheduling gates are only removed.
 fn validate_gates(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     let list = Path::new("spec.schedulingGates");
     let known: HashSet<&str> = old_spec.items(&["schedulingGates"]).iter().map(|gate| gate.text(&["name"])).collect();
@@ -302,7 +302,7 @@ fn validate_gates(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// As long as a pod waits at a gate, the nodes that it may run on can be narrowed.
+/// Validates that a gated pod's node selection only becomes narrower.
 fn validate_directives(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     let stays = |(key, value): (&String, &Value)| spec.at(&["nodeSelector", key]) == Some(value);
     if !old_spec.entries(&["nodeSelector"]).all(stays) {

@@ -1,4 +1,4 @@
-//! What pods and pod templates get when their authors do not say.
+//! The defaults of pods and pod templates.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::registry::{Tree, as_object, default_pointer, default_to, entry_mut, i
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// A pod.
+/// Applies the defaults of a pod.
 pub(super) fn default_pod(pod: &mut Value) {
     let spec = object_mut(pod, "spec");
     default_pointer(spec, "enableServiceLinks", true);
@@ -33,7 +33,7 @@ pub(super) fn default_pod(pod: &mut Value) {
     request_for_all(spec);
 }
 
-/// A pod template under a key of its owner's spec.
+/// Applies the defaults of a pod template under a key of its owner's spec.
 pub(super) fn default_template(owner: &mut Value, key: &str) {
     if let Some(template) = entry_mut(owner, key) {
         object_mut(template, "spec");
@@ -50,7 +50,7 @@ fn default_spec(spec: &mut Value) {
     default_to(map, "dnsPolicy", "ClusterFirst");
     default_pointer(map, "securityContext", json!({}));
     default_to(map, "schedulerName", "default-scheduler");
-    // The two names of one field.
+    // Both are names of the same field.
     let account = match map.text(&["serviceAccountName"]) {
         "" => map.text(&["serviceAccount"]),
         name => name,
@@ -158,7 +158,7 @@ fn default_handler(handler: &mut Value) {
     }
 }
 
-/// Who limits a resource without requesting it requests the limit.
+/// Sets the missing requests of a container to its limits.
 fn request_limits(container: &mut Value) {
     let Some(limits) = container.at(&["resources", "limits"]).and_then(Value::as_object).cloned() else { return };
     let Some(resources) = entry_mut(container, "resources") else { return };
@@ -168,7 +168,7 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// Who says something about the pod as a whole requests for it what its containers request, or else what limits it.
+/// Sets the missing pod-level requests to the sum of the containers' requests, or else to the pod-level limits.
 fn request_for_all(spec: &mut Value) {
     let Some(limits) = spec.at(&["resources", "limits"]).and_then(Value::as_object).cloned() else { return };
     let own = |name: &str| matches!(name, "cpu" | "memory");
@@ -184,13 +184,13 @@ fn request_for_all(spec: &mut Value) {
     }
 }
 
-/// What the containers of a pod request together; none if no container requests it.
+/// Returns the total request of a pod's containers; `None` if no container requests the resource.
 pub(super) fn requested(spec: &Value, name: &str) -> Option<String> {
     add_amounts(spec, "requests", name)
 }
 
-/// What the containers of a pod request, or are limited to, together: those that run at the same time, or one that runs
-/// before them. `field` is `requests` or `limits`; none if no container says anything.
+/// Returns the total of the containers' requests or limits, as `field` specifies. That is the sum of the containers
+/// that run in parallel, or the amount of an init container if that is larger. Returns `None` if no container sets it.
 pub(crate) fn add_amounts(spec: &Value, field: &str, name: &str) -> Option<String> {
     let of = |container: &Value| container.at(&["resources", field, name]).and_then(Value::as_str).map(str::to_owned);
     let add = |total: Option<String>, more: Option<String>| match (total, more) {
@@ -214,10 +214,10 @@ pub(crate) fn add_amounts(spec: &Value, field: &str, name: &str) -> Option<Strin
     if most.as_deref().and_then(amount) > running.as_deref().and_then(amount) { most } else { running }
 }
 
-/// How safe a pod is from eviction.
+/// Returns the QoS class of a pod.
 pub(super) fn quality_of_service(pod: &Value) -> &'static str {
     const COMPUTE: [&str; 2] = ["cpu", "memory"];
-    // A pod that says something as a whole counts as one container.
+    // Pod-level resources are evaluated like those of a single container.
     let whole = pod.at(&["spec"]).filter(|spec| spec.at(&["resources"]).is_some());
     let each = [pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"])].concat();
     let containers = || whole.into_iter().chain(each.iter().filter(|_| whole.is_none()));
@@ -240,7 +240,7 @@ pub(super) fn quality_of_service(pod: &Value) -> &'static str {
     }
 }
 
-/// A pod with its defaults.
+/// Returns a pod with its defaults.
 #[cfg(test)]
 pub(super) fn defaulted(mut pod: Value) -> Value {
     default_pod(&mut pod);

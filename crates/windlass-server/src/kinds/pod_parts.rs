@@ -1,4 +1,4 @@
-//! Changes of pods that have subresources of their own: containers for debugging, and other resources.
+//! Changes of pods through subresources: ephemeral containers and resizing.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, first_by, o
 
 const SPEC: Path<'static> = Path::new("spec");
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Those that can be changed while a pod runs.
+/// The resources that can be resized.
 const MUTABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Takes over the part, and keeps everything else.
+/// Takes the part from the new object and everything else from the old one.
 pub(super) fn prepare(part: Part, new: &mut Value, old: &Value) {
     let mut changed = old.clone();
     let nothing = Value::Object(Map::new());
@@ -21,7 +21,7 @@ pub(super) fn prepare(part: Part, new: &mut Value, old: &Value) {
         Part::EphemeralContainers => copy_key(object_mut(&mut changed, "spec"), proposed, "ephemeralContainers"),
         Part::Resize => {
             let same_number = |list: &str| proposed.items(&[list]).len() == old.items(&["spec", list]).len();
-            // Containers that come or go are for validation to see.
+            // Validation reports added and removed containers.
             if !same_number("containers") || !same_number("initContainers") {
                 return;
             }
@@ -55,7 +55,7 @@ fn resized(new: &[Value], old: Vec<Value>) -> Vec<Value> {
     all
 }
 
-/// Complains about a new state.
+/// Validates a new state of a part.
 pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors) {
     validate_pod(new, errors);
     let is_static = old.at(&["metadata", "annotations", MIRROR]).is_some();

@@ -1,6 +1,6 @@
-//! What pods and pod templates must be like.
+//! Validation of pods and pod templates.
 //!
-//! Checked in the order of the real server, whose complaints come in that order.
+//! The checks run in the order of the real server, which determines the order of the errors.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ const HEADER: &str = "a valid HTTP header must consist of alphanumeric character
                       used for validation is '[-A-Za-z0-9]+')";
 const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
 
-/// A pod, new or old.
+/// Validates a new or updated pod.
 pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = pod.at(&["spec"]) else { return errors.required(&path.child("containers"), "") };
@@ -41,7 +41,7 @@ pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// What only a new pod must be like.
+/// Validates the additional rules for new pods.
 pub(super) fn validate_new_pod(pod: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if !pod.items(&["spec", "ephemeralContainers"]).is_empty() {
@@ -53,7 +53,8 @@ pub(super) fn validate_new_pod(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// Tokens are those of a service account. (A template's may be given by admission, once there is a pod.)
+/// Validates that projected tokens have a service account. Templates are exempt, because admission sets the account of
+/// pods.
 fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !spec.text(&["serviceAccountName"]).is_empty() {
         return;
@@ -74,7 +75,7 @@ fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A pod spec, of a pod or of a template.
+/// Validates the spec of a pod or of a template.
 pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volumes::validate_volumes(spec, path, errors);
     let claims = resources::validate_claims(spec, path, errors);
@@ -93,7 +94,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
                 resources::validate_init_restart(container, &place, errors);
             }
             let name = container.text(&["name"]);
-            // Two of the containers that run first may lack a name and are not the same.
+            // Init containers without a name are not duplicates of each other.
             let is_new =
                 if kind == ContainerKind::Init && name.is_empty() { !names.contains(name) } else { names.insert(name) };
             if !is_new {
@@ -168,9 +169,9 @@ enum ContainerKind {
 }
 
 impl ContainerKind {
-    /// In the order in which they are looked at.
+    /// All kinds, in the order of validation.
     const ALL: [Self; 3] = [Self::Regular, Self::Init, Self::Ephemeral];
-    /// In the order in which they start, which rules about all of them follow.
+    /// All kinds, in their start order. Rules across all containers follow this order.
     const IN_LIFE: [Self; 3] = [Self::Init, Self::Regular, Self::Ephemeral];
 
     fn list(self) -> &'static str {
@@ -182,7 +183,7 @@ impl ContainerKind {
     }
 }
 
-/// What containers of every list must be like.
+/// Validates the fields that all containers have.
 fn validate_container(
     container: &Value,
     spec: &Value,
@@ -209,7 +210,7 @@ fn validate_container(
     security::validate_container_security(container, spec, path, errors);
 }
 
-/// What happens when a container starts and stops, and how it is asked whether it lives.
+/// Validates the lifecycle hooks and probes of a container.
 fn validate_life(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
@@ -224,7 +225,7 @@ fn validate_life(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Containers that run before the others have no life that is looked after, but those that stay.
+/// Validates that an init container has no lifecycle hooks and probes, unless it is a sidecar.
 fn validate_init(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if container.text(&["restartPolicy"]) == "Always" {
         return validate_life(container, spec, path, errors);
@@ -244,7 +245,7 @@ fn validate_init(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// No two containers take the same port of their node.
+/// Validates that containers do not use the same host port.
 fn validate_host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut taken = HashSet::new();
     for (index, container) in containers.iter().enumerate() {
@@ -288,7 +289,7 @@ fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Ports are numbers from 1 to 65535.
+/// Validates that a port is between 1 and 65535.
 pub(super) fn in_port_range(number: i64, path: &Path<'_>, errors: &mut Errors) {
     if !(1..=65535).contains(&number) {
         errors.invalid(path, &number, "must be between 1 and 65535, inclusive");
@@ -316,7 +317,8 @@ fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut E
     }
 }
 
-/// What a probe or a hook does: one of a few things. The first of them is looked at.
+/// Validates the handler of a probe or a hook. There must be exactly one; if there are several, the first one is
+/// validated.
 fn validate_handler(action: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut handlers = known.iter().filter(|handler| action.at(&[handler]).is_some());
     let Some(first) = handlers.next() else { return errors.required(path, "must specify a handler type") };
@@ -345,7 +347,7 @@ fn validate_handler(action: &Value, known: &[&str], path: &Path<'_>, errors: &mu
     }
 }
 
-/// Nobody sleeps for longer than a pod has to stop.
+/// Validates that a sleep hook is not longer than the termination grace period.
 fn validate_sleep(hook: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let only = ["exec", "httpGet", "tcpSocket"].iter().all(|other| hook.at(&[other]).is_none());
     let (Some(sleep), Some(grace)) = (hook.at(&["sleep"]), spec.int(&["terminationGracePeriodSeconds"])) else {
@@ -358,7 +360,7 @@ fn validate_sleep(hook: &Value, spec: &Value, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// A port by its number or its name.
+/// Validates a port number or name.
 fn validate_port(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
     let place = path.child("port");
     match handler.at(&["port"]) {
@@ -367,7 +369,7 @@ fn validate_port(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A text that must be one of a few, if it is there.
+/// Validates that a field has one of the supported values, if it is set.
 pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let text = value.text(&[field]);
     if !text.is_empty() && !known.contains(&text) {

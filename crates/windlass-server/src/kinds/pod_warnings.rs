@@ -1,5 +1,5 @@
-//! What people are told about pods that they may not mean: of pods when they are created, of pod templates also when they
-//! change. Nothing here refuses anything.
+//! Warnings about pods and pod templates. Pods get warnings at creation, pod templates also at updates. Warnings never
+//! reject a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::quantity::amount;
 use crate::registry::{Path, Tree, dns_label};
 
-/// Labels of nodes that have a successor: the label, since when, and the successor.
+/// Deprecated node labels: the label, the version of the deprecation, and the replacement.
 const OLD_LABELS: [(&str, &str, &str); 5] = [
     ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
     ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
@@ -17,13 +17,14 @@ const OLD_LABELS: [(&str, &str, &str); 5] = [
     ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
 ];
 
-/// Annotations that nobody reads any more: the annotation, since when, and the field that took its place.
+/// Annotations that no longer have an effect: the annotation, the version of the change, and the field that replaces
+/// it.
 const OLD_ANNOTATIONS: [(&str, &str, &str); 2] = [
     ("scheduler.alpha.kubernetes.io/critical-pod", "v1.16", "priorityClassName"),
     ("seccomp.security.alpha.kubernetes.io/pod", "v1.27", "seccompProfile"),
 ];
 
-/// Volume sources of the past: the field, what Go calls it, and what became of it.
+/// Deprecated volume sources: the field, its name in Go, and its state.
 const OLD_VOLUMES: [(&str, &str, &str); 6] = [
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -35,7 +36,7 @@ const OLD_VOLUMES: [(&str, &str, &str); 6] = [
 
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
-/// Of a new pod. Changes of pods are made by programs, which nobody tells anything.
+/// Returns the warnings for a new pod. Updates get none, because they are usually sent by controllers.
 pub(super) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_some() {
         return Vec::new();
@@ -45,14 +46,14 @@ pub(super) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-/// Of a workload whose pods are named after it: of a new one, what its name will do to theirs.
+/// Returns the warnings for a workload whose pods are named after it, including those about its name.
 pub(super) fn of_named_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
     told.extend(of_workload(new, old));
     told
 }
 
-/// Of a name that is to be used for something that takes less.
+/// Warns if a name is not a DNS label, although it is used as one.
 fn of_name(object: &Value, used_in: &str) -> Vec<String> {
     let why = dns_label(object.text(&["metadata", "name"]));
     if why.is_empty() {
@@ -64,12 +65,12 @@ fn of_name(object: &Value, used_in: &str) -> Vec<String> {
     )]
 }
 
-/// Of an object with a pod template in `spec.template`.
+/// Returns the warnings for an object with a pod template in `spec.template`.
 pub(super) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
     of_part(new, old, &["spec", "template"], &Path::new("spec").child("template"))
 }
 
-/// Of a stateful set, which may remember more than it should.
+/// Returns the warnings for a stateful set, including those about its revision history.
 pub(super) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut told = of_workload(new, old);
     if new.int(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
@@ -79,7 +80,7 @@ pub(super) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-/// Of a template of jobs.
+/// Returns the warnings for a cron job.
 pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
     let path = Path::new("spec.jobTemplate.spec.template");
     let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
@@ -87,14 +88,14 @@ pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-/// Of a template that is an object of its own.
+/// Returns the warnings for a PodTemplate object.
 pub(super) fn of_pod_template(new: &Value, old: Option<&Value>) -> Vec<String> {
     let same = old.is_some_and(|old| new.at(&["template"]) == old.at(&["template"]));
     let template = new.at(&["template"]).filter(|_| !same);
     template.map(|template| of_template(template, Some(&Path::new("template")))).unwrap_or_default()
 }
 
-/// Again whenever the spec around the template changes.
+/// Returns the warnings for a template, if the spec that contains it has changed.
 fn of_part(new: &Value, old: Option<&Value>, part: &[&str], path: &Path<'_>) -> Vec<String> {
     if old.is_some_and(|old| new.at(&["spec"]) == old.at(&["spec"])) {
         return Vec::new();
@@ -143,7 +144,7 @@ fn of_template(template: &Value, path: Option<&Path<'_>>) -> Vec<String> {
     told
 }
 
-/// Labels of nodes that are selected by their old names.
+/// Warns about deprecated node labels.
 fn old_labels(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     let known = |key: &str| OLD_LABELS.iter().find(|(old, ..)| *old == key);
     let selector = path.child("nodeSelector");
@@ -184,7 +185,7 @@ fn old_labels(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     }
 }
 
-/// The keys of a node selector term.
+/// Calls `tell` for each key of a node selector term.
 fn each_key(term: &Value, path: &Path<'_>, tell: &mut impl FnMut(&Path<'_>, &str)) {
     let expressions = path.child("matchExpressions");
     for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
@@ -203,7 +204,7 @@ fn volumes(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     }
 }
 
-/// Items of a list that have the same key.
+/// Warns about list items with the same key.
 fn twice(spec: &Value, list: &str, key: &str, path: &Path<'_>, told: &mut Vec<String>) {
     let items = path.child(list);
     let mut seen = HashSet::new();
@@ -215,7 +216,7 @@ fn twice(spec: &Value, list: &str, key: &str, path: &Path<'_>, told: &mut Vec<St
     }
 }
 
-/// Bytes come in whole numbers.
+/// Warns about fractional numbers of bytes.
 fn fractions(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     let resources = path.child("resources");
     for name in ["memory", "ephemeral-storage"] {
@@ -230,7 +231,7 @@ fn fractions(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     }
 }
 
-/// Variables that replace an earlier one without building on it.
+/// Warns about variables that replace an earlier one without referring to it.
 fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     let list = path.child("env");
     let mut seen = HashSet::new();
@@ -245,8 +246,8 @@ fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) 
     }
 }
 
-/// Ports that containers of a pod have both, by number or by name. Each is compared with some of its number only, and not all
-/// is told, so that a pod of very many ports takes no longer than its size explains.
+/// Warns about ports that several containers of a pod use. The number of warnings, and of comparisons for each port, is
+/// limited, so that a pod with many ports does not cause quadratic work.
 fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     const MOST: usize = 100;
     const COMPARED: usize = 1000;
@@ -313,7 +314,7 @@ fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     }
 }
 
-/// Affinities to pods that select none.
+/// Warns about pod affinity terms without a selector.
 fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
     let affinity = path.child("affinity");
     for kind in ["podAffinity", "podAntiAffinity"] {

@@ -1,15 +1,16 @@
-//! Comparing and adding quantities.
+//! Comparison and addition of quantities.
 
 use windlass_api::Quantity;
 
-/// The amount that a quantity (`500m`, `1Gi`, `1e9`) stands for; none if it is none.
+/// Parses a quantity (`500m`, `1Gi`, `1e9`); returns `None` if it is invalid.
 ///
-/// Floating point: exact for everything that pods ask for, and what is compared is never that close.
+/// The result is a floating-point number. It is exact for the amounts that pods request, and precise enough for
+/// comparisons.
 pub(crate) fn amount(text: &str) -> Option<f64> {
     text.parse::<Quantity>().ok().map(|quantity| quantity.as_f64())
 }
 
-/// The sum of two canonical quantities, in the form of the first; what is none counts as nothing.
+/// Returns the sum of two canonical quantities, in the format of the first. An invalid quantity counts as zero.
 pub(crate) fn sum(a: &str, b: &str) -> String {
     match (a.parse::<Quantity>(), b.parse::<Quantity>()) {
         (Ok(a), Ok(b)) => (a + b).to_string(),

@@ -1,4 +1,4 @@
-//! The group `rbac.authorization.k8s.io`: roles, and who has them.
+//! The group `rbac.authorization.k8s.io`: roles and role bindings.
 
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ fn validate_binding(binding: &Value, kinds: &[&str], errors: &mut Errors) {
     } else {
         errors.invalid_each(&path.child("name"), name, path_segment(name));
     }
-    // Bindings in a namespace may leave out that of an account.
+    // In a RoleBinding, the namespace of a service account is optional.
     let namespaced = kinds.contains(&"Role");
     let list = Path::new("subjects");
     for (index, subject) in binding.items(&["subjects"]).iter().enumerate() {
@@ -153,10 +153,10 @@ fn validate_subject(subject: &Value, namespaced: bool, path: &Path<'_>, errors: 
     }
 }
 
-/// A binding is to one role for good.
+/// Validates that a binding's role does not change.
 fn keep_role(new: &Value, old: &Value, errors: &mut Errors) {
     if new.at(&["roleRef"]) != old.at(&["roleRef"]) {
-        // The value is shown with the names of Go's fields.
+        // The value is shown with Go's field names.
         let text = |field: &str| new.text(&["roleRef", field]);
         let shown = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
         errors.invalid(&Path::new("roleRef"), &shown, "cannot change roleRef");

@@ -1,7 +1,8 @@
-//! The group `apiregistration.k8s.io`: which groups and versions there are, and who serves them.
+//! The group `apiregistration.k8s.io`: the API services that serve each group and version.
 //!
-//! Those that this server serves are local, always available, and kept in step with what is served (see
-//! [`crate::registrations`]). One that names a service is stored and not asked.
+//! API services of this server are local and always available. They are kept in sync with the served groups (see
+//! [`crate::registrations`]). An API service that refers to a Kubernetes service is stored, but requests are not
+//! forwarded.
 
 use serde_json::{Value, json};
 
@@ -45,7 +46,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     ..BASE
 }];
 
-/// Those without a service are local, and available as soon as they are there.
+/// Marks a new local API service as available.
 fn stamp(new: &mut Value, old: Option<&Value>, now: &str) {
     if old.is_none() && new.at(&["spec", "service"]).is_none() {
         let available = json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",

@@ -1,4 +1,4 @@
-//! Small kinds about where and whether pods run: disruption budgets, priority classes and runtime classes.
+//! Disruption budgets, priority classes and runtime classes.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::COMMON },
         default: |class| default_pointer(as_object(class), "preemptionPolicy", "PreemptLowerPriority"),
         prepare_create: |class| {
-            // It is the first and the last one.
+            // Priority classes never get another generation.
             metadata_mut(class).insert("generation".to_owned(), 1.into());
         },
         validate_create: validate_priority_class,
@@ -75,7 +75,7 @@ fn validate_budget(budget: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let at = |field: &str| budget.at(&["spec", field]);
     if at("minAvailable").is_some() && at("maxUnavailable").is_some() {
-        // The value is shown with the names of Go's fields.
+        // The value is shown with Go's field names.
         let value = |field: &str| at(field).cloned().unwrap_or_default();
         let shown = json!({
             "MinAvailable": value("minAvailable"),
@@ -94,7 +94,7 @@ fn validate_budget(budget: &Value, errors: &mut Errors) {
     super::pod_rules::one_of(spec, "unhealthyPodEvictionPolicy", &["AlwaysAllow", "IfHealthyBudget"], &path, errors);
 }
 
-/// A number that is not negative, or a percentage of at most 100.
+/// Validates a non-negative number, or a percentage of at most 100.
 fn validate_amount(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let Some(value) = value else { return };
     let Some(text) = value.as_str() else { return errors.not_negative(path, value.as_i64()) };
@@ -122,7 +122,7 @@ fn validate_budget_status(new: &Value, _old: &Value, errors: &mut Errors) {
 
 // === priority classes ===
 
-/// The classes of the system itself.
+/// The system priority classes.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-node-critical",
@@ -201,7 +201,7 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
         let mut seen = Seen::default();
         for (index, toleration) in tolerations.iter().enumerate() {
             if seen.repeats(toleration) {
-                // As the Go type is written.
+                // The value is shown with Go's field names.
                 let text = |field: &str| toleration.text(&[field]);
                 let shown = json!({
                     "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),

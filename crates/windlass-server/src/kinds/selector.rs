@@ -1,4 +1,4 @@
-//! What label selectors, node selectors and conditions must be like, wherever they stand.
+//! Validation of label selectors, node selectors and conditions.
 
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
@@ -8,7 +8,7 @@ use crate::registry::{
     validate_labels,
 };
 
-/// Reads a label selector; what cannot be read of it selects everything.
+/// Parses a label selector. Invalid requirements are ignored.
 pub(crate) fn label_selector(selector: &Value) -> LabelSelector {
     let labels = selector
         .entries(&["matchLabels"])
@@ -17,7 +17,7 @@ pub(crate) fn label_selector(selector: &Value) -> LabelSelector {
     LabelSelector::new(labels.chain(expressions).collect())
 }
 
-/// A label selector; none is fine.
+/// Validates an optional label selector.
 pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let Some(selector) = selector else { return };
     validate_labels(selector.at(&["matchLabels"]), &path.child("matchLabels"), errors);
@@ -33,7 +33,7 @@ pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, error
     }
 }
 
-/// Complains likewise, and says whether the selector can be read.
+/// Validates a label selector, and reports whether it is valid.
 pub(super) fn is_readable(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) -> bool {
     let mut found = Errors::default();
     validate_selector(selector, path, &mut found);
@@ -42,7 +42,7 @@ pub(super) fn is_readable(selector: Option<&Value>, path: &Path<'_>, errors: &mu
     readable
 }
 
-/// How many values a requirement has, by its operator; of those that are not known, any number.
+/// Validates the number of values of a requirement by its operator. Unknown operators are not checked.
 pub(crate) fn validate_count(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     let values = requirement.items(&["values"]);
     match requirement.text(&["operator"]) {
@@ -57,7 +57,7 @@ pub(crate) fn validate_count(requirement: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Key and values of what is required of a label.
+/// Validates the key and values of a requirement on a label.
 pub(crate) fn validate_label(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     let key = requirement.text(&["key"]);
     errors.invalid_each(&path.child("key"), key, qualified_name(key));
@@ -68,7 +68,7 @@ pub(crate) fn validate_label(requirement: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// A selector of nodes.
+/// Validates a node selector.
 pub(super) fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("nodeSelectorTerms");
     let terms = selector.items(&["nodeSelectorTerms"]);
@@ -80,7 +80,7 @@ pub(super) fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// One of its terms: what the labels and the names of nodes must be.
+/// Validates a term of a node selector: the requirements on labels and fields.
 pub(super) fn validate_node_requirements(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     let expressions = path.child("matchExpressions");
     for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
@@ -92,7 +92,7 @@ pub(super) fn validate_node_requirements(term: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// The only field of a node that can be asked for is its name.
+/// Validates a requirement on a node field. The only supported field is the name.
 fn validate_node_field(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
     let values = requirement.items(&["values"]);
     let list = path.child("values");
@@ -134,7 +134,7 @@ fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut 
     errors.invalid_each(&path.child("key"), key, qualified_name(key));
 }
 
-/// The conditions in a status.
+/// Validates the conditions in a status.
 pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen = Seen::default();
     for (index, condition) in conditions.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Services: what of them may be written, and what may change. Their addresses and ports come from `addresses`.
+//! Services: defaults, warnings and updates. `addresses` allocates their addresses and ports.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ pub use addresses::{InvalidServiceCidr, ServiceCidr};
 pub(super) use rules::{validate, validate_status, validate_update};
 
 const SPEC: Path<'static> = Path::new("spec");
-/// What none of the services gets an address for.
+/// The cluster IP of headless services, which have no address.
 const HEADLESS: &str = "None";
 
-/// Where the services of a server get their addresses and ports from.
+/// Creates the allocator of service addresses and ports.
 pub(super) fn allocator(options: &KindOptions) -> Arc<dyn Allocator> {
     Arc::new(Addresses::new(options.service_cidr, options.entropy.clone()))
 }
@@ -27,7 +27,7 @@ fn checks_health(spec: &impl Tree) -> bool {
     spec.text(&["type"]) == "LoadBalancer" && spec.text(&["externalTrafficPolicy"]) == "Local"
 }
 
-/// Whether it takes traffic from outside of the cluster.
+/// Reports whether the service accepts traffic from outside of the cluster.
 fn is_reachable(spec: &impl Tree) -> bool {
     match spec.text(&["type"]) {
         "LoadBalancer" | "NodePort" => true,
@@ -75,7 +75,7 @@ pub(super) fn default(service: &mut Value) {
     }
 }
 
-/// One address in two fields: whoever writes only one of them means both, and owns only the one.
+/// Copies `clusterIP` to `clusterIPs` if only the former is set. The client owns only the field that it has set.
 pub(super) fn prepare_create(service: &mut Value) {
     let spec = object_mut(service, "spec");
     let first = spec.text(&["clusterIP"]).to_owned();
@@ -84,7 +84,7 @@ pub(super) fn prepare_create(service: &mut Value) {
     }
 }
 
-/// What the server has given stays when an update does not mention it, as long as the type allows it.
+/// Keeps allocated values that an update omits, if the service type allows them.
 pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     let nothing = json!({});
     let old_spec = old.at(&["spec"]).unwrap_or(&nothing);
@@ -109,7 +109,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
             && families.len() > 1
             && families == old_spec.items(&["ipFamilies"])
         {
-            // Who asks for one family of the two that are there gets the first.
+            // A change from two families to one keeps the first.
             let first = json!(families[..1]);
             spec.insert("ipFamilies".to_owned(), first);
         }
@@ -154,7 +154,7 @@ pub(super) fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whoever changes the one address and leaves the list of them as it was means both.
+/// Updates `clusterIPs` if only `clusterIP` has changed.
 fn follow_address(spec: &mut Map<String, Value>, old_spec: &Value) {
     let address = spec.text(&["clusterIP"]).to_owned();
     let same = address == old_spec.text(&["clusterIP"]);

@@ -1,4 +1,4 @@
-//! The group `storage.k8s.io`: classes of storage, and what drivers of volumes say of themselves and do.
+//! The group `storage.k8s.io`: storage classes, and objects of volume drivers.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::registry::{
 
 const SPEC: Path<'static> = Path::new("spec");
 const GROUP: &str = "storage.k8s.io";
-/// What the parameters of a class may take together, in bytes.
+/// The maximum total size of a class's parameters, in bytes.
 const PARAMETERS_LIMIT: usize = 256 << 10;
 
 pub(super) const KINDS: &[Kind] = &[
@@ -136,7 +136,7 @@ pub(super) const KINDS: &[Kind] = &[
 
 // === classes ===
 
-/// Of topologies that are there several times, so many complaints at most: the real server makes as many as the square of them.
+/// The maximum number of errors about repeated topologies. The real server reports up to the square of their number.
 const MOST_TOLD: usize = 1_000;
 
 fn default_storage_class(class: &mut Value) {
@@ -180,7 +180,7 @@ fn validate_storage_class(class: &Value, errors: &mut Errors) {
                 errors.duplicate(&place.child("key"), key);
             }
         }
-        // The real server compares each with as many empty ones as there are, and then with those before it.
+        // The real server compares each term with all empty terms, and then with the previous terms.
         let empty = if all.is_empty() { terms.len() } else { 0 };
         let earlier = seen.entry(term.to_string()).or_default();
         for _ in 0..(empty + *earlier).min(MOST_TOLD - told) {
@@ -262,7 +262,7 @@ fn validate_attachment_update(new: &Value, old: &Value, errors: &mut Errors) {
     if same(new.at(&["spec"]), old.at(&["spec"])) {
         return;
     }
-    // The value is shown with the names of Go's fields.
+    // The value is shown with Go's field names.
     let at = |path: &[&str]| new.at(path).cloned().unwrap_or_default();
     let shown = json!({
         "Attacher": new.text(&["spec", "attacher"]),
@@ -289,7 +289,7 @@ fn default_driver(driver: &mut Value) {
     }
 }
 
-/// Drivers have no generation when they are new, but count their changes.
+/// Increments the generation of a changed driver. New drivers have no generation.
 fn count_driver_changes(new: &mut Value, old: &Value) {
     if !same(new.at(&["spec"]), old.at(&["spec"])) {
         let generation = old.int(&["metadata", "generation"]).unwrap_or_default() + 1;
@@ -393,7 +393,7 @@ fn validate_node_update(new: &Value, old: &Value, errors: &mut Errors) {
         if ["nodeID", "topologyKeys"].iter().all(|field| same(now.at(&[field]), before.at(&[field]))) {
             continue;
         }
-        // The value is shown with the names of Go's fields, and without what may change.
+        // The value is shown with Go's field names, and without the fields that may change.
         let shown = json!({
             "Name": now.text(&["name"]),
             "NodeID": now.text(&["nodeID"]),

@@ -1,4 +1,4 @@
-//! What the registry asks of a built-in kind, answered by its row.
+//! The strategy of a built-in kind, based on its row.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     registry::{Effect, Errors, Part, Rules, ScaleRule, Strategy},
 };
 
-/// What belongs to features of pods that are off.
+/// The pod fields of disabled features.
 const OFF_IN_PODS: [&str; 4] = [
     "schedulingGroup",
     "containers.*.lifecycle.stopSignal",
@@ -27,15 +27,15 @@ pub(super) struct BuiltIn {
     allocator: Option<Arc<dyn Allocator>>,
 }
 
-/// Gives out what the objects of a kind need beside themselves, each to one of them: addresses, ports.
+/// Allocates exclusive resources of a kind's objects, such as addresses and ports.
 pub(super) trait Allocator: Send + Sync {
-    /// Gives an object what it needs, and takes back what it no longer does once the write has happened.
+    /// Allocates an object's resources. After the write, resources that the object no longer uses are released.
     fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status>;
 
-    /// Takes note of what a stored object has.
+    /// Records the resources of a stored object as allocated.
     fn restore(&self, object: &Value);
 
-    /// Takes note that an object is gone.
+    /// Releases the resources of a deleted object.
     fn release(&self, object: &Value);
 }
 
@@ -75,7 +75,8 @@ impl BuiltIn {
     }
 }
 
-/// Drops the field at a path, in which `*` is each element of a list; an object that is left with nothing goes too.
+/// Removes the field at a path, in which `*` stands for each element of a list. Also removes an object that becomes
+/// empty.
 fn drop_at(value: &mut Value, path: &str) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     match (value, rest) {

@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// What is asked rather than stored.
+/// A kind that is created but not stored, such as a review.
 const QUESTION: Kind = BASE;
 
-/// What workloads have in common.
+/// The rules that workloads share.
 const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -324,7 +324,7 @@ pub(super) const KINDS: &[Kind] = &[
         rules: Rules {
             metadata: MetadataRule::FULL,
             dependents: Dependents::OrphanLoudly,
-            // One without labels has those of its template, which it gets from the server.
+            // A job without labels gets those of its template from the server.
             rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
             unknown_field: UnknownField::OfKind,

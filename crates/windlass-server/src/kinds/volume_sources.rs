@@ -1,6 +1,6 @@
-//! The kinds of volumes that pods and persistent volumes have both, and what each asks for.
+//! The volume types that pods and persistent volumes share, and their validation.
 //!
-//! In the order of the real server: what must be there comes first, then what it must be like.
+//! The order is that of the real server: required fields come first.
 
 use serde_json::Value;
 
@@ -11,16 +11,17 @@ const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by 
 const HOST_PATHS: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Whose the volume is.
+/// The owner of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner<'n> {
     Pod,
-    /// A persistent volume of this name.
+    /// A persistent volume with this name.
     Volume(&'n str),
 }
 
 impl Owner<'_> {
-    /// Secrets that volumes name have a namespace, which those of pods share with their pod.
+    /// Returns the fields of a secret reference. References of pods have no namespace, because they use that of the
+    /// pod.
     fn secret_fields(self) -> &'static [&'static str] {
         match self {
             Self::Pod => &["name"],
@@ -29,7 +30,7 @@ impl Owner<'_> {
     }
 }
 
-/// Complains of a source by its kind; of the fields that must be there first.
+/// Validates a source by its type; required fields come first.
 pub(super) fn validate_source(
     kind: &str,
     required: &[&str],
@@ -96,7 +97,7 @@ pub(super) fn no_steps_back(file: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A number that a byte holds.
+/// Validates that a number is between 0 and 255.
 fn within(source: &Value, field: &str, why: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(number) = source.int(&[field]).filter(|number| !(0..=255).contains(number)) {
         errors.invalid(&path.child(field), &number, why);
@@ -112,7 +113,7 @@ fn validate_secret(source: &Value, field: &str, owner: Owner<'_>, path: &Path<'_
     }
 }
 
-/// The servers that know where a volume is.
+/// Validates the registry of a Quobyte volume.
 fn validate_registry(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let registry = source.text(&["registry"]);
     if registry.is_empty() {
@@ -134,7 +135,7 @@ fn validate_registry(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// In which namespace the endpoints are; pods cannot say it.
+/// Validates the namespace of the endpoints, which only persistent volumes can specify.
 fn validate_endpoints(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let place = path.child("endpointsNamespace");
     match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
@@ -160,7 +161,7 @@ fn validate_dataset(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A unit of targets, or disks by their own names.
+/// Validates a Fibre Channel source: target WWNs with a LUN, or WWIDs.
 fn validate_channel(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let targets = source.items(&["targetWWNs"]);
     match (targets, source.items(&["wwids"])) {
@@ -183,7 +184,7 @@ fn validate_channel(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     within(source, "lun", "must be between 0 and 255, inclusive", path, errors);
 }
 
-/// The names of a target and of who asks it for its disks.
+/// Validates the names of the iSCSI target and initiator.
 fn validate_target(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &mut Errors) {
     let prefixed = |name: &str| ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix));
     let check = |field: &str, shown: &str, errors: &mut Errors| {
@@ -218,7 +219,7 @@ fn validate_target(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &m
     check("initiatorName", "initiatorname", errors);
 }
 
-/// `iqn.2001-04.com.example:disk`, or a number after `eui.` or `naa.`.
+/// Reports whether a name is valid for iSCSI: `iqn.2001-04.com.example:disk`, or a number after `eui.` or `naa.`.
 fn is_iscsi_name(name: &str) -> bool {
     let of = |rest: &str, length: usize| {
         let mut letters = rest.chars();
@@ -240,7 +241,7 @@ fn is_iscsi_name(name: &str) -> bool {
         || name.strip_prefix("naa").is_some_and(|rest| of(rest, 32))
 }
 
-/// Options of a driver are not named as those of Kubernetes.
+/// Validates that a driver's options do not use the Kubernetes domains.
 fn validate_options(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (key, _) in source.entries(&["options"]) {
         let namespace = key.split_once('/').map_or(&**key, |(namespace, _)| namespace);
@@ -298,7 +299,7 @@ fn validate_driver(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &m
     }
 }
 
-/// The name of a driver of volumes.
+/// Validates the name of a volume driver.
 pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return errors.required(path, "");

@@ -1,4 +1,4 @@
-//! Persistent volumes and the claims for them.
+//! Persistent volumes and persistent volume claims.
 
 use serde_json::{Value, json};
 
@@ -51,8 +51,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
 ];
 
-/// The kinds of volumes in the order in which they are looked at, and what each needs. The name of `cephfs` in complaints
-/// is not its own.
+/// The volume types in the order of validation, with their required fields. In errors, `cephfs` has another name.
 const SOURCES: [(&str, &[&str]); 22] = [
     ("hostPath", &["path"]),
     ("gcePersistentDisk", &["pdName"]),
@@ -88,7 +87,7 @@ fn default_volume(volume: &mut Value) {
     default_to(object_mut(volume, "status"), "phase", "Pending");
 }
 
-/// What kinds of volumes get when nobody says, of persistent ones and of those of pods.
+/// Applies the defaults of volume types, for persistent volumes and pods.
 pub(super) fn default_source(volume: &mut serde_json::Map<String, Value>) {
     let defaults: [(&str, &[(&str, &str)]); 3] = [
         ("iscsi", &[("iscsiInterface", "default")]),
@@ -122,9 +121,9 @@ fn default_claim(claim: &mut Value) {
     default_to(object_mut(claim, "status"), "phase", "Pending");
 }
 
-// === before storing ===
+// === preparation ===
 
-/// A volume knows since when it has its phase.
+/// Records the time of a phase change.
 fn stamp_volume(new: &mut Value, old: Option<&Value>, now: &str) {
     const TIME: &str = "lastPhaseTransitionTime";
     let status = object_mut(new, "status");
@@ -148,7 +147,7 @@ fn prepare_claim_create(claim: &mut Value) {
     object_mut(claim, "status").insert("phase".to_owned(), "Pending".into());
 }
 
-/// The older of the two fields takes only claims and snapshots; the newer one stays in its namespace.
+/// Removes unsupported sources: other kinds in `dataSource`, and other namespaces in `dataSourceRef`.
 fn drop_foreign_sources(claim: &mut Value) {
     let Some(spec) = entry_mut(claim, "spec") else { return };
     let spec = as_object(spec);
@@ -157,7 +156,7 @@ fn drop_foreign_sources(claim: &mut Value) {
     }
     let refers = spec.at(&["dataSourceRef"]).is_some();
     let (group, kind) = (spec.text(&["dataSource", "apiGroup"]), spec.text(&["dataSource", "kind"]));
-    // Who knows the newer field is told what is wrong with the older one.
+    // If both fields are set, validation reports the unsupported kind instead.
     if !refers
         && !matches!((group, kind), ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
     {
@@ -165,7 +164,7 @@ fn drop_foreign_sources(claim: &mut Value) {
     }
 }
 
-/// Two fields say what a claim is filled from; the one that is given fills the other.
+/// Copies `dataSource` to `dataSourceRef` or vice versa if only one is set.
 fn normalise_sources(claim: &mut Value) {
     let Some(spec) = entry_mut(claim, "spec") else { return };
     let spec = as_object(spec);
@@ -180,7 +179,7 @@ fn normalise_sources(claim: &mut Value) {
     }
 }
 
-// === rules for volumes ===
+// === validation of volumes ===
 
 fn validate_volume(volume: &Value, errors: &mut Errors) {
     let nothing = json!({});
@@ -225,7 +224,7 @@ fn validate_volume(volume: &Value, errors: &mut Errors) {
     }
 }
 
-/// A volume that is described where it is attached: nothing claims it.
+/// Validates a volume that a VolumeAttachment describes inline. Claims do not apply to it.
 pub(super) fn validate_inline_volume(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
     const WHERE: &str = "in the context of inline volumes";
     let refuse = |field: &str, errors: &mut Errors| {
@@ -258,7 +257,7 @@ pub(super) fn validate_inline_volume(spec: &Value, whole: &Path<'_>, errors: &mu
     }
 }
 
-/// A volume is of exactly one kind; `flexVolume` may stand beside another. One without a name says for itself where it is.
+/// Validates that a volume has exactly one type, or `flexVolume` in addition. Inline volumes have no name.
 fn validate_source(spec: &Value, name: &str, whole: &Path<'_>, errors: &mut Errors) {
     let mut first = true;
     for (kind, fields) in SOURCES {
@@ -302,7 +301,7 @@ fn validate_modes(spec: &Value, why: &str, whole: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Nothing is less than nothing. What is shown are whole units, rounded up; what is too many for Go is -1 to it.
+/// Validates that an amount is not negative. Errors show whole units, rounded up. As in Go, an overflow counts as -1.
 fn validate_amount(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
     const TOO_MANY: f64 = 9_223_372_036_854_775_808.0;
     let value = amount(quantity.as_str().unwrap_or_default()).unwrap_or_default();
@@ -321,7 +320,7 @@ fn validate_positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
-    // The real server looks at the spec twice, and complains twice.
+    // The real server validates the spec twice and reports errors twice.
     validate_volume(new, errors);
     const CLASS: &str = "volumeAttributesClassName";
     let source = |volume: &Value| {
@@ -387,13 +386,13 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
     warnings
 }
 
-// === rules for claims ===
+// === validation of claims ===
 
 fn validate_claim(claim: &Value, errors: &mut Errors) {
     validate_claim_spec(claim.at(&["spec"]).unwrap_or(&json!({})), &SPEC, errors);
 }
 
-/// The spec of a claim, wherever it stands.
+/// Validates the spec of a claim in any object.
 pub(super) fn validate_claim_spec(spec: &Value, whole: &Path<'_>, errors: &mut Errors) {
     if spec.items(&["accessModes"]).is_empty() {
         errors.required(&whole.child("accessModes"), "at least 1 access mode is required");
@@ -417,7 +416,7 @@ pub(super) fn validate_claim_spec(spec: &Value, whole: &Path<'_>, errors: &mut E
         validate_data_source(spec.at(&[field]), &whole.child(field), errors);
     }
     if let (Some(source), Some(reference)) = (spec.at(&["dataSource"]), spec.at(&["dataSourceRef"])) {
-        // The path itself is the value that is shown.
+        // The error has no field value to show.
         let shown = json!({});
         if !reference.text(&["namespace"]).is_empty() {
             errors.invalid(whole, &shown, "may not be specified when dataSourceRef.namespace is specified");
@@ -462,7 +461,7 @@ fn validate_claim_update(new: &Value, old: &Value, errors: &mut Errors) {
         let path = Path::new("metadata.annotations");
         errors.invalid(&path.key(STORAGE_CLASS), &annotation(new), "field is immutable");
     } else if old.at(&["spec", "storageClassName"]).is_none() && annotation(old).is_empty() {
-        // A class may be given later.
+        // A class may be set later.
         as_object(&mut new_spec).shift_remove("storageClassName");
     }
     let bound = new.text(&["status", "phase"]) == "Bound";

@@ -1,4 +1,4 @@
-//! Workloads: kinds with a pod template whose pods are meant to run for ever.
+//! Workloads: kinds with a pod template whose pods run permanently.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ pub(super) fn default_stateful_set(object: &mut Value) {
 }
 
 pub(super) fn default_daemon_set(object: &mut Value) {
-    // There as soon as the object is read, so that whoever writes it owns it.
+    // Set on decoding, so that the client that writes the object owns the annotation.
     let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
     default_to(annotations, TEMPLATE_GENERATION, "0");
     let spec = object_mut(object, "spec");
@@ -95,7 +95,7 @@ pub(super) fn default_daemon_set(object: &mut Value) {
         default_pointer(rolling, "maxUnavailable", 1);
         default_pointer(rolling, "maxSurge", 0);
     } else if let Some(rolling) = strategy.get_mut("rollingUpdate").filter(|rolling| rolling.is_object()) {
-        // Shares that are not said are none to Go's internal type.
+        // In Go's internal type, missing shares are 0.
         for field in ["maxUnavailable", "maxSurge"] {
             default_pointer(as_object(rolling), field, 0);
         }
@@ -103,17 +103,17 @@ pub(super) fn default_daemon_set(object: &mut Value) {
     template(object);
 }
 
-/// The template of a workload.
+/// Applies the defaults of a workload's pod template.
 pub(super) fn template(object: &mut Value) {
     if let Some(spec) = entry_mut(object, "spec") {
         default_template(spec, "template");
     }
 }
 
-// === before storing ===
+// === preparation ===
 
 pub(super) fn prepare_daemon_set_create(object: &mut Value) {
-    // A deprecated annotation that the kind still keeps; the stored field has no place in apps/v1.
+    // The kind still maintains this deprecated annotation; apps/v1 has no field for the stored value.
     set_template_generation(object, 1);
 }
 
@@ -131,7 +131,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
 }
 
-// === rules ===
+// === validation ===
 
 pub(super) fn validate_deployment(object: &Value, errors: &mut Errors) {
     let nothing = json!({});
@@ -203,7 +203,7 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
     let place = path.child("rollingUpdate");
     match (spec.text(&["updateStrategy", "type"]), rolling) {
         ("OnDelete", Some(rolling)) => {
-            // The value is shown with the names of Go's fields.
+            // The value is shown with Go's field names.
             let of = |field: &str| rolling.at(&[field]).cloned().unwrap_or_default();
             let partition = rolling.int(&["partition"]).unwrap_or_default();
             let shown = json!({"Partition": partition, "MaxUnavailable": of("maxUnavailable")});
@@ -221,7 +221,7 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
         let policy = spec.at(&["persistentVolumeClaimRetentionPolicy"]).unwrap_or(&nothing);
         super::pod_rules::one_of(policy, field, &["Retain", "Delete"], &path, errors);
     }
-    // Nor can the claims.
+    // The claims cannot change either, so those of an existing object are not validated again.
     let claims = SPEC.child("volumeClaimTemplates");
     for (index, claim) in spec.items(&["volumeClaimTemplates"]).iter().enumerate().filter(|_| old.is_none()) {
         let place = claims.index(index);
@@ -230,7 +230,7 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
     errors.not_negative(&SPEC.child("replicas"), spec.int(&["replicas"]));
     errors.not_negative(&SPEC.child("minReadySeconds"), spec.int(&["minReadySeconds"]));
     errors.not_negative(&SPEC.child("ordinals.start"), spec.int(&["ordinals", "start"]));
-    // It cannot change, so that one of old is left as it is.
+    // The service name cannot change, so that of an existing object is not validated again.
     let service = spec.text(&["serviceName"]);
     if old.is_none() && !service.is_empty() {
         errors.invalid_each(&SPEC.child("serviceName"), service, dns_label(service));
@@ -241,7 +241,7 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
     validate_template(&spec, &selector, "StatefulSet", errors);
 }
 
-/// What the pods of a stateful set get from it: names of their own, and volumes for its claims, which can be mounted.
+/// Adds the fields that the pods of a stateful set get from it: hostnames, and volumes for its claims.
 fn complete_pods(spec: &mut Value) {
     let names = spec.items(&["volumeClaimTemplates"]).iter().map(|claim| claim.text(&["metadata", "name"]).to_owned());
     let names: Vec<String> = names.collect::<BTreeSet<_>>().into_iter().collect();
@@ -283,7 +283,7 @@ pub(super) fn validate_stateful_set_update(new: &Value, old: &Value, errors: &mu
     }
 }
 
-/// How pods are replaced, by the names of Go's internal struct.
+/// Formats an update strategy with Go's internal field names.
 fn shown_strategy(strategy: &Value) -> Value {
     let share = |rolling: &Value, field: &str| rolling.at(&[field]).cloned().unwrap_or_else(|| 0.into());
     let shares = |rolling: &Value| json!({"MaxUnavailable": share(rolling, "maxUnavailable"), "MaxSurge": share(rolling, "maxSurge")});
@@ -292,7 +292,7 @@ fn shown_strategy(strategy: &Value) -> Value {
 
 pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     let Some(spec) = object.at(&["spec"]) else { return };
-    // Without a selector it selects nothing, which is complained about below.
+    // A missing selector matches no template; the check below reports it.
     let selector = match spec.at(&["selector"]) {
         Some(_) => validate_selector(spec, "daemonset", errors),
         None => Selected::Never,
@@ -312,7 +312,7 @@ pub(super) fn validate_daemon_set(object: &Value, errors: &mut Errors) {
     errors.not_negative(&SPEC.child("revisionHistoryLimit"), spec.int(&["revisionHistoryLimit"]));
 }
 
-/// The pods of a daemon set are replaced after their node was without one, or before: one of the two.
+/// Validates the rolling update of a daemon set: exactly one of `maxUnavailable` and `maxSurge` must be non-zero.
 fn validate_daemon_rolling(rolling: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let Some(rolling) = rolling else { return errors.required(path, "") };
     for field in ["maxUnavailable", "maxSurge"] {
@@ -332,7 +332,7 @@ fn validate_daemon_rolling(rolling: Option<&Value>, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Replicas, a selector, and a template that it selects.
+/// Validates replicas, the selector, and the template, which the selector must match.
 fn validate_replicated(object: &Value, errors: &mut Errors) {
     let nothing = json!({});
     let spec = object.at(&["spec"]).unwrap_or(&nothing);
@@ -342,14 +342,14 @@ fn validate_replicated(object: &Value, errors: &mut Errors) {
     validate_template(spec, &selector, "ReplicaSet", errors);
 }
 
-/// What a workload's selector says of its template.
+/// The effect of a workload's selector on its template.
 enum Selected {
-    /// There is no selector, so it is not selected.
+    /// The selector is missing, so it does not match the template.
     Never,
     By(LabelSelector),
-    /// The selector makes no sense; the template is not looked at.
+    /// The selector is invalid, and the template is not validated.
     Unknown,
-    /// The selector makes no sense; the template is looked at all the same.
+    /// The selector is invalid, but the template is validated.
     Unreadable,
 }
 
@@ -375,12 +375,12 @@ fn validate_selector(spec: &Value, noun: &str, errors: &mut Errors) -> Selected 
     Selected::By(selector_of(spec))
 }
 
-/// `spec.selector` of a workload; what cannot be read of it selects everything.
+/// Parses the `spec.selector` of a workload. Invalid requirements are ignored.
 pub(super) fn selector_of(spec: &Value) -> LabelSelector {
     spec.at(&["selector"]).map(label_selector).unwrap_or_default()
 }
 
-/// A template whose pods are meant to run for ever.
+/// Validates a pod template with the restart policy `Always`.
 fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut Errors) {
     let path = SPEC.child("template");
     let template = spec.at(&["template"]).unwrap_or(&Value::Null);
@@ -400,7 +400,7 @@ fn validate_template(spec: &Value, selected: &Selected, noun: &str, errors: &mut
         validate_pod_template(template, &path, errors);
     }
     if looked_at && noun == "StatefulSet" {
-        // The real server looks at them twice, and complains twice.
+        // The real server validates these twice and reports errors twice.
         validate_template_metadata(template, &path, errors);
     }
     let policy = template.text(&["spec", "restartPolicy"]);
@@ -441,7 +441,7 @@ fn validate_rolling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     at_most_all(unavailable, &path.child("maxUnavailable"), errors);
 }
 
-/// A number of pods, or a percentage of them.
+/// Validates a number of pods or a percentage.
 fn validate_share(value: &Value, path: &Path<'_>, errors: &mut Errors) {
     const RULE: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
                         regex used for validation is '[0-9]+%')";
@@ -507,7 +507,7 @@ pub(super) fn validate_daemon_set_status(new: &Value, old: &Value, errors: &mut 
     collisions(new, old, errors);
 }
 
-/// How often a name was taken only grows.
+/// Validates that the collision count does not decrease.
 fn collisions(new: &Value, old: &Value, errors: &mut Errors) {
     let count = |object: &Value| object.int(&["status", "collisionCount"]);
     if count(old) > count(new) {
@@ -516,7 +516,7 @@ fn collisions(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Counts are not negative, and parts are not more than the whole.
+/// Validates that counts are not negative, and that `parts` are not greater than `status.replicas`.
 fn counts(object: &Value, parts: &[&str], others: &[&str], errors: &mut Errors) {
     let path = Path::new("status");
     let count = |field: &str| object.int(&["status", field]).unwrap_or_default();

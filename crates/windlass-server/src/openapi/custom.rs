@@ -1,4 +1,4 @@
-//! The schemas of custom resources as OpenAPI documents show them.
+//! The schemas of custom resources in OpenAPI documents.
 
 use serde_json::{Map, Value, json};
 
@@ -15,13 +15,14 @@ pub(super) fn schema_name(group: &str, version: &str, kind: &str) -> String {
     parts.join(".")
 }
 
-/// The definition's schema, completed: kind, apiVersion and metadata of the object and of embedded ones, and both types
-/// of what may be a number or a text.
+/// Returns the schema from the CRD. Adds kind, apiVersion and metadata of the object and of embedded objects, and both
+/// types of int-or-string fields.
 pub(super) fn schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     completed(resource, own, complete(own.schema(), descriptions), descriptions)
 }
 
-/// The same in the narrower language of version 2. Where unknown fields are kept nothing is said: clients would refuse the rest.
+/// Returns the schema in the restricted form of version 2. If unknown fields are preserved, the schema is empty,
+/// because clients would reject unknown fields.
 pub(super) fn narrow_schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     if keeps_unknown(own.schema()) {
         let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
@@ -39,7 +40,7 @@ fn completed(resource: &ResourceInfo, own: &dyn CustomShape, mut schema: Value, 
     schema
 }
 
-/// The schema of the list.
+/// Returns the schema of the list.
 pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape, descriptions: &Schemas) -> Value {
     let item = format!("{REFERENCE}{}", schema_name(&resource.group, &resource.version, &resource.kind));
     let mut list = json!({
@@ -61,7 +62,7 @@ pub(super) fn list_schema(resource: &ResourceInfo, own: &dyn CustomShape, descri
     list
 }
 
-/// What an object, or a list of them, is, and by which fields it can be selected.
+/// Adds the group, version and kind of an object or list, and its selectable fields.
 fn add_extensions(schema: &mut Map<String, Value>, resource: &ResourceInfo, kind: &str, own: &dyn CustomShape) {
     let kind = json!([{"group": resource.group, "kind": kind, "version": resource.version}]);
     schema.insert("x-kubernetes-group-version-kind".to_owned(), kind);
@@ -71,7 +72,7 @@ fn add_extensions(schema: &mut Map<String, Value>, resource: &ResourceInfo, kind
     }
 }
 
-/// An object's own properties; whatever the definition says of them is replaced.
+/// Adds the properties that every object has. They replace those in the CRD.
 fn add_object_properties(schema: &mut Map<String, Value>, descriptions: &Schemas) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
@@ -87,7 +88,7 @@ fn keeps_unknown(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// A schema without what version 2 cannot say, and without what its clients make too much of.
+/// Returns a schema without the parts that version 2 does not support or that its clients enforce too strictly.
 fn narrowed(schema: &Value) -> Value {
     let Value::Object(object) = schema else { return schema.clone() };
     let mut out = object.clone();
@@ -144,7 +145,7 @@ fn complete(schema: &Value, descriptions: &Schemas) -> Value {
     if out.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) && !out.contains_key("anyOf") {
         out.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
     }
-    // Of what was narrowed because it keeps what is unknown, nothing is said here either.
+    // Schemas without a type because they preserve unknown fields stay without properties.
     let is_narrowed = keeps_unknown(schema) && !object.contains_key("type");
     if out.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) && !is_narrowed {
         add_object_properties(&mut out, descriptions);

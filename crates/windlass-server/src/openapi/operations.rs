@@ -1,4 +1,4 @@
-//! What can be done at the paths of a resource: one model for both versions of OpenAPI.
+//! The operations on the paths of a resource, as one model for both versions of OpenAPI.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::registry::{ResourceInfo, Shape, SubresourceInfo};
 
-/// One path and what can be done there.
+/// A path with its operations.
 #[derive(Debug)]
 pub(super) struct PathItem {
-    /// `/apis/apps/v1/namespaces/{namespace}/deployments`
+    /// For example `/apis/apps/v1/namespaces/{namespace}/deployments`.
     pub(super) path: String,
-    /// In the order in which documents list them.
+    /// In the order of the documents.
     pub(super) operations: Vec<Operation>,
 }
 
@@ -21,15 +21,15 @@ pub(super) struct PathItem {
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) method: &'static str,
-    /// `apps_v1`
+    /// For example `apps_v1`.
     pub(super) tag: String,
-    /// `listAppsV1NamespacedDeployment`
+    /// For example `listAppsV1NamespacedDeployment`.
     pub(super) id: String,
-    /// `list`; none for discovery.
+    /// For example `list`. `None` for discovery.
     pub(super) action: Option<&'static str>,
-    /// Group, version and kind, where there is an action.
+    /// Group, version and kind if there is an action.
     pub(super) kind: [String; 3],
-    /// By name.
+    /// Sorted by name.
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
     pub(super) responses: Vec<Response>,
@@ -44,7 +44,7 @@ pub(super) struct Parameter {
     pub(super) in_path: bool,
 }
 
-/// What is sent.
+/// A request body.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) media: &'static [&'static str],
@@ -52,7 +52,7 @@ pub(super) struct Body {
     pub(super) required: bool,
 }
 
-/// What comes back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) code: u16,
@@ -105,7 +105,7 @@ const PRETTY: Parameter = query("pretty", "string");
 const NAME: Parameter = Parameter { name: "name", kind: "string", in_path: true };
 const NAMESPACE: Parameter = Parameter { name: "namespace", kind: "string", in_path: true };
 
-/// Kinds whose deletion is answered with the object.
+/// The kinds whose deletion returns the object.
 const RETURNED: [&str; 16] = [
     "csidrivers",
     "csinodes",
@@ -129,7 +129,7 @@ const fn query(name: &'static str, kind: &'static str) -> Parameter {
     Parameter { name, kind, in_path: false }
 }
 
-/// The one path of a document about discovery itself.
+/// Returns the single path of a document for discovery.
 pub(super) fn discovery(path: String, tag: &str, id: String, schema: String) -> PathItem {
     let media = if tag == "version" { JSON } else { ALL };
     let operation = Operation {
@@ -145,7 +145,7 @@ pub(super) fn discovery(path: String, tag: &str, id: String, schema: String) -> 
     PathItem { path, operations: vec![operation] }
 }
 
-/// All paths of a resource and of its subresources.
+/// Returns all paths of a resource and its subresources.
 pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
     let maker = Maker::new(resource);
     let base = format!("/{}", root(&resource.group, &resource.version));
@@ -169,7 +169,7 @@ pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
     all
 }
 
-/// `AppsV1`, `RbacAuthorizationV1`
+/// For example `AppsV1` or `RbacAuthorizationV1`.
 pub(super) fn camel_group(group: &str) -> String {
     if group.is_empty() {
         return "Core".to_owned();
@@ -177,7 +177,7 @@ pub(super) fn camel_group(group: &str) -> String {
     group.trim_end_matches(".k8s.io").split(['.', '-']).map(title).collect()
 }
 
-/// `apps`, `rbacAuthorization`
+/// For example `apps` or `rbacAuthorization`.
 pub(super) fn tag_group(group: &str) -> String {
     let camel = camel_group(group);
     let mut letters = camel.chars();
@@ -189,11 +189,11 @@ pub(super) fn title(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Makes the operations of one resource.
+/// Generates the operations of one resource.
 struct Maker<'a> {
     resource: &'a ResourceInfo,
     custom: bool,
-    /// `AppsV1`
+    /// For example `AppsV1`.
     version: String,
     tag: String,
     schema: String,
@@ -249,7 +249,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The same answer for several codes.
+    /// Returns the same response for several codes.
     fn answers(&self, codes: &[u16], schema: &str) -> Vec<Response> {
         let response = |code: &u16| Response { code: *code, media: self.media(), schema: schema.to_owned() };
         codes.iter().map(response).collect()
@@ -278,7 +278,7 @@ impl<'a> Maker<'a> {
         }
         if self.resource.has_verb("deletecollection") {
             let id = format!("delete{version}Collection{scope}{kind}");
-            // Custom resources' documents leave out how to delete and offer to watch instead.
+            // For custom resources the documents omit deletion parameters and offer `watch` instead.
             let list = LIST.iter().filter(|p| self.custom || !matches!(p.name, "watch" | "allowWatchBookmarks"));
             let list = list.copied().collect::<Vec<_>>();
             let delete = if self.custom { &[] } else { DELETE };
@@ -314,7 +314,7 @@ impl<'a> Maker<'a> {
         PathItem { path, operations }
     }
 
-    /// Get, update and patch, of an object or a subresource.
+    /// Returns get, update and patch of an object or a subresource.
     fn read_and_write(&self, what: &str, has: impl Fn(&str) -> bool, schema: &str) -> Vec<Operation> {
         let path: [&[Parameter]; 2] = [self.path_parameters, &[NAME]];
         let mut operations = Vec::new();
@@ -375,7 +375,7 @@ impl<'a> Maker<'a> {
         let schema = match of_kind(group, version, kind) {
             Some(name) => name.to_owned(),
             None if self.custom => self.schema.clone(),
-            // Its kind is the options of a connection.
+            // The kind of this subresource is the options of a connection.
             None => return PathItem { path, operations: Vec::new() },
         };
         let mut operations = match subresource.name.as_str() {
@@ -401,7 +401,7 @@ impl<'a> Maker<'a> {
 // === impl PathItem ===
 
 impl PathItem {
-    /// The parameters that all operations share, and what is left of each operation's own.
+    /// Returns the parameters that all operations share, and the remaining parameters of each operation.
     pub(super) fn shared_parameters(&self) -> (Vec<Parameter>, Vec<Vec<Parameter>>) {
         let mut counts = BTreeMap::<(&str, bool), (Parameter, usize)>::new();
         for parameter in self.operations.iter().flat_map(|operation| &operation.parameters) {

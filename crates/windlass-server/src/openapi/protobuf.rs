@@ -1,13 +1,13 @@
-//! The document of version 2 in protobuf, as older clients ask for it: the `openapi_v2.Document` of gnostic.
+//! The document of version 2 in protobuf for older clients: the `openapi_v2.Document` of gnostic.
 //!
-//! Written from the JSON tree: a table of field numbers per message would be as long. Fields that our documents never have
-//! are left out.
+//! Generated directly from the JSON tree, because a table of field numbers per message would be as long. Fields that
+//! our documents never have are not implemented.
 
 use serde_json::Value;
 
 use crate::codec::to_yaml;
 
-/// Bytes of one message.
+/// The bytes of a message.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -30,7 +30,7 @@ impl Message {
         self
     }
 
-    /// A text, left out when it is not there.
+    /// Appends a text if it exists.
     fn text(self, field: u64, value: &Value) -> Self {
         match value.as_str() {
             Some(text) => self.bytes(field, text.as_bytes()),
@@ -71,19 +71,19 @@ impl Message {
         texts.fold(self, |message, text| message.bytes(field, text.as_bytes()))
     }
 
-    /// One message per item.
+    /// Appends one message per item.
     fn each(self, field: u64, values: &Value, one: impl Fn(&Value) -> Self) -> Self {
         values.as_array().into_iter().flatten().fold(self, |message, value| message.message(field, &one(value)))
     }
 
-    /// One name and message per entry.
+    /// Appends one named message per entry.
     fn named(self, field: u64, values: &Value, one: impl Fn(&Value) -> Self) -> Self {
         values.as_object().into_iter().flatten().fold(self, |message, (name, value)| {
             message.message(field, &Self::default().bytes(1, name.as_bytes()).message(2, &one(value)))
         })
     }
 
-    /// The `x-…` fields of an object.
+    /// Appends the `x-…` fields of an object.
     fn extensions(self, field: u64, object: &Value) -> Self {
         let extensions = object.as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("x-"));
         extensions.fold(self, |message, (name, value)| {
@@ -92,7 +92,7 @@ impl Message {
     }
 }
 
-/// The document in protobuf.
+/// Returns the document in protobuf.
 pub(super) fn document(document: &Value) -> Vec<u8> {
     let info = &document["info"];
     let nothing = |_: &Value| Message::default();
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_schema_has_the_bytes_that_the_real_server_sends() {
-        // `strategy` of a DeploymentSpec, without its description.
+        // The field `strategy` of a DeploymentSpec, without its description.
         let value = json!({
             "$ref": "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy", "x-kubernetes-patch-strategy": "retainKeys",
         });

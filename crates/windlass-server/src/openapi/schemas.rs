@@ -1,4 +1,5 @@
-//! The recorded schemas, looked up in their text: parsing all of them would cost more memory than the server needs idle.
+//! The recorded schemas. They are looked up in the text, because parsing all of them would need more memory than an
+//! idle server.
 
 use std::{
     borrow::Cow,
@@ -15,7 +16,7 @@ pub(super) const TEXT: &str = windlass_api::openapi::RECORDED;
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
-/// Schemas that belong to a kind in every group: which ones, the documents say.
+/// The schemas that belong to a kind in every group. The documents list the kinds.
 const OF_MANY: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
@@ -39,17 +40,17 @@ fn schemas() -> &'static Recorded {
     })
 }
 
-/// The JSON of a recorded schema.
+/// Returns the JSON of a recorded schema.
 pub(crate) fn schema(name: &str) -> Option<&'static str> {
     schemas().by_name.get(name).copied()
 }
 
-/// The name of the recorded schema of a kind.
+/// Returns the name of the recorded schema of a kind.
 pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     schemas().by_kind.get(&format!("{group}/{version}/{kind}")).copied()
 }
 
-/// The first kind that a schema says it belongs to, as `group/version/kind`.
+/// Returns the first kind that a schema lists, as `group/version/kind`.
 fn kind(json: &str) -> Option<String> {
     let list = json.split_once("\"x-kubernetes-group-version-kind\":[{")?.1;
     let entry = &list[..list.find('}')?];
@@ -60,7 +61,7 @@ fn kind(json: &str) -> Option<String> {
     Some(format!("{}/{}/{}", field("group")?, field("version")?, field("kind")?))
 }
 
-/// The names of all recorded schemas that these texts refer to, and those to which they refer.
+/// Returns the names of all recorded schemas that these texts refer to, directly or indirectly.
 pub(super) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     let mut open = Vec::new();
@@ -83,7 +84,7 @@ pub(super) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<
     found
 }
 
-/// A recorded schema as it stands in a document of a group version, appended to `out`.
+/// Appends a recorded schema to `out`, in the form for the document of a group version.
 pub(super) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
     let json = described(name, descriptions);
     let json = &*json;

@@ -75,7 +75,7 @@ fn every_document_refers_only_to_what_it_holds() {
 
 #[test]
 fn patches_say_that_they_take_field_validation() {
-    // What kubectl looks for before it leaves validation to the server.
+    // kubectl checks this before it leaves validation to the server.
     let document = json(&get("/openapi/v3/apis/apps/v1", None));
     let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert!(patch["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "fieldValidation"));
@@ -127,7 +127,7 @@ fn documents_have_the_descriptions_that_the_server_was_given() {
     let map = &document["definitions"]["io.k8s.api.core.v1.ConfigMap"];
     assert_eq!(map["properties"]["data"]["description"], "the data");
     assert_eq!(map["properties"]["metadata"]["description"], "the metadata");
-    // Clients keep documents by their hashes.
+    // Clients cache documents by their hashes.
     let url = |index: &Value| index["paths"]["api/v1"]["serverRelativeURL"].clone();
     assert_ne!(url(&described("/openapi/v3")), url(&json(&get("/openapi/v3", None))));
 }

@@ -1,4 +1,4 @@
-//! The document of OpenAPI version 2, for older clients: everything in one, in the narrower language of that version.
+//! The document of OpenAPI version 2 for older clients: a single document with restricted schemas.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::{descriptions::Schemas, discovery::Group, registry::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 
-/// The document.
+/// Returns the document.
 pub(super) fn document(groups: &[Group<'_>], descriptions: &Schemas) -> Value {
     let mut items = subjects(groups).values().flat_map(v3::path_items).collect::<Vec<_>>();
     items.sort_by(|a, b| a.path.cmp(&b.path));
@@ -65,8 +65,8 @@ fn definitions(groups: &[Group<'_>], operations: &[&Operation], descriptions: &S
     all.into_iter().collect()
 }
 
-/// A schema in the language of version 2: references stand alone, there are no defaults, and what may have several types
-/// is a text.
+/// Converts a schema to version 2: references stand alone, defaults are removed, and fields of several types become
+/// strings.
 fn convert(schema: Value) -> Value {
     let Value::Object(mut object) = schema else { return schema };
     if let Some(Value::Array(mut all)) = object.remove("allOf")

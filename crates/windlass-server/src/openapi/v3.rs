@@ -1,4 +1,4 @@
-//! Documents of OpenAPI version 3: assembled as text, since most of it is recorded text already.
+//! Documents of OpenAPI version 3, assembled as text because most of it is recorded text.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{descriptions::Schemas, registry::Shape};
 
-/// The document, as JSON.
+/// Returns the document as JSON.
 pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String {
     let mut paths = path_items(subject);
     paths.sort_by(|a, b| a.path.cmp(&b.path));
@@ -53,7 +53,7 @@ pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String 
     out
 }
 
-/// All paths that the document is about.
+/// Returns all paths of the document.
 pub(super) fn path_items(subject: &Subject<'_>) -> Vec<PathItem> {
     let discovery = |path: &str, tag: &str, id: &str, schema: String| {
         vec![operations::discovery(path.to_owned(), tag, id.to_owned(), schema)]
@@ -81,7 +81,7 @@ pub(super) fn path_items(subject: &Subject<'_>) -> Vec<PathItem> {
     }
 }
 
-/// The schemas of custom resources and of their lists.
+/// Returns the schemas of custom resources and their lists.
 fn custom_schemas(version: &crate::discovery::Version<'_>, descriptions: &Schemas) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for resource in &version.resources {
@@ -138,7 +138,7 @@ fn render_operation(operation: &Operation, parameters: &[Parameter]) -> Value {
     Value::Object(out)
 }
 
-/// The reason phrase of a status code.
+/// Returns the reason phrase of a status code.
 pub(super) fn phrase(code: u16) -> &'static str {
     match code {
         201 => "Created",

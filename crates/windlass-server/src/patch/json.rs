@@ -1,5 +1,5 @@
-//! JSON patch, RFC 6902, with the habits of the library that the API server uses: negative indices count from the end,
-//! `replace` and `copy` do not mind a missing key, and the first segment of a path is ignored.
+//! JSON patch, RFC 6902, with the deviations of the library in the API server. Negative indices count from the end,
+//! `replace` and `copy` accept a missing key, and the text before the first slash of a path is ignored.
 
 mod document;
 
@@ -38,11 +38,11 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
         let none = Map::new();
         let operation = match operation {
             Value::Object(operation) => operation,
-            // In Go's lenient reading a null operation is an empty one; anything else is no patch.
+            // Go's lenient decoder reads a null operation as an empty one; other types are not valid operations.
             Value::Null => &none,
             other => return Err(failed(mismatch(other, "jsonpatch.Operation"))),
         };
-        // The answer does not say which operation it was, nor what was wrong with it.
+        // The real server's error names neither the operation nor the problem.
         document.operate(operation).map_err(|failure| match failure {
             Failure::Inapplicable => unprocessable(),
             Failure::TooMuchWork => too_much_work(),
@@ -51,13 +51,13 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
     Ok(Decoded { value: document.into_value(), warnings })
 }
 
-/// The real server has no such limit, and answers after minutes or not at all.
+/// The real server has no such limit: it answers after minutes or not at all.
 fn too_much_work() -> Status {
     let message = "Request entity too large: the operations of the JSON patch move too many values";
     Status::failure(413, "RequestEntityTooLarge", message)
 }
 
-/// What strict decoding into Go's struct of an operation would find; the warnings about duplicates are there already.
+/// Checks operations as a strict decoder of Go's struct does. The warnings already contain the duplicate keys.
 fn check(operations: &[Value], warnings: &mut Vec<String>) -> Result<(), String> {
     for warning in warnings.iter_mut() {
         *warning = format!("json patch {warning}");

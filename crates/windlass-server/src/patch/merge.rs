@@ -1,4 +1,4 @@
-//! Merge patch, RFC 7386. Beyond the RFC, nulls inside of lists are dropped from the objects there when the list is new.
+//! Merge patch, RFC 7386. Beyond the RFC, a new list loses the nulls in the objects that it contains.
 
 use serde_json::{Map, Value};
 use windlass_api::{FieldValidation, Status};
@@ -54,11 +54,11 @@ fn merge_entries(document: &mut Map<String, Value>, patch: Map<String, Value>) {
             }
         }
     }
-    // As Go writes a map.
+    // Go encodes maps with sorted keys.
     document.sort_keys();
 }
 
-/// Drops the nulls of all objects, those in lists included; nulls that are list items stay.
+/// Removes nulls from all objects, including those in lists. Null list items stay.
 fn prune(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(prune),

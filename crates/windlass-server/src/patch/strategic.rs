@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch that knows, by the tags of the Go structs, which lists are merged by key.
+//! Strategic merge patch: a merge patch that merges lists by key, as the tags of the Go structs specify.
 //!
 //! Directives in the patch: `$patch: replace` and `$patch: delete` on an object or list item, `$retainKeys`,
 //! `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. Merged lists keep, in this order of precedence, the
@@ -16,19 +16,19 @@ const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
-/// The most items that are sorted as Go does where its comparison is no order: that takes quadratic time.
+/// The maximum number of items for Go's quadratic sort, which is needed where Go's comparison is not a valid order.
 const MAX_UNORDERED: usize = 1_000;
 
 type Entries = Map<String, Value>;
 
-/// Why a patch could not be merged.
+/// The reason why a patch could not be merged.
 #[derive(Debug, PartialEq)]
 pub(super) enum Error {
-    /// Its form is wrong: 400.
+    /// The patch is malformed: status 400.
     BadRequest(&'static str),
-    /// It asks for what cannot be: 422, whose answer does not say what.
+    /// The patch cannot be applied: status 422, without the reason.
     Unprocessable,
-    /// The real server does not classify it: 500 with this message.
+    /// An error that the real server does not classify: status 500 with this message.
     Unclassified(String),
 }
 
@@ -46,7 +46,7 @@ const BAD_RETAIN_KEYS: Error = Error::BadRequest("invalid patch format of retain
 const BAD_ELEMENT_ORDER: Error = Error::BadRequest("invalid patch format of setElementOrder list");
 const BAD_PRIMITIVE_LIST: Error = Error::BadRequest("invalid patch format of primitive list");
 
-/// Reads the patch, an object.
+/// Parses the patch, which must be an object.
 pub(super) fn read(body: &[u8], validation: FieldValidation) -> Result<Decoded, Status> {
     let mut patch = codec::decode_untyped(body, validation).map_err(Status::bad_request)?;
     codec::float_large_numbers(&mut patch.value);
@@ -69,15 +69,15 @@ pub(super) fn apply(current: &Value, patch: &Value, shape: &'static Struct) -> R
     merge(entries(current), entries(patch), Schema::Struct(shape)).map(Value::Object)
 }
 
-/// What is known of the object at hand.
+/// The type of an object, as far as it is known.
 #[derive(Clone, Copy)]
 enum Schema {
     Struct(&'static Struct),
-    /// A map or anything else without fields; Go's name of its kind.
+    /// A map or another type without fields; Go's name of its kind.
     Other(&'static str),
 }
 
-/// What is known of a field: the object in it or in its items, and how lists of it are merged.
+/// The type of a field's object or list items, and the merge strategy of its lists.
 struct Lookup {
     schema: Schema,
     strategy: &'static str,
@@ -130,7 +130,7 @@ impl Schema {
     }
 }
 
-/// The strategy beside `retainKeys`, which only those who make patches need.
+/// Returns the merge strategy of a field. `retainKeys` is ignored, because only clients that create patches use it.
 fn strategy(field: &Field) -> &'static str {
     field.patch_strategy.split(',').find(|strategy| *strategy != "retainKeys").unwrap_or_default()
 }
@@ -191,7 +191,7 @@ fn merge(mut original: Entries, mut patch: Entries, schema: Schema) -> Result<En
     Ok(original)
 }
 
-/// `$retainKeys` names all keys that may be left; the patch may set no others.
+/// Removes all keys that are not in `$retainKeys`. The patch may not set other keys.
 fn retain_keys(original: &mut Entries, patch: &mut Entries) -> Result<(), Error> {
     let Some(list) = patch.shift_remove(RETAIN_KEYS) else { return Ok(()) };
     let list = list.as_array().ok_or(BAD_RETAIN_KEYS)?;
@@ -204,7 +204,7 @@ fn retain_keys(original: &mut Entries, patch: &mut Entries) -> Result<(), Error>
     Ok(())
 }
 
-/// Merges the lists that `$setElementOrder` names, and takes them and the directives out of the patch.
+/// Merges the lists with a `$setElementOrder` directive, and removes the lists and directives from the patch.
 fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> Result<(), Error> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(ELEMENT_ORDER)).cloned().collect();
     for directive in directives {
@@ -234,9 +234,9 @@ fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> R
     Ok(())
 }
 
-/// The patch's items must come in the order that `$setElementOrder` gives, and may be no others.
+/// Checks that the patch's items are in the order of `$setElementOrder`, and that all of them are in that list.
 fn check_order(listed: Option<&[Value]>, order: &[Value], merge_key: &str) -> Result<(), Error> {
-    // Go sees a list that is not there as a list of nothing.
+    // Go treats an absent list like an empty one.
     let listed = listed.unwrap_or_default();
     if order.is_empty() || listed.is_empty() {
         return Ok(());
@@ -319,7 +319,7 @@ fn merge_lists(original: Vec<Value>, patch: Vec<Value>, lookup: &Lookup, deletio
     arrange(listed, unlisted, &patch, &live, merge_key)
 }
 
-/// Carries out the `$patch` directives of list items; what is left of the patch has none.
+/// Applies the `$patch` directives of list items. Returns the original items and the patch's remaining items.
 fn apply_item_directives(
     mut original: Vec<Value>,
     patch: Vec<Value>,
@@ -350,7 +350,7 @@ fn apply_item_directives(
     Ok(if replace { (plain, Vec::new()) } else { (original, plain) })
 }
 
-/// Go's way to drop duplicates: the last item takes the place of each.
+/// Removes duplicates as Go does: the last item of the list moves to the place of each duplicate.
 fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
     let mut places: HashMap<Value, BTreeSet<usize>> = HashMap::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
@@ -377,7 +377,7 @@ fn deduplicate(mut items: Vec<Value>) -> Vec<Value> {
     items
 }
 
-/// Items that the other list has too, and items that it does not have.
+/// Splits items into those that are also in `by` and those that are not.
 fn partition(items: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<Value>, Vec<Value>), Error> {
     let known: HashSet<String> = by.iter().filter_map(|item| identity(item, merge_key)).collect();
     let (mut listed, mut unlisted) = (Vec::new(), Vec::new());
@@ -391,8 +391,8 @@ fn partition(items: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<Va
     Ok((listed, unlisted))
 }
 
-/// Sorts both halves by their order and merges them: an item of the live object alone comes before the first item of
-/// the patch that it stood before, otherwise after.
+/// Sorts both lists and merges them. An unlisted item comes before the first listed item that it precedes in the live
+/// list; otherwise it comes at the end.
 fn arrange(
     listed: Vec<Value>,
     unlisted: Vec<Value>,
@@ -432,14 +432,14 @@ fn arrange(
     Ok(merged)
 }
 
-/// Stable, by position. Go's comparison calls an item without one smaller than any before it.
+/// Sorts items by position. In Go's comparison an item without a position is smaller than any item before it.
 fn sorted(mut items: Vec<Value>, order: &HashMap<String, usize>, merge_key: &str) -> Vec<Value> {
     let place = |item: &Value| identity(item, merge_key).and_then(|identity| order.get(&identity).copied());
     let mut places: Vec<Option<usize>> = items.iter().map(place).collect();
     if places.is_sorted_by(|left, right| left.is_some() && right.is_some() && left <= right) {
         return items;
     }
-    // Go's comparison is an order where all items have a position.
+    // If all items have a position, Go's comparison is a valid order.
     if places.iter().all(Option::is_some) || items.len() > MAX_UNORDERED {
         let mut sorted: Vec<_> = places.into_iter().zip(items).collect();
         sorted.sort_by_key(|(place, _)| *place);
@@ -456,7 +456,7 @@ fn sorted(mut items: Vec<Value>, order: &HashMap<String, usize>, merge_key: &str
     items
 }
 
-/// By what two items are the same one: the value of the merge key, or the item itself.
+/// Returns the identity of an item: the value of its merge key, or the item itself.
 fn identity(item: &Value, merge_key: &str) -> Option<String> {
     if merge_key.is_empty() { Some(item.to_string()) } else { item.get(merge_key).map(Value::to_string) }
 }
@@ -482,7 +482,7 @@ fn array(value: Value) -> Result<Vec<Value>, Error> {
     }
 }
 
-/// The kind that all items have; `None` when there is no item.
+/// Returns the kind of all items; `None` if there are no items. Returns an error if the kinds differ.
 fn element_kind(lists: &[&[Value]]) -> Result<Option<&'static str>, Error> {
     let mut found = None;
     for item in lists.iter().copied().flatten() {
@@ -505,7 +505,7 @@ fn same_type(left: &Value, right: &Value) -> bool {
     go_type(left) == go_type(right)
 }
 
-/// Go's `%s` of a value's type; nil has none.
+/// Returns Go's `%s` of a value's type; nil has no type.
 fn printed_type(value: &Value) -> &'static str {
     if value.is_null() { "%!s(<nil>)" } else { go_type(value) }
 }
@@ -515,7 +515,7 @@ fn bad_directive(directive: &Value, patch: &Entries) -> Error {
     Error::Unclassified(format!("unknown patch type: {} in map: {patch}", go_text(directive)))
 }
 
-/// Go's `%s` of what should have been a text.
+/// Formats a value that should be a string like Go's `%s`.
 fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "%!s(<nil>)".to_owned(),
@@ -529,7 +529,7 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// The value without objects that carry a directive; `None` when it is one itself.
+/// Removes all objects with a directive from a value; returns `None` if the value is such an object.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(entries) if entries.contains_key(DIRECTIVE) => None,

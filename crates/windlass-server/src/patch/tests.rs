@@ -85,7 +85,7 @@ fn json_patches_are_bounded() {
         status.message,
         "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
     );
-    // Every operation doubles the document.
+    // Each operation doubles the document.
     let double = |level: usize| json!({"op": "copy", "from": "/a", "path": format!("/a/x{level}")});
     let bomb = Value::Array((0..64).map(double).collect());
     assert_eq!(json_patch(&json!({"a": {"b": "0123456789"}}), &bomb).unwrap_err().code, 422);
@@ -156,7 +156,7 @@ fn strategic_patches_merge_lists_by_their_key() {
             {"name": "c", "ports": [{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 81}]}
         ]}}),
     );
-    // What is new comes before what was there, unless the patch orders both.
+    // New items come before existing ones, unless the patch specifies an order.
     assert_eq!(
         patched.unwrap()["spec"]["containers"],
         json!([

@@ -1,17 +1,17 @@
-//! IP addresses and ranges, read as leniently as Go reads them: with leading zeros.
+//! IP addresses and CIDR ranges, parsed as leniently as in Go: leading zeros are accepted.
 
 use std::{fmt, net::IpAddr};
 
-/// A range of addresses.
+/// A CIDR range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// As it was written; may be any address of the range.
+    /// The address as written; it may be any address of the range.
     address: IpAddr,
-    /// Of the prefix.
+    /// The length of the prefix, in bits.
     bits: u8,
 }
 
-/// An address; those of version 4 that are dressed up as version 6 are what they are.
+/// Parses an IP address. An IPv4 address that is mapped into IPv6 becomes an IPv4 address.
 pub(crate) fn parse(text: &str) -> Option<IpAddr> {
     let lenient: String;
     let text = if text.contains(':') {
@@ -35,17 +35,17 @@ impl Range {
             return None;
         }
         let bits: u8 = bits.parse().ok()?;
-        // The prefix of a dressed up address counts the dress as well.
+        // The prefix length of a mapped IPv4 address includes the 96 bits of the mapping.
         let bits = if address.is_ipv4() && text.contains(':') { bits.checked_sub(96)? } else { bits };
         (bits <= width(address)).then_some(Self { address, bits })
     }
 
-    /// The first address of the range.
+    /// Returns the first address of the range.
     pub(crate) fn network(self) -> IpAddr {
         masked(self.address, self.bits)
     }
 
-    /// Whether the other range is a part of this one, and not all of it.
+    /// Reports whether `other` is a proper subset of this range.
     pub(crate) fn encloses(self, other: Self) -> bool {
         self.address.is_ipv4() == other.address.is_ipv4()
             && self.bits < other.bits
@@ -56,7 +56,7 @@ impl Range {
         self.address.is_ipv4()
     }
 
-    /// What a client should know of a range that is accepted, but not written as it should be.
+    /// Returns the warnings for a valid range that is not in canonical form.
     pub(crate) fn warnings(path: &str, text: &str) -> Vec<String> {
         let Some(range) = Self::parse(text) else { return Vec::new() };
         let canonical = range.to_string();

@@ -1,43 +1,43 @@
-//! A bounded list of complaints about one object.
+//! A bounded list of the validation errors of one object.
 
 use windlass_api::Cause;
 
-/// The most complaints about one object; further ones are only counted. The real server lists all, or times out.
+/// The maximum number of errors for one object; further ones are only counted. The real server lists all, or times out.
 const MAX_COUNT: usize = 10_000;
-/// The most bytes of text that they may have together.
+/// The maximum total length of their texts, in bytes.
 const MAX_BYTES: usize = 2 << 20;
 
-/// Complaints in the order in which they were found, bounded in number and size.
+/// Validation errors in the order in which they were found, bounded in number and size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
     kept: Vec<Cause>,
-    /// The length of all texts that were kept.
+    /// The total length of the retained texts, in bytes.
     bytes: usize,
     omitted: usize,
 }
 
 impl Causes {
-    /// Reports whether there is no complaint.
+    /// Reports whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Reports whether further complaints are only counted.
+    /// Reports whether the list is full, so that further errors are only counted.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= MAX_COUNT || self.bytes >= MAX_BYTES
     }
 
-    /// Counts the complaints, also those that were not kept.
+    /// Returns the number of errors, including those that were not retained.
     pub(crate) fn len(&self) -> usize {
         self.kept.len() + self.omitted
     }
 
-    /// Adds a complaint.
+    /// Adds an error.
     pub(crate) fn push(&mut self, cause: Cause) {
         self.push_with(|| cause);
     }
 
-    /// Adds a complaint that is only written if there is room for it.
+    /// Adds an error, which is only built if there is room for it.
     pub(crate) fn push_with(&mut self, cause: impl FnOnce() -> Cause) {
         if self.is_full() {
             self.omitted += 1;
@@ -48,28 +48,28 @@ impl Causes {
         self.kept.push(cause);
     }
 
-    /// Adds the complaints of another check.
+    /// Adds the errors of another check.
     pub(crate) fn append(&mut self, other: Self) {
         other.kept.into_iter().for_each(|cause| self.push(cause));
         self.omitted += other.omitted;
     }
 
-    /// Iterates over the complaints that were kept.
+    /// Iterates over the retained errors.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Cause> {
         self.kept.iter()
     }
 
-    /// Iterates over the complaints that were kept, to change them.
+    /// Iterates mutably over the retained errors.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Cause> {
         self.kept.iter_mut()
     }
 
-    /// Keeps the complaints that fulfil a condition.
+    /// Keeps the errors for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, keep: impl FnMut(&Cause) -> bool) {
         self.kept.retain(keep);
     }
 
-    /// Returns the complaints; the last one counts those that were omitted.
+    /// Returns the errors. If some were omitted, the last element states their number.
     pub(crate) fn into_vec(mut self) -> Vec<Cause> {
         if self.omitted > 0 {
             self.kept.push(Cause {

@@ -1,4 +1,4 @@
-//! The token that continues a list where a page ended.
+//! The token that continues a paginated list.
 
 use base64::{
     DecodeError, Engine as _, alphabet,
@@ -9,12 +9,12 @@ use windlass_api::Status;
 
 use crate::codec::check_json;
 
-/// Where a page ended.
+/// The position at which a page ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContinueToken {
-    /// The revision that all pages are read at; none: the current one, whatever has changed between the pages.
+    /// The revision at which all pages are read; `None` reads each page at the current revision.
     pub(super) revision: Option<u64>,
-    /// The key at which the next page starts, whole.
+    /// The full key at which the next page starts.
     pub(super) start: String,
 }
 
@@ -28,25 +28,25 @@ struct Wire {
     start: String,
 }
 
-/// As Go reads it: bits that are over at the end do not matter.
+/// Go's decoder: it ignores trailing bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 const VERSION: &str = "meta.k8s.io/v1";
-/// The revision of a token that continues an expired list at the present state.
+/// The revision in a token that continues an expired list at the current revision.
 const PRESENT: i64 = -1;
 
 impl ContinueToken {
-    /// As clients get it; `prefix` is that of the list's keys.
+    /// Encodes the token for clients. `prefix` is the prefix of the list's keys.
     pub(super) fn encode(&self, prefix: &str) -> String {
         let rv = self.revision.map_or(PRESENT, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
-        // The slash at the end of the prefix belongs to the key.
+        // The token's key begins with the slash at the end of the prefix.
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         let start = self.start.strip_prefix(prefix).unwrap_or(&self.start).to_owned();
         let wire = Wire { v: VERSION.to_owned(), rv, start };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number always encode"))
     }
 
-    /// Reads what a client sends.
+    /// Decodes a token that a client sent.
     pub(super) fn decode(text: &str, prefix: &str) -> Result<Self, Status> {
         let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = LENIENT.decode(text).map_err(|error| bad(&illegal_base64(&error)))?;
@@ -69,7 +69,7 @@ impl ContinueToken {
     }
 }
 
-/// Go's words for it.
+/// Returns Go's error message for invalid base64.
 fn illegal_base64(error: &DecodeError) -> String {
     let offset = match *error {
         DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => offset,

@@ -1,10 +1,10 @@
-//! The versions of an object: the one that is asked for, the one that is stored, and the hub, in which writes are computed and
-//! checked.
+//! Conversion between the requested version of an object, the stored version, and the hub version, in which writes are
+//! computed and checked.
 //!
-//! Most versions differ in what the server itself knows. Where a webhook knows, objects are sent to it. What is read or written
-//! is sent at once, a whole list in one go. Only what others own of an object is a matter of further versions: it comes up in
-//! the middle of what is computed without a pause, so that is computed again once the answers are there: see
-//! [`Conversions::settle`].
+//! The server itself converts between most versions; a webhook converts the others. Objects that are read or written
+//! are converted before the computation of a write, a whole list in one request. The managed fields of an object may
+//! belong to further versions, which only the computation itself finds. It cannot wait for the webhook, so it is
+//! repeated once these conversions have arrived: see [`Conversions::settle`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -15,38 +15,39 @@ use windlass_api::Status;
 
 use super::{ResourceInfo, Shape, Tree};
 
-/// From the stored version to another one and back.
+/// Converts from the stored version to another version and back.
 #[derive(Clone)]
 pub(crate) struct Conversion {
     pub(crate) hub: Hub,
     /// The shape of the stored version.
     pub(crate) stored: Shape,
-    /// Fills in what a stored object lacks, by the version that it was stored in.
+    /// Completes a stored object with the defaults of the version in which it was stored.
     pub(crate) complete: Arc<dyn Fn(&mut Value) + Send + Sync>,
     pub(crate) from_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
     pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
-    /// Whoever knows how versions differ, before the two above bring the result into form; none: they know it all.
+    /// The webhook or other translator between versions. The two functions above bring its result into form. `None`:
+    /// they convert everything themselves.
     pub(crate) translator: Option<Arc<dyn Translator>>,
-    /// The versions that are not served, but still own fields of objects.
+    /// The versions that are no longer served but still own fields of objects.
     pub(crate) unserved: Arc<[Arc<ResourceInfo>]>,
 }
 
-/// In which version writes are computed and checked.
+/// The version in which writes are computed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hub {
-    /// In the stored one: all versions have the rules of one.
+    /// The stored version: all versions share one set of rules.
     Stored,
-    /// In the one that is asked for: each has rules of its own.
+    /// The requested version: each version has its own rules.
     Asked,
 }
 
-/// Makes objects of some version objects of another.
+/// Converts objects between versions.
 pub(crate) trait Translator: fmt::Debug + Send + Sync + 'static {
-    /// The same objects, in their order. `to`: an apiVersion.
+    /// Converts the objects to the apiVersion `to` and keeps their order.
     fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 }
 
-/// What translators have said in the course of one write. Clones share it.
+/// The conversions that translators have returned during one write. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversions(Arc<Mutex<Learned>>);
 
@@ -65,8 +66,8 @@ struct Wanted {
     object: Value,
 }
 
-/// The most passes of a computation. Each pass gets a few steps further: four conversions in a row for each version that owns
-/// fields of the object.
+/// The maximum number of passes of a computation. Each pass resolves at least one conversion; a version that owns
+/// fields of the object needs four in a row.
 const MOST_ROUNDS: usize = 1000;
 
 impl fmt::Debug for Conversion {
@@ -78,8 +79,9 @@ impl fmt::Debug for Conversion {
 // === impl Conversions ===
 
 impl Conversions {
-    /// Computes something, again each time that translations are missing. A computation fails at the first missing one, so
-    /// that only objects that exist are translated. Whether a failed translation fails the computation is up to it.
+    /// Runs a computation, and repeats it while it requests new conversions. A computation fails at the first missing
+    /// conversion, so that only objects that exist are converted. The computation decides how to handle a failed
+    /// conversion.
     pub(crate) async fn settle<T>(&self, mut compute: impl FnMut() -> Result<T, Status>) -> Result<T, Status> {
         for _ in 0..MOST_ROUNDS {
             let computed = compute();
@@ -94,10 +96,10 @@ impl Conversions {
                 self.0.lock().known.insert(question, translated);
             }
         }
-        Err(Status::internal("the versions of an object are converted without an end"))
+        Err(Status::internal("the conversions of an object do not terminate"))
     }
 
-    /// Returns the object as a translator makes it. Fails if that is not known yet.
+    /// Returns the converted object. Returns an error if the conversion is not known yet, and records it as wanted.
     fn look(&self, translator: &Arc<dyn Translator>, object: Value, to: &str) -> Result<Value, Status> {
         let mut learned = self.0.lock();
         let question = (to.to_owned(), object.to_string());
@@ -112,13 +114,13 @@ impl Conversions {
 async fn translated(translator: &dyn Translator, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
     let count = objects.len();
     let translated = translator.translate(objects, to).await?;
-    if translated.len() == count { Ok(translated) } else { Err(Status::internal("a translator has lost objects")) }
+    if translated.len() == count { Ok(translated) } else { Err(Status::internal("a conversion has lost objects")) }
 }
 
 // === impl ResourceInfo ===
 
 impl ResourceInfo {
-    /// The shape in which writes are computed and checked.
+    /// Returns the shape in which writes are computed and checked.
     pub(super) fn hub_shape(&self) -> &Shape {
         match &self.conversion {
             Some(conversion) if conversion.hub == Hub::Stored => &conversion.stored,
@@ -126,12 +128,12 @@ impl ResourceInfo {
         }
     }
 
-    /// Whether somebody else has to be asked for the other versions.
+    /// Reports whether a translator converts between the versions.
     pub(super) fn is_translated(&self) -> bool {
         self.conversion.as_ref().is_some_and(|conversion| conversion.translator.is_some())
     }
 
-    /// The version of what is stored from now on; of old objects it may be another.
+    /// Returns the version in which new writes are stored. Objects stored earlier may have another version.
     fn stored_version(&self) -> String {
         match self.conversion.as_ref().map(|conversion| &conversion.stored) {
             Some(Shape::Custom(shape)) => format!("{}/{}", self.group, shape.storage_version()),
@@ -143,14 +145,14 @@ impl ResourceInfo {
         self.conversion.as_ref().filter(|conversion| conversion.hub == hub)
     }
 
-    /// Stored objects in this version.
+    /// Converts stored objects to this version.
     pub(crate) async fn show_all(&self, stored: Vec<Value>) -> Result<Vec<Value>, Status> {
         let hubs = self.hubs_of(stored).await?;
         let Some(conversion) = self.with_hub(Hub::Stored) else { return Ok(hubs) };
         Ok(hubs.into_iter().map(|hub| (conversion.from_stored)(hub)).collect())
     }
 
-    /// Stored objects in the hub.
+    /// Converts stored objects to the hub version.
     async fn hubs_of(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(stored) };
         for object in &mut stored {
@@ -160,12 +162,13 @@ impl ResourceInfo {
         Ok(objects.into_iter().map(|object| (conversion.from_stored)(object)).collect())
     }
 
-    /// A stored object in the hub.
+    /// Converts a stored object to the hub version.
     pub(super) async fn hub_of(&self, stored: Value) -> Result<Value, Status> {
         Ok(self.hubs_of(vec![stored]).await?.pop().unwrap_or_default())
     }
 
-    /// An object of the hub as it is stored, without a copy where they do not differ. It loses what storage does not keep.
+    /// Converts an object from the hub version to the stored form, without a copy if they are equal. Drops fields that
+    /// storage does not keep.
     pub(super) async fn to_stored<'v>(&self, hub: &'v mut Value) -> Result<Cow<'v, Value>, Status> {
         if let Shape::Custom(shape) = self.hub_shape() {
             shape.prune(hub);
@@ -175,7 +178,7 @@ impl ResourceInfo {
         Ok(Cow::Owned((conversion.to_stored)(object)))
     }
 
-    /// An object of the hub in this version, without a copy where they do not differ.
+    /// Converts an object from the hub version to this version, without a copy if they are equal.
     pub(crate) fn shown<'v>(&self, hub: &'v Value) -> Cow<'v, Value> {
         match self.with_hub(Hub::Stored) {
             None => Cow::Borrowed(hub),
@@ -183,7 +186,7 @@ impl ResourceInfo {
         }
     }
 
-    /// An object of this version in the hub.
+    /// Converts an object from this version to the hub version.
     pub(crate) fn to_hub(&self, object: Value) -> Value {
         match self.with_hub(Hub::Stored) {
             None => object,
@@ -191,7 +194,7 @@ impl ResourceInfo {
         }
     }
 
-    /// An object of the hub of another version of the same resource in the hub of this one.
+    /// Converts an object from the hub version of another version of the same resource to the hub version of this one.
     pub(crate) async fn adopt(&self, other: Value) -> Result<Value, Status> {
         let api_version = self.api_version();
         match self.with_hub(Hub::Asked) {
@@ -203,8 +206,8 @@ impl ResourceInfo {
         }
     }
 
-    /// An object of another version of the same resource in this one, in the middle of a computation that is
-    /// [settled](Conversions::settle).
+    /// Converts an object of another version of the same resource to this version, within a computation that
+    /// [`settle`](Conversions::settle) runs.
     pub(super) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
         match self.with_hub(Hub::Asked) {
             None => Ok(self.shown(&other.to_hub(object)).into_owned()),
@@ -217,7 +220,7 @@ impl ResourceInfo {
 }
 
 impl Conversion {
-    /// The objects, those translated that are of another version.
+    /// Converts those objects that have another apiVersion than `to`.
     async fn translate(&self, mut objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
         let Some(translator) = &self.translator else { return Ok(objects) };
         let (mut places, mut others) = (Vec::new(), Vec::new());
@@ -252,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Knows the objects that exist, and takes no others.
+    /// A translator that only accepts the objects that exist.
     #[derive(Debug, Default)]
     struct Strict(Mutex<Vec<Value>>);
 

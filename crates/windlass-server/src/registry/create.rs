@@ -1,4 +1,4 @@
-//! Creating.
+//! The `create` verb.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::{
     storage::{Change, CommitError, Expect, Revision},
 };
 
-/// How many names are tried for an object that has only the beginning of one.
+/// The number of names that are tried for an object with `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
 impl Registry {
-    /// Creates an object, or carries out what a subresource's `create` means.
+    /// Creates an object, or performs the `create` of a subresource.
     pub(crate) async fn create(&self, target: &Target, body: Body, params: WriteParams) -> Result<Written, Status> {
         if let Some(subresource) = &target.subresource {
             return self.create_subresource(target, subresource, &body, &params).await;
@@ -60,7 +60,7 @@ impl Registry {
             let mut object = if attempts > 0 { object.clone() } else { object.take() };
             if generate {
                 let name = match resource.strategy.rules().name {
-                    // No address is made by adding letters to it.
+                    // An address with a random suffix is not an address.
                     NameRule::Address => prefix.clone(),
                     _ => meta::generate_name(&prefix, self.entropy()),
                 };
@@ -68,7 +68,7 @@ impl Registry {
             }
             match self.store_new(target, object, &params, &mut warnings).await {
                 Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
-                // The real server says so of a name that was given, too.
+                // The real server returns this message even if the object also had a name.
                 Err(status) if status.is_already_exists() && !prefix.is_empty() => return Err(name_conflict(status)),
                 Err(status) => return Err(status),
                 Ok(item) => return Ok(Written::object(Self::present(resource, item).await?, true, warnings)),
@@ -76,8 +76,8 @@ impl Registry {
         }
     }
 
-    /// The part of a creation that follows mutating admission; also used by updates that create. Returns the object as it
-    /// is stored.
+    /// Stores a new object after mutating admission; also used by updates that create an object. Returns the object as
+    /// stored.
     pub(super) async fn store_new(
         &self,
         target: &Target,
@@ -136,7 +136,7 @@ impl Registry {
         let key = target.key(&name);
         if params.dry_run == DryRun::All {
             return match self.stored(&key).await? {
-                // What a write that is not made says of its version is what the client said.
+                // A dry run returns the resourceVersion that the client sent.
                 None => Ok(Item { encoded, revision: Revision(given.unwrap_or_default()) }),
                 Some(existing) => Err(exists(target, &name, &Item::stored(&existing)?)),
             };
@@ -153,7 +153,7 @@ impl Registry {
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {
-                // What there is to warn of was found before.
+                // The warnings were already collected.
                 params.warnings.extend(std::mem::take(warnings));
                 Err(exists(target, &name, &Item::stored(&existing)?))
             }
@@ -163,7 +163,7 @@ impl Registry {
 }
 
 impl Written {
-    /// A write that is answered with the object.
+    /// Returns a response that contains the object.
     pub(super) fn object(item: Item, created: bool, warnings: Vec<String>) -> Self {
         Self { answer: Answer::Object(item), created, warnings }
     }
@@ -177,7 +177,7 @@ fn exists(target: &Target, name: &str, existing: &Item) -> Status {
     status
 }
 
-/// No name was free.
+/// Returns the status if all generated names were taken.
 fn name_conflict(mut status: Status) -> Status {
     status.message = format!("{}, the server was not able to generate a unique name for the object", status.message);
     if let Some(details) = &mut status.details {

@@ -1,4 +1,4 @@
-//! Deleting: at once, with grace, or when the finalizers are gone.
+//! The `delete` verb: immediate, graceful, or after the finalizers have been removed.
 
 use std::sync::Arc;
 
@@ -27,50 +27,51 @@ use crate::{
 
 mod marked;
 
-/// How to delete.
+/// The parameters of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteParams {
-    /// Seconds; negative counts as 1.
+    /// The grace period in seconds; a negative value counts as 1.
     pub(crate) grace_period: Option<i64>,
-    /// As sent, so that unknown ones can be refused.
+    /// The propagation policy as sent, so that unknown policies can be rejected.
     pub(crate) propagation: Option<String>,
-    /// The older way to say it.
+    /// The deprecated form of the propagation policy.
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) preconditions: Preconditions,
     pub(crate) dry_run: DryRun,
-    /// Who deletes; nobody in particular within the server.
+    /// The user who sends the deletion; the default user for deletions from within the server.
     pub(crate) user: Arc<User>,
-    /// Collects what the client is told even if the deletion fails.
+    /// Collects the warnings for the client, even if the deletion fails.
     pub(crate) warnings: Warnings,
     pub(crate) consent: Consent,
 }
 
-/// The part of admission in a deletion.
+/// The role of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Consent {
     #[default]
     Asked,
-    /// Admission has agreed already, to the eviction that the deletion is part of.
+    /// Admission has already accepted the eviction that causes the deletion.
     Given,
 }
 
-/// A deletion that succeeded.
+/// The result of a successful deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Deleted {
-    /// The object where the kind says so, and where it is still there.
+    /// The object if it still exists or the kind returns deleted objects; a `Status` otherwise.
     pub(crate) answer: Answer,
-    /// Answered with 202: the client asked for its dependents to be deleted too, and the object is still there.
+    /// `true` for a response with code 202: the client requested the deletion of dependents, and the object still
+    /// exists.
     pub(crate) accepted: bool,
 }
 
-/// How many objects of a collection are deleted before the next ones are listed.
+/// The number of objects of a collection that are deleted before the next page is listed.
 const COLLECTION_PAGE: u64 = 10_000;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 impl Registry {
-    /// Deletes one object, or starts to.
+    /// Deletes one object, or marks it as being deleted.
     pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
         check(&params)?;
         let rules = target.resource.strategy.rules();
@@ -85,7 +86,7 @@ impl Registry {
         self.proceed(target, &params, Progress { preconditions, admitted: None, marked: None }).await
     }
 
-    /// Takes a deletion as far as it gets in one request.
+    /// Advances a deletion as far as one request can.
     async fn proceed(&self, target: &Target, params: &DeleteParams, progress: Progress) -> Result<Deleted, Status> {
         let key = target.key(target.name());
         let rules = target.resource.strategy.rules();
@@ -120,7 +121,7 @@ impl Registry {
                 }
                 Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
                     Ok(marked) if params.dry_run == DryRun::No => {
-                        // The mark is a write of its own: watchers see it before they see the object go.
+                        // The mark is a separate write: watchers see it before they see the removal.
                         admitted = Some(marked.revision);
                         if preconditions.resource_version.is_some() {
                             preconditions.resource_version = Some(marked.revision.to_string());
@@ -140,7 +141,7 @@ impl Registry {
         }
     }
 
-    /// Deletes what a list selects, one by one; what others have deleted meanwhile does not matter.
+    /// Deletes the selected objects one by one. Objects that other clients have deleted in the meantime are skipped.
     pub(crate) async fn delete_collection(
         &self,
         target: &Target,
@@ -206,7 +207,7 @@ impl Registry {
         Ok(attributes.old.unwrap_or_default())
     }
 
-    /// What a deletion does to an object in this state.
+    /// Returns the next step of the deletion of an object in this state.
     fn step(&self, target: &Target, deletion: Deletion, params: &DeleteParams, old: &Value) -> Step {
         let mut new = old.clone();
         let grace = match deletion {
@@ -230,7 +231,7 @@ impl Registry {
         }
     }
 
-    /// What the grace period of a pod is, written into it.
+    /// Determines the grace period of a pod and writes it into the pod.
     fn grace(&self, asked: Option<i64>, new: &mut Value) -> Grace {
         let asked = asked.map(|seconds| if seconds < 0 { 1 } else { seconds });
         let now = self.clock().now();
@@ -239,7 +240,7 @@ impl Registry {
             if given == 0 {
                 return Grace::None;
             }
-            // It may only become shorter.
+            // The grace period can only be shortened.
             let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
             let moved = |at: Timestamp, seconds| at.saturating_add(go_seconds(seconds)).unwrap_or(now);
             let mut at = parse_time(since).map_or(now, |at| moved(moved(at, given.wrapping_neg()), seconds));
@@ -268,7 +269,7 @@ impl Registry {
         Grace::Seconds(seconds)
     }
 
-    /// The object waits for its finalizers.
+    /// Marks an object that waits for its finalizers.
     fn mark_as_deleting(&self, new: &mut Value) {
         let now = self.clock().now();
         let since = new.at(&["metadata", "deletionTimestamp"]).and_then(Value::as_str).map(str::to_owned);
@@ -279,7 +280,7 @@ impl Registry {
         set_deletion(new, &at, 0);
     }
 
-    /// What a deletion does to a namespace in this state.
+    /// Returns the next step of the deletion of a namespace in this state.
     fn namespace_step(&self, params: &DeleteParams, old: &Value) -> Step {
         if old.at(&["metadata", "deletionTimestamp"]).is_some() {
             if !old.items(&["spec", "finalizers"]).is_empty() {
@@ -300,7 +301,7 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// What a deletion does to a definition of custom resources in this state.
+    /// Returns the next step of the deletion of a CustomResourceDefinition in this state.
     fn definition_step(&self, old: &Value) -> Step {
         if old.at(&["metadata", "deletionTimestamp"]).is_some() {
             return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove } else { Step::Nothing };
@@ -321,7 +322,8 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Stores the mark of a deletion, and waits for no watcher; `Err` if somebody else was faster.
+    /// Stores the deletion mark without waiting for watchers. The inner `Err` reports a conflict and holds the current
+    /// state.
     async fn mark(
         &self,
         target: &Target,
@@ -344,7 +346,7 @@ impl Registry {
         }
     }
 
-    /// Removes the object; `Err` if somebody else was faster.
+    /// Removes the object. The inner `Err` reports a conflict and holds the current state.
     async fn remove(
         &self,
         target: &Target,
@@ -391,21 +393,21 @@ impl Registry {
 }
 
 enum Grace {
-    /// The object ends at once, as far as grace is concerned.
+    /// No grace period applies; the object can be removed.
     None,
-    /// It is ending already, and sooner than asked.
+    /// The object is already terminating, and no later than requested.
     Pending,
     Seconds(i64),
 }
 
 enum Step {
-    /// It is under way.
+    /// The deletion is already in progress.
     Nothing,
     /// The object stays, in this state.
     Mark(Value),
-    /// The object gets into this state, and goes.
+    /// The object is stored in this state, and then removed.
     MarkAndRemove(Value),
-    /// The object goes.
+    /// The object is removed.
     Remove,
 }
 
@@ -414,7 +416,7 @@ enum Outcome {
     Gone(Item),
 }
 
-/// A number of seconds as Go multiplies it: what no duration of Go can hold wraps around.
+/// Multiplies seconds as Go does: a duration that overflows wraps around.
 fn go_seconds(seconds: i64) -> SignedDuration {
     SignedDuration::from_nanos(seconds.wrapping_mul(1_000_000_000))
 }
@@ -425,7 +427,7 @@ fn set_deletion(object: &mut Value, at: &str, seconds: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
 }
 
-/// That it is being deleted counts as a change of what is wanted.
+/// Increments the generation, because a deletion counts as a change of the desired state.
 fn count_deletion(object: &mut Value) {
     if let Some(generation) = object.int(&["metadata", "generation"]).filter(|generation| *generation > 0) {
         metadata_mut(object).insert("generation".to_owned(), (generation + 1).into());
@@ -441,8 +443,8 @@ fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
     }
 }
 
-/// The finalizers that the object has from now on: those for the garbage collector as the client, the object or the kind
-/// wants it.
+/// Returns the object's new finalizers. The garbage collector's finalizers follow the client's policy, the object's
+/// present finalizers, or the kind's default, in this order.
 fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Value> {
     let present = old.items(&["metadata", "finalizers"]);
     let has = |name: &str| present.iter().any(|finalizer| finalizer == name);
@@ -478,7 +480,7 @@ fn check(params: &DeleteParams) -> Result<(), Status> {
             errors.invalid(&path, given, "orphanDependents and deletionPropagation cannot be both set");
         }
         if !matches!(given.as_str(), "Foreground" | "Background" | "Orphan") {
-            // This list is not sorted.
+            // The real server does not sort this list.
             let message = format!(
                 "Unsupported value: {given:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
             );

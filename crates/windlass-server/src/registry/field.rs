@@ -1,4 +1,4 @@
-//! Complaints about fields, in the words of the real server.
+//! Validation errors of fields, in the wording of the real server.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use windlass_api::{Cause, GroupKind, Status};
 use super::causes::Causes;
 use crate::codec::go_quote;
 
-/// The path of a field: `spec.containers[0].name`, `data[key]`. Lives on the stack and is printed only for a complaint.
+/// The path of a field, such as `spec.containers[0].name` or `data[key]`. It lives on the stack and is only formatted
+/// for an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path<'p> {
     parent: Option<&'p Self>,
@@ -22,39 +23,40 @@ enum Part<'p> {
     Key(&'p str),
 }
 
-/// The complaints about one object.
+/// The validation errors and warnings of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
     causes: Causes,
-    /// What is wrong, and let through.
+    /// Problems that do not prevent the object from being stored.
     warnings: Vec<String>,
 }
 
-/// A value as a complaint shows it: strings quoted, numbers and booleans as they are, anything else as JSON.
+/// The form of a value in an error message: strings are quoted, numbers and booleans are literal, anything else is
+/// JSON.
 pub(crate) trait Shown {
-    /// The text.
+    /// Returns the text.
     fn shown(&self) -> String;
 }
 
 // === impl Path ===
 
 impl<'p> Path<'p> {
-    /// A field of the object; the name may have dots.
+    /// A top-level field of the object; the name may contain dots.
     pub(crate) const fn new(name: &'p str) -> Self {
         Self { parent: None, part: Part::Name(name) }
     }
 
-    /// A field of what is here; the name may have dots.
+    /// A field of the value at this path; the name may contain dots.
     pub(crate) const fn child(&'p self, name: &'p str) -> Self {
         Self { parent: Some(self), part: Part::Name(name) }
     }
 
-    /// An element of what is here.
+    /// An element of the list at this path.
     pub(crate) const fn index(&'p self, index: usize) -> Self {
         Self { parent: Some(self), part: Part::Index(index) }
     }
 
-    /// An entry of what is here.
+    /// An entry of the map at this path.
     pub(crate) const fn key(&'p self, key: &'p str) -> Self {
         Self { parent: Some(self), part: Part::Key(key) }
     }
@@ -76,92 +78,93 @@ impl fmt::Display for Path<'_> {
 // === impl Errors ===
 
 impl Errors {
-    /// Whether there is no complaint.
+    /// Reports whether there are no errors.
     pub(crate) fn is_empty(&self) -> bool {
         self.causes.is_empty()
     }
 
-    /// Whether a complaint has one of these reasons.
+    /// Reports whether an error has one of these reasons.
     pub(crate) fn has_any(&self, reasons: &[&str]) -> bool {
         self.causes.iter().any(|cause| reasons.contains(&cause.reason.as_str()))
     }
 
-    /// Something that the client should be told, and that does not keep the object from being stored.
+    /// Adds a warning. It does not prevent the object from being stored.
     pub(crate) fn warn(&mut self, text: String) {
         self.warnings.push(text);
     }
 
-    /// What the client should be told if the object is stored.
+    /// Takes the warnings for the client.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// How many complaints there are.
+    /// Returns the number of errors.
     pub(crate) fn len(&self) -> usize {
         self.causes.len()
     }
 
-    /// Adds the complaints of another check.
+    /// Adds the errors of another check.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.causes.append(other.causes);
         self.warnings.append(&mut other.warnings);
     }
 
-    /// Adds the complaints of a check that collects them without paths.
+    /// Adds the errors of a check that collects them without paths.
     pub(crate) fn append_causes(&mut self, causes: Causes) {
         self.causes.append(causes);
     }
 
-    /// Reports whether further complaints are only counted.
+    /// Reports whether further errors are only counted.
     pub(crate) fn is_full(&self) -> bool {
         self.causes.is_full()
     }
 
-    /// The complaints.
+    /// Returns the errors.
     pub(crate) fn into_causes(self) -> Vec<Cause> {
         self.causes.into_vec()
     }
 
-    /// Fails with `Invalid` if there is a complaint.
+    /// Returns an `Invalid` status if there are errors.
     pub(crate) fn check(self, kind: &GroupKind, name: &str) -> Result<(), Status> {
         if self.causes.is_empty() { Ok(()) } else { Err(Status::invalid(kind, name, self.causes.into_vec())) }
     }
 
-    /// A complaint of any kind.
+    /// Adds an error of any kind.
     pub(crate) fn add(&mut self, path: &Path<'_>, reason: &str, message: String) {
         self.add_with(path, reason, || message);
     }
 
-    /// Adds a complaint whose message is only written if it is kept: a value may be shown in each of many complaints.
+    /// Adds an error whose message is only formatted if the error is retained: each of many errors may show a large
+    /// value.
     fn add_with(&mut self, path: &Path<'_>, reason: &str, message: impl FnOnce() -> String) {
         let cause = || Cause { reason: reason.to_owned(), message: message(), field: path.to_string() };
         self.causes.push_with(cause);
     }
 
-    /// It must be there.
+    /// Adds a "Required value" error.
     pub(crate) fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.add(path, "FieldValueRequired", with_detail("Required value", detail));
     }
 
-    /// The value is wrong.
+    /// Adds an "Invalid value" error.
     pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), detail: &str) {
         let message = || with_detail(&format!("Invalid value: {}", value.shown()), detail);
         self.add_with(path, "FieldValueInvalid", message);
     }
 
-    /// Something is wrong, and no single value to show.
+    /// Adds an "Invalid value" error that shows no value.
     pub(crate) fn invalid_without_value(&mut self, path: &Path<'_>, detail: &str) {
         self.add(path, "FieldValueInvalid", with_detail("Invalid value", detail));
     }
 
-    /// One complaint per text, all about the same value.
+    /// Adds one "Invalid value" error per text, all for the same value.
     pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), details: Vec<String>) {
         for detail in details {
             self.invalid(path, value, &detail);
         }
     }
 
-    /// The value is none of those that are known, in the order in which the real server names them.
+    /// Adds an "Unsupported value" error. `supported` is in the order in which the real server lists the values.
     pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), supported: &[&str]) {
         self.add_with(path, "FieldValueNotSupported", || {
             let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
@@ -169,39 +172,39 @@ impl Errors {
         });
     }
 
-    /// It must not be there, or not change.
+    /// Adds a "Forbidden" error, for a field that must be absent or must not change.
     pub(crate) fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
         self.add(path, "FieldValueForbidden", with_detail("Forbidden", detail));
     }
 
-    /// The value is there already.
+    /// Adds a "Duplicate value" error.
     pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
         self.add_with(path, "FieldValueDuplicate", || format!("Duplicate value: {}", value.shown()));
     }
 
-    /// What the value names is not there.
+    /// Adds a "Not found" error, for a reference to a missing object.
     pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
         self.add_with(path, "FieldValueNotFound", || format!("Not found: {}", value.shown()));
     }
 
-    /// There are too many bytes.
+    /// Adds a "Too long" error.
     pub(crate) fn too_long(&mut self, path: &Path<'_>, most: usize) {
         self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
     }
 
-    /// There are too many of them.
+    /// Adds a "Too many" error.
     pub(crate) fn too_many(&mut self, path: &Path<'_>, found: usize, most: usize) {
         self.add(path, "FieldValueTooMany", format!("Too many: {found}: must have at most {most} items"));
     }
 
-    /// The value must not change.
+    /// Adds an error if the value has changed.
     pub(crate) fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
         if !super::tree::same(new, old) {
             self.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
         }
     }
 
-    /// The number must not be negative; nothing is fine.
+    /// Adds an error if the number is negative. A missing number is valid.
     pub(crate) fn not_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
         if let Some(number) = number.filter(|number| *number < 0) {
             self.invalid(path, &number, "must be greater than or equal to 0");
@@ -209,14 +212,14 @@ impl Errors {
     }
 }
 
-/// An IP address as fields of old take it: in any form, but with no zeros in front.
+/// Validates an IP address in a legacy field: any form is valid, but no leading zeros.
 pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Errors) {
     if let Some(problem) = super::names::address_problem(address) {
         errors.invalid(path, address, problem);
     }
 }
 
-/// A path below a domain: `acme.io/foo`.
+/// Validates a domain-prefixed path such as `acme.io/foo`.
 pub(crate) fn validate_domain_prefixed(text: &str, path: &Path<'_>, errors: &mut Errors) {
     match text.split_once('/') {
         _ if text.is_empty() => errors.required(path, ""),

@@ -1,7 +1,7 @@
-//! Where writes meet ownership: the one place in the write path where `metadata.managedFields` is decided.
+//! Field ownership in the write path: the only place where the registry computes `metadata.managedFields`.
 //!
-//! Objects are compared in the version of the request, whose fields its managers own; here they come in as in the hub, and
-//! leave so. Scales are objects of their own, whose owners are those of the replicas.
+//! Objects are compared in the version of the request, whose fields its managers own. The functions here accept and
+//! return objects in the hub version. Scales are separate objects; their managers are those of the replicas field.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,21 +16,21 @@ use crate::{
 
 pub(super) use crate::field_manager::{attach, clone_without, detach, is_reset, keep_times};
 
-/// What a client applies.
+/// The body of an apply request.
 #[derive(Debug)]
 pub(crate) struct Application {
     pub(super) patch: Value,
-    /// Whether fields are taken from others.
+    /// `true` takes conflicting fields from their managers.
     pub(super) force: bool,
-    /// Why it is refused even if it could be applied: it is not written strictly.
+    /// The error of strict field validation. It is returned after the apply has been computed.
     pub(super) refusal: Option<Box<Status>>,
 }
 
 const SCALE: &str = "autoscaling/v1";
 
 impl Registry {
-    /// Decides the managedFields of an object that is about to be written in the place of `old`. `new` may come with
-    /// managedFields of the client's own.
+    /// Computes the managedFields of an object that is about to replace `old`. `new` may contain managedFields from the
+    /// client.
     pub(crate) fn track(&self, target: &Target, old: Option<&Value>, new: &mut Value, params: &WriteParams) {
         let resource = &*target.resource;
         let now = format_time(self.clock().now());
@@ -47,7 +47,7 @@ impl Registry {
         });
     }
 
-    /// An object that is about to be created, with its managedFields.
+    /// Returns a new object with its managedFields.
     pub(super) async fn tracked(&self, target: &Target, new: Value, params: &WriteParams) -> Result<Value, Status> {
         let track = |mut new: Value| {
             self.track(target, None, &mut new, params);
@@ -59,7 +59,7 @@ impl Registry {
         params.conversions.settle(|| Ok(track(new.clone()))).await
     }
 
-    /// The object that comes of applying something to `old`, with its managedFields.
+    /// Returns the result of an apply to `old`, with its managedFields.
     pub(super) fn applied(
         &self,
         target: &Target,
@@ -102,7 +102,7 @@ impl Registry {
         Ok(object)
     }
 
-    /// The object, scaled by what `edit` makes of its scale, with its managedFields.
+    /// Returns the object, scaled by the result of `edit` on its scale, with its managedFields.
     pub(super) fn scaled<'a>(
         &self,
         target: &Target,
@@ -142,7 +142,7 @@ impl Registry {
                 let patch = &application.patch;
                 let (after, managed) = field_manager::apply(&kind, Some(&before), patch, applier)?;
                 let mut after = match after {
-                    // The real server has no way from a merged scale to that of a custom resource.
+                    // The real server cannot convert a merged scale of a custom resource.
                     Some(_) if matches!(resource.shape, Shape::Custom(_)) => {
                         let why = format!("request to convert CR to an invalid group/version: {SCALE}");
                         return Err(not_converted(patch, &why));
@@ -163,7 +163,7 @@ impl Registry {
         Ok(object)
     }
 
-    /// Lends what the field manager has to know of the target. `whole`: an empty object may be needed.
+    /// Passes the field manager's view of the target to `use_it`. `whole`: an empty object may be needed.
     fn with_kind<T>(
         &self,
         target: &Target,
@@ -199,7 +199,7 @@ impl Registry {
         })
     }
 
-    /// Finds a resource in another of its versions, served or not.
+    /// Finds another version of a resource, served or not.
     fn version_of(&self, resource: &ResourceInfo, api_version: &str) -> Option<Arc<ResourceInfo>> {
         let resources = self.resources();
         let unserved = resource.conversion.iter().flat_map(|conversion| &*conversion.unserved);
@@ -208,18 +208,20 @@ impl Registry {
     }
 }
 
-/// What becomes of a scale.
+/// The result of a change of a scale.
 pub(super) enum Scaling<'a> {
     Given(Value),
     Applied(&'a Application),
 }
 
-/// Whether a resource is this version of another one. The same objects under another group are none.
+/// Reports whether `other` is this version of `resource`. The same objects under another group do not count as a
+/// version.
 fn is_version(resource: &ResourceInfo, other: &ResourceInfo, api_version: &str) -> bool {
     other.prefix == resource.prefix && other.group == resource.group && other.api_version() == api_version
 }
 
-/// Reports in the words of the real server that a custom resource has no such version. Of built-in kinds that is no error.
+/// Returns the real server's error for a custom resource without such a version. For built-in kinds that is not an
+/// error.
 fn unknown(resource: &ResourceInfo, api_version: &str) -> Result<Option<Version>, Status> {
     if matches!(resource.shape, Shape::BuiltIn(_)) {
         return Ok(None);
@@ -235,7 +237,7 @@ fn unknown(resource: &ResourceInfo, api_version: &str) -> Result<Option<Version>
     }))
 }
 
-/// Whether types may have changed since managedFields were written: those of definitions that have been changed.
+/// Reports whether the types may have changed since managedFields were written, as those of a changed CRD may.
 fn is_evolving(resource: &ResourceInfo) -> bool {
     resource.conversion.is_some() && matches!(resource.shape, Shape::Custom(_))
 }
@@ -254,7 +256,7 @@ fn empty_of(resource: &ResourceInfo) -> Value {
     }
 }
 
-/// What Go's zero value of a kind looks like.
+/// Returns Go's zero value of a kind.
 fn empty(shape: &Shape, kind: &str) -> Value {
     match shape.normalise(json!({}), FieldValidation::Ignore) {
         Ok(decoded) => decoded.value,
@@ -262,7 +264,7 @@ fn empty(shape: &Shape, kind: &str) -> Value {
     }
 }
 
-/// Brings what comes of merging into the form of its kind.
+/// Converts a merged object to the form of its kind.
 fn in_form(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status> {
     match shape {
         Shape::Custom(shape) => shape.arrange(object),
@@ -275,7 +277,7 @@ fn in_form(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status>
     }
 }
 
-/// What comes of merging is no object of its kind.
+/// Returns the error for a merged object that is not a valid object of its kind.
 fn not_converted(patch: &Value, why: &str) -> Status {
     let (namespace, name) = (patch.text(&["metadata", "namespace"]), patch.text(&["metadata", "name"]));
     Status::unclassified(format!(
@@ -288,13 +290,14 @@ fn kind_of(patch: &Value) -> String {
     field_manager::shown_kind(patch.text(&["apiVersion"]), patch.text(&["kind"]))
 }
 
-/// Whether a patch might be about managedFields, as far as its text tells.
+/// Reports whether the text of a patch might mention managedFields.
 pub(super) fn mentions_managers(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
     text.contains("managedFields") || text.contains("\\u")
 }
 
-/// Whether a body that is decoded without managedFields asks for them to be cleared: Go tells an empty list from none.
+/// Reports whether a body that was decoded without managedFields asks to clear them. Go distinguishes an empty list
+/// from a missing one.
 pub(super) fn asks_for_reset(bytes: &[u8], format: codec::Format) -> bool {
     if !mentions_managers(bytes) {
         return false;

@@ -1,4 +1,4 @@
-//! Listing: pages, freshness, selectors.
+//! The `list` verb: pages, consistency and selectors.
 
 use windlass_api::{GroupKind, Status};
 
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::storage::{RangeQuery, Revision, StorageError, StoredValue};
 
-/// How to list.
+/// The parameters of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListParams {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
-    /// 0: no limit.
+    /// The maximum number of items; 0 for no limit.
     pub(crate) limit: u64,
-    /// Empty is the same as none.
+    /// The continue token; empty is the same as `None`.
     pub(crate) continue_token: Option<String>,
     pub(crate) resource_version: Option<String>,
-    /// `Exact` or `NotOlderThan`; anything else is refused.
+    /// `Exact` or `NotOlderThan`; any other value is rejected.
     pub(crate) version_match: Option<String>,
-    /// Refused: it belongs to watches.
+    /// Rejected, because it is only valid for watches.
     pub(crate) send_initial_events: Option<bool>,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct ListParams {
 pub(crate) struct ItemList {
     pub(crate) revision: Revision,
     pub(crate) continue_token: Option<String>,
-    /// How many objects follow; known only without selectors.
+    /// The number of objects after this page; only set without selectors.
     pub(crate) remaining: Option<u64>,
     pub(crate) items: Vec<Item>,
 }
 
-/// How many values are read at a time when a selector may drop most of them.
+/// The number of values that are read at a time when a selector may drop most of them.
 const SCAN_PAGE: usize = 500;
 
 impl Registry {
@@ -57,7 +57,8 @@ impl Registry {
         let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
         let prefix = target.prefix();
         let (start, at) = self.place(&params, &prefix).await?;
-        // A name selects at most one object; its key is also the prefix of others, which the selector drops.
+        // A name selects at most one object. Its key may also be a prefix of other keys; the selector drops those
+        // objects.
         let mut query = RangeQuery { prefix: topic, start: start.clone(), limit: None, at };
         let scanned = if selection.is_empty() {
             query.limit = limit;
@@ -81,7 +82,7 @@ impl Registry {
         Ok(list)
     }
 
-    /// Where a list starts, and the revision that it is read at if it is a particular one.
+    /// Returns the start of a list, and its revision if the request specifies one.
     async fn place(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
         let token = params.continue_token.as_deref().filter(|token| !token.is_empty());
         let token = token.map(|token| ContinueToken::decode(token, prefix)).transpose()?;
@@ -96,7 +97,8 @@ impl Registry {
         let exact = match params.version_match.as_deref() {
             Some("Exact") => true,
             Some(_) => false,
-            // Before there was a match, a page was read at the revision given, and a whole list at that or a later one.
+            // Without `resourceVersionMatch`, a page is read at exactly the given revision, and a whole list at that or
+            // a later one.
             None => params.limit > 0,
         };
         self.wait_for(revision).await?;
@@ -108,7 +110,7 @@ impl Registry {
         Ok((range.revision, range.values, range.remaining))
     }
 
-    /// Reads until `limit` values are selected, or all are read.
+    /// Reads until `limit` values are selected or all values are read.
     async fn scan(
         &self,
         mut query: RangeQuery,
@@ -129,7 +131,7 @@ impl Registry {
             for (read, (value, item)) in values.into_iter().zip(items).enumerate() {
                 if Some(found.values.len()) == limit {
                     found.remaining = remaining + (count - read) as u64;
-                    // What has been read already comes on the next page once more, so that the storage has to keep it.
+                    // The next page reads the values behind this one again, so the storage has to retain them.
                     let rest = RangeQuery { start: Some(value.key.to_string()), limit: Some(0), ..query };
                     self.range(rest).await?;
                     return Ok(found);
@@ -148,7 +150,7 @@ impl Registry {
     }
 }
 
-/// Whether a key is what a topic is about: any key under a prefix, or just the one.
+/// Reports whether a topic covers a key: a topic with a trailing slash is a prefix, any other is a single key.
 pub(super) fn is_about(topic: &str, key: &str) -> bool {
     topic.ends_with('/') || topic == key
 }
@@ -156,7 +158,7 @@ pub(super) fn is_about(topic: &str, key: &str) -> bool {
 struct Scanned {
     revision: Revision,
     values: Vec<StoredValue>,
-    /// Of those that were not read; more than 0 if the limit was met.
+    /// The number of unread values; greater than 0 if the limit was reached.
     remaining: u64,
 }
 
@@ -183,7 +185,7 @@ fn check(params: &ListParams) -> Result<(), Status> {
             errors.forbidden(&path, "resourceVersionMatch is forbidden when continue is provided");
         }
         if !matches!(given, "Exact" | "NotOlderThan") {
-            // These are listed in an order of their own.
+            // The real server does not sort these values.
             let message = format!("Unsupported value: {given:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
             errors.add(&path, "FieldValueNotSupported", message);
         }
@@ -197,7 +199,7 @@ fn check(params: &ListParams) -> Result<(), Status> {
     errors.check(&list_options(), "")
 }
 
-/// The kind that complaints about list options are about.
+/// Returns the kind in validation errors of list options.
 pub(super) fn list_options() -> GroupKind {
     GroupKind::new("meta.k8s.io", "ListOptions")
 }

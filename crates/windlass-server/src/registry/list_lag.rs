@@ -1,18 +1,19 @@
-//! The lag of lists behind writes of other kinds.
+//! A delay of lists after writes of other kinds.
 //!
-//! A list of the present state waits, in the real server, until its cache of the kind has reached the revision of the last
-//! write. It learns of writes of other kinds when it asks etcd, every 100 ms. Tests of controllers rely on that without
-//! saying so: they change an object, list objects of another kind, and expect that a controller has acted meanwhile.
+//! In the real server, a consistent list waits until its cache of the kind has reached the revision of the last write.
+//! For writes of other kinds the cache learns the revision from etcd, every 100 ms. Tests of controllers implicitly
+//! rely on that delay: they change an object, list objects of another kind, and expect that a controller has acted in
+//! the meantime.
 //!
-//! Guaranteed: a list begins at most the lag after the last write before it, and a list of the kind that was written last is not
-//! delayed at all.
+//! Guaranteed: a list starts at most the delay after the last write before it. A list of the most recently written kind
+//! is not delayed.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{self, Instant};
 
-/// Delays lists. Without a length it does nothing.
+/// Delays lists. Does nothing if the delay is zero.
 #[derive(Debug, Default)]
 pub(crate) struct ListLag {
     length: Duration,
@@ -30,14 +31,14 @@ impl ListLag {
         Self { length, last: Mutex::default() }
     }
 
-    /// Remembers a write.
+    /// Records a write.
     pub(crate) fn wrote(&self, key: &str) {
         if !self.length.is_zero() {
             *self.last.lock() = Some(Write { key: key.to_owned(), at: Instant::now() });
         }
     }
 
-    /// Waits before a list of the kind whose keys begin so.
+    /// Waits before a list of the kind whose keys start with `prefix`.
     pub(crate) async fn pass(&self, prefix: &str) {
         let of_others = |write: &Write| (!write.key.starts_with(prefix)).then_some(write.at + self.length);
         let until = self.last.lock().as_ref().and_then(of_others);

@@ -1,4 +1,4 @@
-//! The metadata of objects: what the server writes into it, and what it refuses.
+//! Object metadata: the fields that the server sets, and their validation.
 
 use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
@@ -9,16 +9,16 @@ use super::{
     tree::{copy_key, metadata_mut},
 };
 
-/// What annotations may take, keys and values together.
+/// The maximum size of all annotations, keys and values together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 << 10;
-/// How many characters the server adds to a `generateName`.
+/// The number of characters that the server adds to a `generateName`.
 const SUFFIX: usize = 5;
-/// How much of a `generateName` is used.
+/// The maximum number of characters of a `generateName` that are used.
 const MAX_GENERATED_PREFIX: usize = 63 - SUFFIX;
 
 const METADATA: Path<'static> = Path::new("metadata");
 
-/// Drops what only the server may set.
+/// Removes fields that only the server may set.
 pub(super) fn wipe(object: &mut Value) {
     let metadata = metadata_mut(object);
     for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -33,7 +33,7 @@ pub(super) fn fill(object: &mut Value, clock: &Clock, entropy: &Entropy) {
     metadata.insert("creationTimestamp".to_owned(), format_time(clock.now()).into());
 }
 
-/// A name for an object that has only the beginning of one.
+/// Generates a name for an object with `generateName`.
 pub(super) fn generate_name(prefix: &str, entropy: &Entropy) -> String {
     let mut end = prefix.len().min(MAX_GENERATED_PREFIX);
     while !prefix.is_char_boundary(end) {
@@ -42,7 +42,7 @@ pub(super) fn generate_name(prefix: &str, entropy: &Entropy) -> String {
     format!("{}{}", &prefix[..end], entropy.name_suffix(SUFFIX))
 }
 
-/// Makes the namespace in the object that of the request.
+/// Sets the object's namespace to that of the request. Returns an error if the object has another one.
 pub(crate) fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
     let requested = target.namespace();
     let given = object.text(&["metadata", "namespace"]);
@@ -62,7 +62,7 @@ pub(crate) fn settle_namespace(target: &Target, object: &mut Value) -> Result<()
     Ok(())
 }
 
-/// Checks that the name in the object is that of the request.
+/// Checks that the object's name matches the request.
 pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> {
     match (object.text(&["metadata", "name"]), target.name()) {
         (given, requested) if given == requested => Ok(()),
@@ -75,7 +75,7 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
     }
 }
 
-/// Drops repeated owner references; returns the warning that the client gets for them.
+/// Removes duplicate owner references and returns the warning for the client.
 pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = metadata_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
     let (mut seen, mut uids, mut repeated) = (Seen::default(), Seen::default(), Vec::new());
@@ -98,7 +98,7 @@ pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     })
 }
 
-/// Keeps what an update cannot change.
+/// Restores the fields that an update cannot change.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     let Some(old) = old.get("metadata") else { return };
     let metadata = metadata_mut(new);
@@ -115,7 +115,7 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     metadata.shift_remove("selfLink");
 }
 
-/// The rules for the metadata of a new object.
+/// Validates the metadata of a new object.
 pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: &mut Errors) {
     let empty = Value::Object(Map::new());
     let metadata = object.at(&["metadata"]).unwrap_or(&empty);
@@ -142,17 +142,17 @@ pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: 
     validate_known_finalizers(target, finalizers, errors);
 }
 
-/// What a name must be for every kind: those that check more of it have done so.
+/// The rule that names of all kinds follow; kinds with a stricter rule have already checked it.
 pub(super) const ANY_NAME: NameRule = NameRule::PathSegment;
 
-/// The rules for the metadata of a changed object: those of all kinds, and then what the kind checks again.
+/// Validates the metadata of a changed object: first the checks of all kinds, then those that the kind repeats.
 pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, rule: MetadataRule, errors: &mut Errors) {
     let mut found = Errors::default();
     validate_changes(new, old, &mut found);
     errors.append(found.clone());
     let metadata = new.at(&["metadata"]).unwrap_or(&Value::Null);
     let finalizers = metadata.items(&["finalizers"]);
-    // All kinds: what changes, and the whole of it.
+    // The first pass is that of all kinds; the kind may repeat it.
     for turn in 0..=rule.changed {
         validate_common(metadata, errors);
         validate_finalizers(finalizers, errors);
@@ -213,7 +213,7 @@ pub(super) fn validate_common(metadata: &Value, errors: &mut Errors) {
     }
 }
 
-/// The rules for labels.
+/// Validates labels.
 pub(crate) fn validate_labels(labels: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
         errors.invalid_each(path, key, qualified_name(key));
@@ -222,7 +222,7 @@ pub(crate) fn validate_labels(labels: Option<&Value>, path: &Path<'_>, errors: &
     }
 }
 
-/// The rules for the annotations under a metadata.
+/// Validates the annotations of a metadata object.
 pub(crate) fn validate_annotations(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in metadata.entries(&["annotations"]) {
@@ -249,7 +249,7 @@ fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Finalizers of built-in kinds that take care of it have a domain, or are known.
+/// Validates that finalizers have a domain or are standard ones, for the built-in kinds that require it.
 fn validate_known_finalizers(target: &Target, finalizers: &[Value], errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     let built_in = matches!(target.resource.shape, super::Shape::BuiltIn(_));

@@ -1,5 +1,5 @@
-//! What the names of each kind look like, and addresses. Each check gives the real server's texts, none when all is well;
-//! those that have to do with text alone are windlass-api's.
+//! Rules for object names, and for IP addresses. Each check returns the real server's messages, or none if the text is
+//! valid. Checks of text alone are in windlass-api.
 
 use std::net::IpAddr;
 
@@ -7,23 +7,23 @@ pub(crate) use windlass_api::validation::*;
 
 use super::address;
 
-/// What the names of a kind look like.
+/// The syntax of a kind's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
     /// Lower case letters, digits, dashes and dots.
     Subdomain,
-    /// The same, of the kinds whose rules are declared: its length is told in bytes.
+    /// The same, for kinds with declarative validation: the message states the length in bytes.
     Declared,
     /// Lower case letters, digits and dashes.
     Label,
-    /// Anything that can be a part of a path.
+    /// Any valid path segment.
     PathSegment,
-    /// An IP address in its canonical form.
+    /// An IP address in canonical form.
     Address,
 }
 
 impl NameRule {
-    /// What is wrong with a name.
+    /// Returns the problems of a name.
     pub(crate) fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => dns_subdomain(name),
@@ -37,12 +37,12 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with the beginning of a name that the server completes.
+    /// Returns the problems of a `generateName`.
     pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
         if matches!(self, Self::PathSegment | Self::Address) {
             return self.check(prefix);
         }
-        // A dash at the end will be followed by something.
+        // A trailing dash is valid, because the server appends a suffix.
         match prefix.strip_suffix('-') {
             Some(rest) if rest.len() > 1 => self.check(&format!("{}a", &rest[..rest.len() - last_len(rest)])),
             Some("") | None => self.check(prefix),
@@ -55,7 +55,7 @@ fn last_len(text: &str) -> usize {
     text.chars().next_back().map_or(0, char::len_utf8)
 }
 
-/// An IP address in its canonical form.
+/// Checks that the text is an IP address in canonical form.
 pub(crate) fn ip_address(text: &str) -> Vec<String> {
     match (address_problem(text), address::parse(text)) {
         (Some(problem), _) => vec![problem.to_owned()],
@@ -64,7 +64,7 @@ pub(crate) fn ip_address(text: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with an IP address, except for its form.
+/// Returns the problem of an IP address, regardless of its form.
 pub(crate) fn address_problem(text: &str) -> Option<&'static str> {
     if address::parse(text).is_none() {
         return Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
@@ -76,7 +76,7 @@ pub(crate) fn address_problem(text: &str) -> Option<&'static str> {
     }
 }
 
-/// A name as programs in C have them.
+/// Checks that the text is a C identifier.
 pub(crate) fn c_identifier(text: &str) -> Vec<String> {
     let fits =
         |(index, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit());
@@ -90,7 +90,7 @@ pub(crate) fn c_identifier(text: &str) -> Vec<String> {
     ]
 }
 
-/// A range of IP addresses in its canonical form.
+/// Checks that the text is a CIDR range in canonical form.
 pub(crate) fn ip_range(text: &str) -> Vec<String> {
     match (range_problem(text), address::Range::parse(text)) {
         (Some(problem), _) => vec![problem.to_owned()],
@@ -99,7 +99,7 @@ pub(crate) fn ip_range(text: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with a range of IP addresses, except for its form.
+/// Returns the problem of a CIDR range, regardless of its form.
 pub(crate) fn range_problem(text: &str) -> Option<&'static str> {
     let Some(range) = address::Range::parse(text) else {
         return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");

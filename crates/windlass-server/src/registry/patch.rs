@@ -1,4 +1,4 @@
-//! Patching: a change described by its difference.
+//! The `patch` verb, including server-side apply.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl Registry {
-    /// Patches an object, or the part of it that a subresource is.
+    /// Patches an object, or the part of it that a subresource covers.
     pub(crate) async fn patch(
         &self,
         target: &Target,
@@ -27,7 +27,7 @@ impl Registry {
         self.edit(target, &Edit::Patch { kind, body }, &params, warnings).await
     }
 
-    /// Applies a part of an object: what the manager of the request wants of it, and owns from now on.
+    /// Performs a server-side apply. The body contains the fields that the request's manager sets and owns.
     pub(crate) async fn apply(
         &self,
         target: &Target,
@@ -70,8 +70,8 @@ impl Registry {
     }
 }
 
-/// What a patch makes of an object, in the normal form of its kind. Without managedFields the patch says nothing of them.
-/// What there is to warn of is told whatever becomes of it.
+/// Returns the patched object in the normal form of its kind. If the result has no managedFields, the patch does not
+/// change them. Warnings are collected even if the patch fails.
 pub(super) fn patched(
     kind: PatchType,
     body: &Bytes,
@@ -80,11 +80,11 @@ pub(super) fn patched(
     params: &WriteParams,
 ) -> Result<Value, Status> {
     let patch = |current| patch_whole(kind, body, current, shape, params.field_validation);
-    // They are often the larger part of an object, and seldom what a patch is about.
+    // managedFields are often the larger part of an object, and patches rarely change them.
     let decoded = if kind == PatchType::Json || field_manager::mentions_managers(body) {
         patch(current)?
     } else {
-        // A refusal may show the whole object.
+        // An error message may show the whole object, so the patch is repeated on it.
         patch(&field_manager::clone_without(current)).or_else(|_| patch(current))?
     };
     params.warnings.extend(decoded.warnings);
@@ -112,7 +112,7 @@ fn patch_whole(
             decoded
         }
     };
-    // Go tells an empty list from none.
+    // Go distinguishes an empty list from a missing one.
     if decoded.value.at(&["metadata", "managedFields"]).is_none()
         && field_manager::mentions_managers(body)
         && tree()?.value.at(&["metadata", "managedFields"]).is_some_and(field_manager::is_reset)

@@ -1,4 +1,4 @@
-//! Getting one object, and how fresh a read must be.
+//! The `get` verb, and the wait for a minimum revision.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use windlass_api::{GroupResource, Status};
 use super::{GetParams, Item, Registry, Target, Tree, storage_failure};
 use crate::storage::{Revision, StorageError};
 
-/// How long a read waits for a revision that has not happened yet.
+/// The maximum wait for a future revision.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 
 impl Registry {
-    /// Reads one object.
+    /// Returns one object.
     pub(crate) async fn get(&self, target: &Target, params: GetParams) -> Result<Item, Status> {
         if let Some(text) = params.resource_version.as_deref().filter(|text| !matches!(*text, "" | "0")) {
-            // Unlike of lists, this is not the client's fault to the real server's cache.
+            // For a get, the real server's cache does not report an invalid version as a bad request; for a list it
+            // does.
             let revision = if target.resource.strategy.rules().cached {
                 let why = |why| Status::unclassified(format!("resourceVersion: Invalid value: {text:?}: {why}"));
                 Some(Revision(parse_uint(text).map_err(why)?))
@@ -37,7 +38,7 @@ impl Registry {
         }
     }
 
-    /// The object in the stored version.
+    /// Returns the object in the stored version.
     pub(super) async fn get_stored(&self, target: &Target) -> Result<Item, Status> {
         match self.stored(&target.key(target.name())).await? {
             Some(value) => Item::stored(&value),
@@ -45,7 +46,7 @@ impl Registry {
         }
     }
 
-    /// Waits for a revision, for a while.
+    /// Waits until the storage has reached a revision, for up to 3 s.
     pub(super) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
         let now = || async { self.0.storage.revision().await.map_err(|error| storage_failure(&error)) };
         if now().await? >= revision {
@@ -58,15 +59,15 @@ impl Registry {
     }
 }
 
-/// One of the objects of a kind that is not stored.
+/// Returns one of the objects of a kind that is not stored.
 fn fixed_item(target: &Target, fixed: Vec<Value>) -> Result<Item, Status> {
     let found = fixed.into_iter().find(|object| object.text(&["metadata", "name"]) == target.name());
-    // The real server says it of the kind, not of the resource.
+    // The real server's message names the kind, not the resource.
     let missing = || Status::not_found(&GroupResource::new("", target.resource.singular.clone()), target.name());
     Ok(Item::fixed(target, &found.ok_or_else(missing)?))
 }
 
-/// Reads a resourceVersion; none and 0 ask for nothing in particular.
+/// Parses a resourceVersion; a missing version and 0 give `None`.
 pub(super) fn parse_version(text: Option<&str>) -> Result<Option<Revision>, Status> {
     match text {
         None | Some("" | "0") => Ok(None),
@@ -79,7 +80,7 @@ pub(super) fn parse_version(text: Option<&str>) -> Result<Option<Revision>, Stat
     }
 }
 
-/// Reads a number as Go's `ParseUint` does; the error is Go's text.
+/// Parses a number as Go's `ParseUint` does; the error is Go's text.
 pub(super) fn parse_uint(text: &str) -> Result<u64, String> {
     let why = if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         "invalid syntax"

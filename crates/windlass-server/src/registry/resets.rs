@@ -1,35 +1,36 @@
-//! What a write leaves as it was: each part of an object is written apart from the others.
+//! The fields that each kind of write leaves unchanged. The parts of an object are written separately.
 
 use serde_json::Value;
 
 use super::tree::{as_object, copy_key, metadata_mut};
 use crate::field_manager::{self, Set};
 
-/// What writes leave as it was, as dotted paths, by what they are about. A field that is reset is not owned either.
+/// The fields that writes reset to their old value, as dotted paths, by the part that is written. A client does not own
+/// a field that is reset.
 ///
-/// Not of all that is reset: a kind's strategy may keep more than it says here, and what it keeps beyond this is owned by
-/// whoever asked for it, as on the real server.
+/// A kind's strategy may reset further fields. A manager that sets such a field owns it, as on the real server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resets {
-    /// Writes of the object itself, and of its finalizers.
+    /// The fields reset by writes of the object itself and of its finalizers.
     pub(crate) main: &'static [&'static str],
-    /// Writes of the status. They change nothing else but metadata; listed is what of that they reset too.
+    /// The fields reset by writes of the status. Such writes only change the status and metadata, so this lists the
+    /// metadata fields that are reset as well.
     pub(crate) status: &'static [&'static str],
-    /// Writes of approvals.
+    /// The fields reset by writes of approvals.
     pub(crate) approval: &'static [&'static str],
 }
 
 impl Resets {
-    /// Nothing: the kind has no parts.
+    /// No resets: the kind has no separately written parts.
     pub(crate) const NONE: Self = Self { main: &[], status: &[], approval: &[] };
 
-    /// The status is written apart.
+    /// Resets for a kind with a status subresource.
     pub(crate) const STATUS: Self = Self { main: &["status"], status: &["spec"], ..Self::NONE };
 
-    /// The status is written apart, and with it nothing of the metadata.
+    /// Resets for a kind whose status subresource does not change metadata.
     pub(crate) const BARE_STATUS: Self = Self { status: &["metadata", "spec"], ..Self::STATUS };
 
-    /// What a write to a subresource resets; the empty one is the object.
+    /// Returns the fields that a write to a subresource resets; the empty subresource is the object itself.
     fn of(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" | "finalize" => self.main,
@@ -39,12 +40,12 @@ impl Resets {
         }
     }
 
-    /// The fields that a write to a subresource cannot own.
+    /// Returns the fields that a write to a subresource cannot own.
     pub(super) fn fields(&self, subresource: &str) -> Set {
         field_manager::set_of(self.of(subresource))
     }
 
-    /// Leaves of a write to the status what it may change.
+    /// Restores the old object except for the status and the metadata that a status write may change.
     pub(super) fn keep_all_but_status(&self, new: &mut Value, old: &Value) {
         let status = new.get("status").filter(|status| !status.is_null()).cloned();
         let mut metadata = as_object(new).shift_remove("metadata").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is served: resources, their subresources, and the table that finds them.
+//! The served resources, their subresources, and the table that finds them.
 
 use std::{
     fmt,
@@ -17,115 +17,115 @@ use crate::{
     table::CustomColumn,
 };
 
-/// One resource in one version.
+/// One version of a resource.
 #[derive(Debug)]
 pub(crate) struct ResourceInfo {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
-    /// `PodList`
+    /// The kind of a list, such as `PodList`.
     pub(crate) list_kind: String,
-    /// `pods`
+    /// The plural name, such as `pods`.
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) scope: Scope,
-    /// `get`, `list`, … in the order of discovery.
+    /// The verbs, such as `get` and `list`, in the order of discovery.
     pub(crate) verbs: Vec<String>,
     pub(crate) subresources: Vec<SubresourceInfo>,
-    /// Of its keys in storage, with a slash at the end. Versions and views of the same objects share it.
+    /// The prefix of the keys in storage, with a trailing slash. Versions and views of the same objects share it.
     pub(crate) prefix: String,
     pub(crate) shape: Shape,
     pub(crate) strategy: Arc<dyn Strategy>,
-    /// How this version differs from the one that is stored; none when it is the one.
+    /// The conversion from the stored version; `None` if this is the stored version.
     pub(crate) conversion: Option<Conversion>,
-    /// Sent with every answer.
+    /// The deprecation warning that is sent with every response.
     pub(crate) deprecation: Option<String>,
 }
 
 /// A subresource of a [`ResourceInfo`].
 #[derive(Clone, Debug)]
 pub(crate) struct SubresourceInfo {
-    /// `status`
+    /// The name, such as `status`.
     pub(crate) name: String,
-    /// Of its kind.
+    /// The group of the subresource's kind.
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
     pub(crate) verbs: Vec<String>,
 }
 
-/// How bodies of a kind are read.
+/// The decoder of a kind's bodies.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// By the table of Go types.
+    /// A built-in kind, decoded by the table of Go types.
     BuiltIn(&'static Plan),
-    /// By a schema.
+    /// A custom resource, decoded by its schema.
     Custom(Arc<dyn CustomShape>),
 }
 
-/// How bodies of a custom resource are read.
+/// The decoder of a custom resource's bodies.
 pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
-    /// Reads a request body: pruned, coerced, and in order, but not defaulted.
+    /// Decodes a request body: prunes, coerces and orders it, but does not apply defaults.
     fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, Status>;
 
-    /// Brings a tree into the form that decoding would give it.
+    /// Brings a tree into the form of a decoded body.
     fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
 
-    /// As [`Self::normalise`], for a tree that does not come from a body: what is unknown, and nulls that must not be there,
-    /// stay, so that validation finds them and they count as a change.
+    /// Like [`Self::normalise`], for a tree that is not a request body. Unknown fields and invalid nulls stay, so that
+    /// validation finds them and they count as a change.
     fn arrange(&self, value: Value) -> Result<Value, Status>;
 
-    /// Drops what [`Self::arrange`] has left, which storage does not keep.
+    /// Removes the fields that [`Self::arrange`] has left and storage does not keep.
     fn prune(&self, value: &mut Value);
 
-    /// The version that storage holds.
+    /// Returns the version in which objects are stored.
     fn storage_version(&self) -> &str;
 
-    /// The schema of this version, as the definition has it.
+    /// Returns the schema of this version, as written in the CustomResourceDefinition.
     fn schema(&self) -> &Value;
-    /// The fields that selectors may name.
+    /// Returns the selectable fields.
     fn selectable(&self) -> &[String];
 
-    /// What merging has to know of this version.
+    /// Returns the type of this version for merging.
     fn merge_type(&self) -> Arc<Type>;
 
-    /// The columns that the definition adds to tables.
+    /// Returns the printer columns of the CustomResourceDefinition.
     fn columns(&self) -> &[CustomColumn];
 
-    /// Whether the definition is being deleted.
+    /// Reports whether the CustomResourceDefinition is being deleted.
     fn is_terminating(&self) -> bool {
         false
     }
 }
 
-/// All resources that are served, in the order of discovery.
+/// All served resources, in the order of discovery.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceTable {
     resources: Vec<Arc<ResourceInfo>>,
-    /// What aggregated discovery says of the core group, and of the others.
+    /// The aggregated discovery documents of the core group and of the other groups.
     documents: [OnceLock<TaggedBody>; 2],
 }
 
-/// A document, and the tag by which clients know that they have it.
+/// A document with its entity tag.
 #[derive(Debug)]
 pub(crate) struct TaggedBody {
     pub(crate) body: Vec<u8>,
-    /// Quoted.
+    /// The entity tag, with quotes.
     pub(crate) etag: String,
 }
 
 // === impl ResourceInfo ===
 
 impl ResourceInfo {
-    /// Group and plural name, for messages.
+    /// Returns the group and plural name, for messages.
     pub(crate) fn group_resource(&self) -> GroupResource {
         GroupResource::new(self.group.clone(), self.plural.clone())
     }
 
-    /// Group and kind, for messages: those of the hub.
+    /// Returns the group and kind of the hub version, for messages.
     pub(crate) fn group_kind(&self) -> GroupKind {
         let group = match self.hub_shape() {
             Shape::BuiltIn(plan) => plan.group.clone(),
@@ -134,22 +134,22 @@ impl ResourceInfo {
         GroupKind::new(group, self.kind.clone())
     }
 
-    /// `apps/v1`
+    /// Returns the apiVersion, such as `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The subresource of that name.
+    /// Returns the subresource with this name.
     pub(crate) fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// Whether the resource has the verb.
+    /// Reports whether the resource supports the verb.
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|own| own == verb)
     }
 
-    /// Whether its objects live in namespaces.
+    /// Reports whether the resource is namespaced.
     pub(crate) fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
@@ -158,7 +158,7 @@ impl ResourceInfo {
 // === impl Shape ===
 
 impl Shape {
-    /// How encodings look.
+    /// Returns the style of encoded objects.
     pub(crate) fn style(&self) -> Style {
         match self {
             Self::BuiltIn(_) => Style::BuiltIn,
@@ -166,7 +166,7 @@ impl Shape {
         }
     }
 
-    /// Reads a body.
+    /// Decodes a body.
     pub(crate) fn decode(&self, body: &Body, validation: FieldValidation) -> Result<Decoded, Status> {
         match body {
             Body::Encoded { bytes, format } => self.decode_bytes(bytes, *format, validation),
@@ -174,7 +174,7 @@ impl Shape {
         }
     }
 
-    /// Brings a tree into the form that decoding would give it.
+    /// Brings a tree into the form of a decoded body.
     pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
         match self {
             Self::BuiltIn(plan) => plan.normalise(value, validation).map_err(Status::internal),
@@ -201,36 +201,36 @@ impl Shape {
 // === impl ResourceTable ===
 
 impl ResourceTable {
-    /// A table of these resources, in this order.
+    /// Creates a table of these resources, in this order.
     pub(crate) fn new(resources: Vec<Arc<ResourceInfo>>) -> Self {
         Self { resources, documents: Default::default() }
     }
 
-    /// What aggregated discovery says of this table: made by the first who asks.
+    /// Returns the aggregated discovery document. `make` builds it on first use.
     pub(crate) fn aggregated(&self, core: bool, make: impl FnOnce() -> TaggedBody) -> &TaggedBody {
         self.documents[usize::from(core)].get_or_init(make)
     }
 
-    /// The resource at a path.
+    /// Returns the resource with this group, version and plural name.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceInfo>> {
-        // A few hundred comparisons at most, and most of them end at the first byte.
+        // A linear search: a few hundred comparisons at most, and most of them end at the first byte.
         let is_it = |resource: &&Arc<ResourceInfo>| {
             resource.plural == plural && resource.group == group && resource.version == version
         };
         self.resources.iter().find(is_it)
     }
 
-    /// All resources.
+    /// Iterates over all resources.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ResourceInfo> {
         self.resources.iter().map(|resource| &**resource)
     }
 
-    /// All resources, to be kept.
+    /// Returns all resources as shared references.
     pub(crate) fn all(&self) -> &[Arc<ResourceInfo>] {
         &self.resources
     }
 
-    /// Whether anything of this group and version is served.
+    /// Reports whether a resource of this group and version is served.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
         self.iter().any(|resource| resource.group == group && resource.version == version)
     }

@@ -1,4 +1,4 @@
-//! The scale subresource: replicas of any kind that has them, through one type.
+//! The scale subresource: reads and writes the replicas of all scalable kinds through one type.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::{
     encoded::Encoded,
 };
 
-/// How scales are read.
+/// Returns the shape of scales.
 pub(super) fn shape() -> Shape {
     Shape::BuiltIn(codec::plan("autoscaling", "v1", "Scale").expect("the type table has Scale"))
 }
 
-/// The scale of an object.
+/// Returns the scale of an object.
 pub(super) fn scale_of(target: &Target, item: &Item) -> Result<Item, Status> {
     let value = scale_value(target, &item.value())?;
     let value = shape().normalise(value, FieldValidation::Ignore)?.value;
     Ok(Item { encoded: Encoded::new(&value, shape().style()), revision: item.revision })
 }
 
-/// The scale of an object, as a tree with its resourceVersion.
+/// Returns the scale of an object, as a tree with its resourceVersion.
 pub(super) fn scale_value(target: &Target, object: &Value) -> Result<Value, Status> {
     let rule = rule(target)?;
     let Some(replicas) = at(object, &rule.spec_replicas).and_then(Value::as_i64) else {
@@ -34,14 +34,14 @@ pub(super) fn scale_value(target: &Target, object: &Value) -> Result<Value, Stat
     Ok(view(rule, object, replicas))
 }
 
-/// As [`scale_value`], to be patched: replicas that are not there are none, and the patch may say how many.
+/// Like [`scale_value`], for patches: missing replicas are 0, and the patch may set them.
 pub(super) fn patchable_value(target: &Target, object: &Value) -> Result<Value, Status> {
     let rule = rule(target)?;
     let replicas = at(object, &rule.spec_replicas).and_then(Value::as_i64);
     Ok(view(rule, object, replicas.unwrap_or_default()))
 }
 
-/// A write of an object as admission sees it: as a write of the object's scale.
+/// Returns a write of an object as admission sees it: a write of the object's scale.
 pub(super) fn attributes(target: &Target, write: &Attributes) -> Result<Attributes, Status> {
     let old = write.old.as_ref().map(|old| patchable_value(target, old)).transpose()?;
     Ok(Attributes {
@@ -76,7 +76,7 @@ fn view(rule: &ScaleRule, object: &Value, replicas: i64) -> Value {
     })
 }
 
-/// The object, scaled.
+/// Returns the object with the replicas of `scale`.
 pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<Value, Status> {
     let rule = rule(target)?;
     let replicas = scale.int(&["spec", "replicas"]).unwrap_or_default();
@@ -94,14 +94,14 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     }
     *place = replicas.into();
     let version = scale.text(&["metadata", "resourceVersion"]);
-    // The scale of a custom resource may leave the version out, although the resource itself may not.
+    // The scale of a custom resource may omit the resourceVersion, although the resource itself may not.
     if !version.is_empty() || matches!(target.resource.shape, Shape::BuiltIn(_)) {
         super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
     }
     Ok(object)
 }
 
-/// A uid in the scale of a built-in kind is a condition; that of a custom resource counts for nothing.
+/// Checks the uid in the scale of a built-in kind. The uid in the scale of a custom resource is ignored.
 fn check_uid(target: &Target, object: &Value, scale: &Value) -> Result<(), Status> {
     let (given, found) = (scale.text(&["metadata", "uid"]), object.text(&["metadata", "uid"]));
     if given.is_empty() || given == found || matches!(target.resource.shape, Shape::Custom(_)) {
@@ -121,7 +121,8 @@ fn at<'v>(object: &'v Value, path: &[String]) -> Option<&'v Value> {
     object.at(&path)
 }
 
-/// A selector as text: of workloads (`matchLabels`, `matchExpressions`), of replication controllers (a map), or text.
+/// Formats a selector as text. The selector belongs to a workload (`matchLabels`, `matchExpressions`) or a replication
+/// controller (a map), or is already text.
 fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
@@ -136,7 +137,7 @@ fn selector_text(selector: &Value) -> String {
     LabelSelector::new(requirements).to_string()
 }
 
-/// One of `matchExpressions`; none if its operator is unknown.
+/// Parses one of the `matchExpressions`; returns `None` if its operator is unknown.
 pub(crate) fn requirement(expression: &Value) -> Option<Requirement> {
     let operator = match expression.text(&["operator"]) {
         "In" => Operator::In,

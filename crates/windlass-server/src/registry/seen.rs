@@ -1,4 +1,4 @@
-//! Repeated keys, found in one pass.
+//! Detection of repeated keys in one pass.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,7 +7,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The keys that have come so far. Lists of clients are checked with it, never by a search among earlier items.
+/// The keys seen so far. Client-supplied lists are checked with it in linear time, without a search among earlier
+/// items.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<K>(HashSet<K>);
 
@@ -18,12 +19,12 @@ impl<K> Default for Seen<K> {
 }
 
 impl<K: Eq + Hash> Seen<K> {
-    /// Adds a key and reports whether it was there already.
+    /// Adds a key and reports whether it is a repetition.
     pub(crate) fn repeats(&mut self, key: K) -> bool {
         !self.0.insert(key)
     }
 
-    /// Reports whether a key was there already, without adding it.
+    /// Reports whether a key has been added, without adding it.
     pub(crate) fn has<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: std::borrow::Borrow<Q>,
@@ -32,7 +33,7 @@ impl<K: Eq + Hash> Seen<K> {
     }
 }
 
-/// The items of a list by a key; of equal ones the first.
+/// Returns the items of a list by key. Of items with equal keys, the first is used.
 pub(crate) fn first_by<'v, K: Eq + Hash>(items: &'v [Value], key: impl Fn(&'v Value) -> K) -> HashMap<K, &'v Value> {
     let mut found = HashMap::with_capacity(items.len());
     for item in items {
@@ -47,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it is compared.
+    /// A key that counts its comparisons.
     struct Counted<'c>(u32, &'c Cell<usize>);
 
     impl PartialEq for Counted<'_> {

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about.
+//! Selection of the objects of a list or a watch.
 
 use std::sync::OnceLock;
 
@@ -8,32 +8,32 @@ use windlass_api::{FieldSelector, LabelSelector, Meta, ObjectKey, Status};
 
 use super::{Item, ResourceInfo, Target, strategy::UnknownField};
 
-/// The selectors of a request, read and checked.
+/// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
 }
 
-/// What has been derived from one event of the storage, for all of its watchers.
+/// The data derived from one storage event, shared by all its watchers.
 #[derive(Debug, Default)]
 pub(crate) struct Derived {
     /// The event as a JSON frame, for watchers without selectors.
     pub(super) frame: OnceLock<Bytes>,
-    /// The same as a protobuf frame; none if there is no message for the object.
+    /// The event as a protobuf frame; `None` if the object has no protobuf message.
     pub(super) protobuf_frame: OnceLock<Option<Bytes>>,
-    /// The state after it.
+    /// The state after the event.
     pub(super) current: OnceLock<Result<Facts, Status>>,
-    /// The state before it.
+    /// The state before the event.
     pub(super) previous: OnceLock<Result<Facts, Status>>,
 }
 
-/// An object, and as much of it as has been decoded so far.
+/// An object and its parts that have been decoded so far.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) item: Item,
     meta: OnceLock<Meta>,
-    /// In the version of the resource that first asked; views with selectors of their own decode anew.
+    /// The object in the version of the first reader. Views with different selectable fields decode it again.
     value: OnceLock<Value>,
 }
 
@@ -45,7 +45,7 @@ impl Facts {
     }
 
     fn meta(&self) -> &Meta {
-        // A body without readable metadata was not written by us; it has no labels then.
+        // The server does not store bodies without readable metadata; treats one as an object without labels.
         self.meta.get_or_init(|| self.item.encoded.meta().unwrap_or_else(|_| Meta::new(ObjectKey::new(""))))
     }
 
@@ -57,7 +57,7 @@ impl Facts {
 // === impl Selection ===
 
 impl Selection {
-    /// Reads the selectors of a request.
+    /// Parses the selectors of a request.
     pub(crate) fn parse(labels: Option<&str>, fields: Option<&str>) -> Result<Self, Status> {
         let labels: LabelSelector = match labels {
             None | Some("") => LabelSelector::default(),
@@ -70,17 +70,17 @@ impl Selection {
         Ok(Self { labels, fields })
     }
 
-    /// Fails when the selectors name fields that cannot be selected by.
+    /// Returns an error if the selectors name fields that are not selectable.
     pub(crate) fn check(&self, resource: &ResourceInfo) -> Result<(), Status> {
         self.fields.requirements().iter().try_for_each(|requirement| check_field(resource, &requirement.field))
     }
 
-    /// Whether everything is selected.
+    /// Reports whether the selection selects all objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The one key, or the prefix of the keys (with a slash at its end), that selected objects have.
+    /// Returns the key of the selected object, or the prefix of the selected keys with a trailing slash.
     pub(super) fn topic(&self, target: &Target) -> String {
         let resource = &target.resource;
         let namespace = match &target.namespace {
@@ -102,7 +102,7 @@ impl Selection {
         topic
     }
 
-    /// Whether an object is selected.
+    /// Reports whether an object is selected.
     pub(super) fn matches(&self, resource: &ResourceInfo, facts: &Facts) -> bool {
         if !self.labels.is_empty() {
             let meta = facts.meta();

@@ -1,6 +1,6 @@
-//! The largest object that is stored: what etcd takes in one request.
+//! The limit on the size of a stored object: the size of an etcd request.
 //!
-//! Sizes are those of the request that the real server would send to etcd, with built-in kinds in protobuf. They are only
+//! The size is that of the request that the real server would send to etcd, with built-in kinds in protobuf. It is only
 //! computed for objects whose JSON, which is longer, may be too large.
 
 use windlass_api::Status;
@@ -11,16 +11,16 @@ use crate::{
     storage::{Expect, Revision},
 };
 
-/// The largest request that etcd applies.
+/// The maximum size of a request that etcd applies, in bytes.
 const MAX_REQUEST: usize = 3 << 19;
-/// The largest message that its client sends.
+/// The maximum size of a message that the etcd client sends, in bytes.
 const MAX_MESSAGE: usize = 2 << 20;
-/// The most that etcd adds to a transaction when it applies it: an id and the length.
+/// The maximum overhead that etcd adds to a transaction when it applies it: an id and the length.
 const HEADER: usize = 16;
-/// The bytes of the request that the JSON lacks at most: three times the key, and lengths.
+/// The maximum number of request bytes besides the JSON: three times the key, and lengths.
 const MARGIN: usize = 4 << 10;
 
-/// Refuses an object that is too large to be stored, in the words of etcd.
+/// Rejects an object that is too large to be stored, with etcd's error message.
 pub(super) fn check_size(key: &str, expect: Expect, encoded: &Encoded) -> Result<(), Status> {
     let json = encoded.len_hint();
     if json + MARGIN <= MAX_REQUEST {
@@ -39,7 +39,7 @@ pub(super) fn check_size(key: &str, expect: Expect, encoded: &Encoded) -> Result
     Ok(())
 }
 
-/// The length of the transaction that puts a value: a comparison, the put, and a read if there is a value already.
+/// Returns the length of the transaction that puts a value: a comparison, the put, and a read if a value exists.
 fn transaction(key: usize, expect: Expect, value: usize) -> usize {
     let (revision, read) = match expect {
         Expect::Absent => (0, 0),
@@ -50,7 +50,7 @@ fn transaction(key: usize, expect: Expect, value: usize) -> usize {
     field(comparison) + field(field(put)) + read
 }
 
-/// The length of a field of so many bytes, with its tag and length.
+/// Returns the length of a field with `length` bytes, including its tag and length prefix.
 fn field(length: usize) -> usize {
     1 + varint(length as u64) + length
 }
@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_transaction_is_as_long_as_the_real_one() {
-        // As the real server said of a Deployment of 2,500,350 bytes at /registry/deployments/x/d, created and updated.
+        // Recorded from the real server: a Deployment of 2,500,350 bytes at /registry/deployments/x/d, created and
+        // updated.
         assert_eq!(transaction(25, Expect::Absent, 2_500_350), 2_500_425);
         assert_eq!(transaction(25, Expect::Unchanged(Revision(246)), 2_500_350), 2_500_457);
     }

@@ -1,4 +1,4 @@
-//! What differs between kinds.
+//! The rules that differ between kinds.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,138 +9,141 @@ use crate::authn::User;
 
 use super::{Errors, Item, NameRule, Resets, Tree};
 
-/// The rules of one kind. The registry calls them in the order in which they stand here.
+/// The rules of one kind. The registry calls the methods in the order of this trait.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
-    /// The rules that are mere facts.
+    /// Returns the constant rules.
     fn rules(&self) -> &Rules;
 
-    /// Fills in what the client left out. Runs on every object that a client sends, and on patched ones.
+    /// Applies defaults. Runs on every object that a client sends, and on patched objects.
     fn default(&self, _object: &mut Value) {}
 
-    /// Changes an object that is about to be created. The status has been reset, metadata is complete.
+    /// Prepares an object for creation. The status has been reset and the metadata is complete.
     fn prepare_create(&self, _object: &mut Value) {}
 
-    /// Writes into a new object who makes it.
+    /// Records the user who creates the object in the object.
     fn sign(&self, _object: &mut Value, _user: &User) {}
 
-    /// Changes an object that is about to replace `old`. The status is that of `old`, generation is counted afterwards.
+    /// Prepares an object that replaces `old`. The status is that of `old`; the generation is incremented afterwards.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Changes an object whose status is about to be updated. All but the status is that of `old`.
+    /// Prepares a status update. Everything but the status is that of `old`.
     fn prepare_status(&self, _new: &mut Value, _old: &Value) {}
 
-    /// Changes an object of which a client may change only this part; everything in it is the client's so far.
+    /// Prepares an update of one part. `new` is still entirely the client's object, so this restores the other parts.
     fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value) {}
 
-    /// Complains about an object that is about to be stored. Metadata is checked by the registry.
+    /// Validates an object that is about to be stored. The registry validates the metadata.
     fn validate(&self, _object: &Value, _errors: &mut Errors) {}
 
-    /// Complains about a new object. [`Self::validate`] runs as well.
+    /// Validates a new object. [`Self::validate`] runs as well.
     fn validate_create(&self, _object: &Value, _errors: &mut Errors) {}
 
-    /// Complains about changes. [`Self::validate`] runs as well.
+    /// Validates the changes of an update. [`Self::validate`] runs as well.
     fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 
-    /// Complains about a new status.
+    /// Validates a new status.
     fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 
-    /// Complains about a new state of a part.
+    /// Validates a new state of a part.
     fn validate_part(&self, _part: Part, _new: &Value, _old: &Value, _errors: &mut Errors) {}
 
-    /// What the client should be told about what it sends.
+    /// Returns the warnings for the client's object.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
     }
 
-    /// Takes what the object needs beside itself (addresses, names) and writes it into the object. Runs before validation,
-    /// for creations (`old` is none) and updates, dry runs as well; what is given back is dropped unless the write happens.
+    /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
+    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Effect`] is
+    /// dropped unless the write succeeds.
     fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
         Ok(None)
     }
 
-    /// The objects of a kind that is not stored, and can only be read.
+    /// Returns the objects of a read-only kind that is not stored.
     fn fixed(&self) -> Option<Vec<Value>> {
         None
     }
 
-    /// The value of a field for field selectors, given that [`Self::knows_field`].
+    /// Returns the value of a field for field selectors. The field must satisfy [`Self::knows_field`].
     fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
         let path = self.rules().fields.iter().find(|field| field.label == label).map(|field| field.path);
         path.map_or(Cow::Borrowed(""), |path| field_text(object, path))
     }
 
-    /// Whether field selectors may name this field (beside metadata.name and metadata.namespace).
+    /// Reports whether field selectors support this field (besides metadata.name and metadata.namespace).
     fn knows_field(&self, label: &str) -> bool {
         self.rules().fields.iter().any(|field| field.label == label)
     }
 
-    /// Sees an object that was stored before the server started; called if [`Rules::restores`].
+    /// Receives an object that was stored before the server started; called if [`Rules::restores`].
     fn restore(&self, _object: &Value) {}
 
-    /// Sees an object that has been deleted; called if [`Rules::restores`].
+    /// Receives an object that has been deleted; called if [`Rules::restores`].
     fn deleted(&self, _object: &Value) {}
 }
 
-/// Something outside of the object that a write has taken. Dropped without [`Self::committed`], it is given back.
+/// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
+/// allocation.
 pub(crate) trait Effect: Send {
-    /// The write has happened.
+    /// Confirms the allocation after the write.
     fn committed(self: Box<Self>, item: &Item);
 }
 
-/// The rules of a kind that are mere facts: the columns of the table of kinds.
+/// The constant rules of a kind: the columns of the table of kinds.
 #[allow(clippy::struct_excessive_bools, reason = "columns of a table, set by name and read one at a time")]
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// What its names look like.
+    /// The syntax of the names.
     pub(crate) name: NameRule,
-    /// What it checks of metadata beside what is checked of every kind.
+    /// The metadata validation that the kind adds to the common validation.
     pub(crate) metadata: MetadataRule,
-    /// What becomes of the status in writes that are not about it.
+    /// The handling of the status in writes of other parts.
     pub(crate) status: StatusRule,
-    /// What each sort of write leaves as it was.
+    /// The fields that each kind of write resets.
     pub(crate) resets: Resets,
-    /// When `metadata.generation` grows.
+    /// The changes that increment `metadata.generation`.
     pub(crate) generation: Generation,
-    /// Whether an update may leave out the resourceVersion.
+    /// `true` if an update may omit the resourceVersion.
     pub(crate) unconditional_update: bool,
-    /// Whether an update of an object that is not there creates it.
+    /// `true` if an update of a missing object creates it.
     pub(crate) create_on_update: bool,
-    /// Whether a deletion is answered with the object instead of a `Status`.
+    /// `true` if a deletion returns the object instead of a `Status`.
     pub(crate) returns_deleted: bool,
-    /// What becomes of dependents when the client does not say.
+    /// The default propagation policy for dependents.
     pub(crate) dependents: Dependents,
-    /// How deletions go.
+    /// The deletion procedure.
     pub(crate) deletion: Deletion,
     /// The paths of the scale subresource's three fields.
     pub(crate) scale: Option<ScaleRule>,
-    /// What field selectors may name beside name and namespace.
+    /// The selectable fields besides name and namespace.
     pub(crate) fields: &'static [FieldRule],
-    /// Whether field selectors may name the namespace.
+    /// `true` if field selectors support the namespace.
     pub(crate) selects_namespace: bool,
-    /// How it refuses other fields.
+    /// The error for other fields in field selectors.
     pub(crate) unknown_field: UnknownField,
-    /// Whether reads are served from memory by the real server, which decides how it refuses a version that is none.
+    /// `true` if the real server serves reads from its watch cache. This decides the error for an invalid
+    /// resourceVersion.
     pub(crate) cached: bool,
-    /// Whether the changes of an update are complained about before what it makes of the object.
+    /// `true` if an update is validated for its changes first, and for its resulting state second.
     pub(crate) changes_first: bool,
-    /// Whether the first update of this new object is written even if it changes nothing: the real server stores a new one
-    /// without what defaulting adds to it when it is read.
+    /// Returns `true` if the first update of this new object is written even without changes. The real server stores
+    /// such an object without the defaults that it applies on reads.
     pub(crate) rewrites_new: fn(&Value) -> bool,
-    /// Whether the strategy wants to see objects at the start of the server and after their deletion.
+    /// `true` if the strategy receives the stored objects at server start, and objects after their deletion.
     pub(crate) restores: bool,
 }
 
-/// What the validation of a kind says of metadata, beside that of all kinds. What both find is told by both: a message
-/// names it once, the causes each time.
+/// The metadata validation that a kind adds to the common validation. Errors that both find are reported twice: the
+/// message names them once, the causes list them each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetadataRule {
-    /// Whether it looks at new objects.
+    /// `true` if new objects are validated.
     pub(crate) new: bool,
-    /// Whether finalizers need a domain, or to be known.
+    /// `true` if finalizers must have a domain or be standard ones.
     pub(crate) finalizers: bool,
-    /// Whether an update may change what it changes.
+    /// `true` if the kind validates the changes of an update again.
     pub(crate) changes: bool,
-    /// How often it looks at the whole of a changed object.
+    /// The number of times that the kind validates the metadata of a changed object.
     pub(crate) changed: usize,
 }
 
@@ -149,34 +152,34 @@ impl MetadataRule {
     pub(crate) const CHANGES: Self = Self { changed: 0, ..Self::FULL };
     pub(crate) const OBJECT: Self = Self { changes: false, ..Self::FULL };
     pub(crate) const NONE: Self = Self { new: false, finalizers: false, changes: false, changed: 0 };
-    /// Of the API server's own groups.
+    /// The rule for the API server's own groups.
     pub(crate) const GENERIC: Self = Self { finalizers: false, ..Self::OBJECT };
 }
 
-/// How a field selector that names an unknown field is refused.
+/// The error for a field selector that names an unknown field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnknownField {
-    /// By a kind with fields of its own in a few words, by another with a list of what there is.
+    /// A short text for a kind with its own selectable fields; a list of the supported fields for other kinds.
     Listed,
-    /// With the name of the kind.
+    /// A text with the name of the kind.
     OfKind,
-    /// With the name of the kind and its version.
+    /// A text with the name of the kind and its version.
     OfVersion,
 }
 
-/// A part of an object, other than its status, that a subresource is about.
+/// A part of an object, other than its status, that a subresource covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The containers that are added to a running pod.
+    /// The ephemeral containers that are added to a running pod.
     EphemeralContainers,
-    /// What the containers of a pod get of processors and memory.
+    /// The CPU and memory resources of a pod's containers.
     Resize,
-    /// Whether a certificate is to be issued.
+    /// The approval of a certificate signing request.
     Approval,
 }
 
 impl Part {
-    /// What a subresource is about.
+    /// Returns the part that a subresource covers.
     pub(crate) fn of(subresource: &str) -> Option<Self> {
         Some(match subresource {
             "ephemeralcontainers" => Self::EphemeralContainers,
@@ -187,77 +190,77 @@ impl Part {
     }
 }
 
-/// What becomes of the status in writes that are not about it.
+/// The handling of the status in writes of other parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatusRule {
-    /// It is a field like others, or there is none.
+    /// The status is an ordinary field, or the kind has none.
     Plain,
-    /// Creations drop it, updates keep the old one.
+    /// Creations drop the status; updates keep the old one.
     Reset,
-    /// Creations take it, updates keep the old one.
+    /// Creations accept the status; updates keep the old one.
     Initial,
 }
 
-/// When `metadata.generation` grows.
+/// The changes that increment `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// It is not kept.
+    /// The generation is not maintained.
     None,
-    /// With the spec.
+    /// Changes of the spec.
     Spec,
-    /// With the spec or the annotations.
+    /// Changes of the spec or the annotations.
     SpecOrAnnotations,
-    /// With anything but metadata and status.
+    /// Changes of anything but metadata and status.
     Content,
-    /// With anything but metadata, or with the labels.
+    /// Changes of anything but metadata, or of the labels.
     ContentOrLabels,
 }
 
-/// What becomes of the objects that a deleted object owns, when the client does not say.
+/// The default handling of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// The garbage collector deletes them afterwards.
+    /// The garbage collector deletes the dependents afterwards.
     Background,
-    /// They stay.
+    /// The dependents are orphaned.
     Orphan,
-    /// They stay, and the client is told so.
+    /// The dependents are orphaned, and the client receives a warning.
     OrphanLoudly,
-    /// There is no garbage collection for this kind.
+    /// Garbage collection is not supported for this kind.
     Unsupported,
 }
 
-/// How deletions go.
+/// The deletion procedure of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// At once, unless there are finalizers.
+    /// Immediate, unless the object has finalizers.
     Plain,
-    /// As of pods: whoever runs it gets time to stop it.
+    /// Pods: the kubelet gets a grace period to stop them.
     Graceful,
-    /// As of namespaces: once their content is gone.
+    /// Namespaces: removed once their content is deleted.
     Namespace,
-    /// As of definitions of custom resources: once their objects are gone.
+    /// CustomResourceDefinitions: removed once their custom resources are deleted.
     Definition,
 }
 
-/// Where the scale subresource finds its fields.
+/// The paths of the fields behind the scale subresource.
 #[derive(Clone, Debug)]
 pub(crate) struct ScaleRule {
     pub(crate) spec_replicas: Vec<String>,
     pub(crate) status_replicas: Vec<String>,
-    /// A label selector, or its text; none: the scale has no selector.
+    /// The path of a label selector or its text; `None` if the scale has no selector.
     pub(crate) selector: Option<Vec<String>>,
 }
 
-/// One field that field selectors may name.
+/// A field that field selectors support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldRule {
     pub(crate) label: &'static str,
-    /// Dotted path in the object.
+    /// The dotted path in the object.
     pub(crate) path: &'static str,
 }
 
 impl Rules {
-    /// What most kinds do.
+    /// The rules of most kinds.
     pub(crate) const COMMON: Self = Self {
         name: NameRule::Subdomain,
         metadata: MetadataRule::FULL,
@@ -279,11 +282,11 @@ impl Rules {
         restores: false,
     };
 
-    /// What most kinds do that have a status.
+    /// The rules of most kinds with a status.
     pub(crate) const WITH_STATUS: Self = Self { status: StatusRule::Reset, resets: Resets::STATUS, ..Self::COMMON };
 }
 
-/// The text that a field selector compares with.
+/// Returns the text that a field selector compares with.
 pub(crate) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     let path: Vec<&str> = path.split('.').collect();
     match object.at(&path) {

@@ -1,4 +1,4 @@
-//! Subresources that are created rather than stored: binding a pod to a node, evicting it.
+//! Subresources that are created but not stored: pod bindings and evictions.
 
 mod eviction;
 
@@ -53,7 +53,7 @@ impl Registry {
         Ok(Self::created(decoded.warnings))
     }
 
-    /// Carries out a binding that came by itself, and names its pod.
+    /// Performs a binding that was sent to the `bindings` collection and names its pod.
     pub(crate) async fn create_binding(
         &self,
         target: &Target,
@@ -79,13 +79,13 @@ impl Registry {
         Ok(Self::created(decoded.warnings))
     }
 
-    /// The answer to what is created and not kept.
+    /// Returns the response to the creation of an object that is not stored.
     fn created(warnings: Vec<String>) -> Written {
         let status = Status { code: 201, details: None, ..Status::success(StatusDetails::default()) };
         Written { answer: Answer::Status(status), created: true, warnings }
     }
 
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     async fn bind(&self, target: &Target, binding: &Value, params: &WriteParams) -> Result<(), Status> {
         let node = binding.text(&["target", "name"]);
         let pod = Target { subresource: None, ..target.clone() };
@@ -125,7 +125,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Sets a condition of a pod; its transition time is that of a change of its status.
+    /// Sets a condition of a pod and clears its nominated node. The transition time changes only if the condition's
+    /// status does.
     fn set_condition(&self, pod: &mut Value, kind: &str, value: &str) {
         let now = windlass_api::format_time(self.clock().now());
         let status = object_mut(pod, "status");
@@ -141,7 +142,7 @@ impl Registry {
     }
 }
 
-/// A binding names a node.
+/// Checks that a binding names a node.
 fn check_binding(binding: &Value) -> Result<(), Status> {
     let kind = binding.text(&["target", "kind"]);
     let mut errors = Errors::default();

@@ -1,4 +1,4 @@
-//! The verbs, asked directly: in process, with a clock that stands still and seeded randomness.
+//! Tests of the verbs, in process, with a fixed clock and seeded randomness.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,11 +22,11 @@ mod reading;
 mod watching;
 mod writing;
 
-/// A registry as a server starts with it, and shorter ways to ask it.
+/// A registry in its initial state, with short helper methods.
 struct Fixture {
     registry: Registry,
     storage: Arc<MemoryStorage>,
-    /// Seconds after the epoch.
+    /// The current time in seconds after the epoch.
     now: Arc<Mutex<i64>>,
 }
 
@@ -61,7 +61,7 @@ impl Fixture {
         *self.now.lock() += seconds;
     }
 
-    /// `pods` in the namespace `default`, or a cluster-scoped collection.
+    /// Targets `pods` in the namespace `default`, or a cluster-scoped collection.
     fn collection(&self, plural: &str) -> Target {
         let resources = self.registry.resources();
         let resource = resources.all().iter().find(|resource| resource.plural == plural).unwrap();
@@ -97,7 +97,7 @@ impl Fixture {
         Ok(value(&self.registry.patch(target, PatchType::Merge, body, WriteParams::default()).await?))
     }
 
-    /// What the deletion was answered with.
+    /// Deletes an object and returns the response.
     async fn delete(&self, plural: &str, name: &str, params: DeleteParams) -> Result<Answer, Status> {
         Ok(self.registry.delete(&self.object(plural, name), params).await?.answer)
     }

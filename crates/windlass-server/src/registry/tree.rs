@@ -1,33 +1,33 @@
-//! Reading and writing value trees by path. Absent, `null` and of the wrong type are the same to a reader.
+//! Access to value trees by path. Readers do not distinguish absent values, `null` and values of the wrong type.
 
 use serde_json::{Map, Value};
 
-/// Readers of a tree.
+/// Read access to a tree.
 pub(crate) trait Tree {
-    /// What stands at a path of object keys; `null` is nothing.
+    /// Returns the value at a path of object keys; `null` counts as absent.
     fn at(&self, path: &[&str]) -> Option<&Value>;
 
-    /// The text at a path; empty when there is none.
+    /// Returns the text at a path; empty if there is none.
     fn text(&self, path: &[&str]) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The integer at a path.
+    /// Returns the integer at a path.
     fn int(&self, path: &[&str]) -> Option<i64> {
         self.at(path).and_then(Value::as_i64)
     }
 
-    /// Whether `true` stands at a path.
+    /// Returns `true` if the value at a path is `true`.
     fn flag(&self, path: &[&str]) -> bool {
         self.at(path).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The elements of the array at a path.
+    /// Returns the elements of the array at a path.
     fn items(&self, path: &[&str]) -> &[Value] {
         self.at(path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The entries of the object at a path.
+    /// Returns the entries of the object at a path.
     fn entries(&self, path: &[&str]) -> impl Iterator<Item = (&String, &Value)> {
         self.at(path).and_then(Value::as_object).into_iter().flatten()
     }
@@ -50,52 +50,52 @@ impl Tree for Map<String, Value> {
     }
 }
 
-/// The object under `key`, made when it is not there. What is there and no object is replaced.
+/// Returns the object under `key`. A missing value or one of another type is replaced by an empty object.
 pub(crate) fn object_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut Map<String, Value> {
     as_object(as_object(value).entry(key).or_insert(Value::Null))
 }
 
-/// The value as an object; what is none becomes an empty one.
+/// Returns the value as an object. A value of another type is replaced by an empty object.
 pub(crate) fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
     match value {
         Value::Object(map) => map,
-        _ => unreachable!("it has just been made one"),
+        _ => unreachable!("any other value was replaced above"),
     }
 }
 
-/// The object's metadata, made when it is not there.
+/// Returns the object's metadata. Missing metadata are created.
 pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     object_mut(object, "metadata")
 }
 
-/// The elements under a key, if an array is there.
+/// Returns the elements of the array under a key; empty if there is none.
 pub(crate) fn items_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut [Value] {
     value.get_mut(key).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
 }
 
-/// The object under a key, if one is there.
+/// Returns the object under a key, if present.
 pub(crate) fn entry_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
     value.get_mut(key).filter(|value| value.is_object())
 }
 
-/// Puts a value under a key unless one is there; `null`, `""` and 0 count as none (Go's zero values).
+/// Sets a key that is absent; `null`, `""` and 0 count as absent (Go's zero values).
 pub(crate) fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if is_zero(map.get(key)) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
-/// Puts a value under a key unless one is there; explicit zero values stay (Go's pointers).
+/// Sets a key that is absent; explicit zero values stay (Go's pointers).
 pub(crate) fn default_pointer(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
 }
 
-/// Puts the same under the same key as in `from`, or removes it.
+/// Copies the value of a key from `from`, or removes the key if `from` does not have it.
 pub(crate) fn copy_key(to: &mut Map<String, Value>, from: &Value, key: &str) {
     match from.at(&[key]) {
         Some(value) => drop(to.insert(key.to_owned(), value.clone())),
@@ -112,7 +112,7 @@ fn is_zero(value: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two values mean the same: empty containers, `null` and nothing at all do.
+/// Reports whether two values are equivalent: empty containers, `null` and absent values are equal.
 pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     fn content(value: Option<&Value>) -> Option<&Value> {
         value.filter(|value| match value {

@@ -1,4 +1,4 @@
-//! Updating: one loop of read, change, check and compare-and-put for every verb that changes what is there.
+//! The `update` verb, and the loop of read, change, validation and compare-and-put that all changing verbs share.
 
 use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
@@ -19,25 +19,25 @@ use crate::{
     storage::{Change, CommitError, Expect, StoredValue},
 };
 
-/// Which part of the object a write is about.
+/// The part of the object that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aspect {
-    /// All but the status.
+    /// Everything but the status.
     Main,
     /// The status.
     Status,
-    /// Something else that has a subresource.
+    /// Another part that has a subresource.
     Part(Part),
     /// The finalizers of a namespace.
     Finalize,
-    /// What the server itself decides to change.
+    /// A change by the server itself.
     Internal,
 }
 
-/// A change as a client describes it.
+/// A change in the form in which a client sends it.
 #[derive(Debug)]
 pub(super) enum Edit {
-    /// The whole object; of the scale subresource, the scale.
+    /// The whole object, or the whole scale for the scale subresource.
     Replace(Value),
     Patch {
         kind: patch::PatchType,
@@ -46,11 +46,12 @@ pub(super) enum Edit {
     Apply(Application),
 }
 
-/// How often a change is tried again because another one came in between. Each time somebody else has got on.
+/// The maximum number of attempts of a change that conflicts with other writes. After each conflict another write has
+/// succeeded.
 const MAX_ATTEMPTS: usize = 100;
 
 impl Registry {
-    /// Replaces an object, or the part of it that a subresource is.
+    /// Replaces an object, or the part of it that a subresource covers.
     pub(crate) async fn update(&self, target: &Target, body: Body, params: WriteParams) -> Result<Written, Status> {
         let resource = &target.resource;
         let is_scale = target.subresource.as_deref() == Some("scale");
@@ -76,7 +77,7 @@ impl Registry {
         self.edit(target, &Edit::Replace(object), &params, warnings).await
     }
 
-    /// Carries out a client's change, on whatever the target names.
+    /// Applies a client's change to the target.
     pub(super) async fn edit(
         &self,
         target: &Target,
@@ -107,8 +108,9 @@ impl Registry {
         Ok(Written { answer: Answer::Object(item), created, warnings })
     }
 
-    /// Changes an object: `propose` makes the new state out of the present one (none: there is no object), both in the
-    /// hub, and is asked again when somebody else was faster. Returns the new state as it is stored, and whether it was created.
+    /// Changes an object. `propose` computes the new state from the current one (`None` if the object does not exist),
+    /// both in the hub version. It is called again after a conflict. Returns the new state as stored, and whether the
+    /// object was created.
     pub(super) async fn change(
         &self,
         target: &Target,
@@ -121,7 +123,7 @@ impl Registry {
         let mut stored = self.stored(&key).await?;
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
-                // Whether this sort of change creates what is not there, `propose` knows.
+                // `propose` decides whether a missing object is created.
                 if aspect != Aspect::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
@@ -162,7 +164,7 @@ impl Registry {
         check_version(target, &new, current)?;
         let managed_fields = field_manager::detach(&mut new);
         let effect = prepare(resource, aspect, &mut new, &old)?;
-        // What a kind of write keeps of the old object is not the ownership of its fields.
+        // `prepare` may restore parts of the old object, but not its managedFields.
         field_manager::detach(&mut new);
         let new = resource.hub_shape().normalise_stored(new)?;
         let new = count_generation(resource, aspect, new, &old);
@@ -241,7 +243,7 @@ impl Registry {
         }
     }
 
-    /// Asks admission about the scale of an object, and scales the object by what becomes of it.
+    /// Runs admission on the scale of an object, and applies the admitted scale to the object.
     async fn admit_scale(&self, target: &Target, write: &mut Attributes) -> Result<(), Status> {
         let mut scaling = scale::attributes(target, write)?;
         let wanted = scaling.object.clone();
@@ -252,7 +254,7 @@ impl Registry {
         Ok(())
     }
 
-    /// An update of an object that is not there.
+    /// Creates an object by an update.
     async fn create_by_update(
         &self,
         target: &Target,
@@ -276,7 +278,7 @@ impl Registry {
     }
 }
 
-/// Tells a strategy with a memory of its own that an object is gone.
+/// Notifies a strategy that keeps state of a deleted object.
 pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
     if resource.strategy.rules().restores {
         resource.strategy.deleted(object);
@@ -285,12 +287,12 @@ pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
 
 enum Attempt {
     Done(Item),
-    /// Somebody else was faster; what is there now.
+    /// Another write came first. Holds the current state.
     Overtaken(Option<StoredValue>),
 }
 
 impl Registry {
-    /// The new state that a client's change leads to, in the hub and with its managedFields.
+    /// Returns the new state after a client's change, in the hub version and with its managedFields.
     fn propose(
         &self,
         target: &Target,
@@ -308,7 +310,7 @@ impl Registry {
         let mut object = match edit {
             Edit::Replace(_) if old.is_none() && !resource.strategy.rules().create_on_update => return Err(not_found()),
             Edit::Replace(object) => {
-                // Of patches a changed uid is a change that is not allowed, like any other.
+                // A changed uid in a patch is reported later, like any other forbidden change.
                 let uid = object.text(&["metadata", "uid"]);
                 let old_uid = old.map_or(uid, |old| old.text(&["metadata", "uid"]));
                 if !uid.is_empty() && uid != old_uid {
@@ -334,7 +336,7 @@ impl Registry {
     }
 }
 
-/// What a client's change makes of a scale.
+/// Returns the result of a client's change on a scale.
 fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteParams) -> Result<Scaling<'e>, Status> {
     match edit {
         Edit::Replace(scale) => {
@@ -355,7 +357,8 @@ fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteP
     }
 }
 
-/// Whether the client has seen the state that it changes, as far as it says so.
+/// Checks that the resourceVersion that the client sent is the current one. A missing one is valid if the kind allows
+/// it.
 fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<(), Status> {
     match read_version(new)? {
         0 if target.resource.strategy.rules().unconditional_update => Ok(()),
@@ -371,7 +374,7 @@ fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<
     }
 }
 
-/// The version that an object names; 0 if it names none.
+/// Returns the resourceVersion in an object; 0 if it has none.
 fn read_version(object: &Value) -> Result<u64, Status> {
     let text = object.text(&["metadata", "resourceVersion"]);
     if text.is_empty() {
@@ -380,10 +383,10 @@ fn read_version(object: &Value) -> Result<u64, Status> {
     parse_uint(text).map_err(|why| Status::unclassified(why.as_str()))
 }
 
-/// What is stored is not what the write was meant for; `field` is `UID` or `ResourceVersion`.
+/// Returns the conflict for a failed precondition; `field` is `UID` or `ResourceVersion`.
 pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str, given: &str, found: &str) -> Status {
     let key = target.key(target.name());
-    // A write that is not made knows nothing of where the others go.
+    // The real server's dry run omits the storage prefix in the key.
     let key = if dry_run == DryRun::All { key.strip_prefix("/registry").unwrap_or(&key) } else { &key };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
@@ -392,7 +395,7 @@ pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str,
     Status::conflict(&target.group_resource(), target.name(), why)
 }
 
-/// Brings into the new state what this kind of write does not change.
+/// Restores the parts that this kind of write does not change.
 fn prepare(
     resource: &ResourceInfo,
     aspect: Aspect,
@@ -431,7 +434,7 @@ fn prepare(
     Ok(effect)
 }
 
-/// Counts the change, if it is one that counts. Both states are in their normal form.
+/// Increments the generation if the change counts for it. Both states are in normal form.
 fn count_generation(resource: &ResourceInfo, aspect: Aspect, mut new: Value, old: &Value) -> Value {
     if !matches!(aspect, Aspect::Main | Aspect::Part(_)) {
         return new;
@@ -462,7 +465,7 @@ fn count_generation(resource: &ResourceInfo, aspect: Aspect, mut new: Value, old
     new
 }
 
-/// Whether an update is the last thing that a deletion waited for.
+/// Reports whether an update fulfils the last condition of a deletion.
 fn ends_deletion(resource: &ResourceInfo, new: &Value, old: &Value) -> bool {
     let waits_for_content = resource.strategy.rules().deletion == Deletion::Namespace;
     old.at(&["metadata", "deletionTimestamp"]).is_some()

@@ -1,4 +1,4 @@
-//! Watching: where it starts, what of an event a watcher with selectors sees, bookmarks, the end.
+//! The `watch` verb: start, filtering of events by selectors, bookmarks, and end.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -19,84 +19,85 @@ use crate::{
     watch_cache::{SharedEvent, Subscription},
 };
 
-/// How to watch.
+/// The parameters of a watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchParams {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     pub(crate) resource_version: Option<String>,
-    /// Only `NotOlderThan`, and only with `send_initial_events`.
+    /// Only `NotOlderThan` is valid, and only with `send_initial_events`.
     pub(crate) version_match: Option<String>,
     pub(crate) send_initial_events: Option<bool>,
-    /// Whether the client understands bookmarks.
+    /// `true` if the client accepts bookmarks.
     pub(crate) bookmarks: bool,
-    /// When to end; none: after half an hour to an hour.
+    /// The duration of the watch. Defaults to a random time between 30 and 60 minutes.
     pub(crate) timeout: Option<Duration>,
 }
 
-/// One watch of one client. Dropping it ends it; there is no task behind it.
+/// One watch of one client. Dropping it ends the watch; it has no task.
 pub(crate) struct WatchSession {
     interest: Interest,
-    /// The state to begin with, in key order, as far as it has not been looked at.
+    /// The initial state in key order, without the values that have been processed.
     initial: std::vec::IntoIter<StoredValue>,
-    /// What of it comes next.
+    /// The next events of the initial state.
     ready: VecDeque<WatchEvent>,
-    /// The revision of that state, until the bookmark after it has been sent; none: there is no such bookmark.
+    /// The revision of the initial state, until the bookmark after it has been sent; `None` if there is no such
+    /// bookmark.
     initial_end: Option<Revision>,
-    /// What to say before closing.
+    /// The error to send before closing.
     failure: Option<Status>,
-    /// Has come, and is yet to be shown.
+    /// An event that has been received but not yet processed.
     pending: Option<Arc<SharedEvent<Derived>>>,
-    /// None once it is closed.
+    /// The subscription; `None` once the watch is closed.
     events: Option<Subscription<Derived>>,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
 }
 
-/// What a watcher wants to see, and how.
+/// The resource and the objects that a watcher selects.
 struct Interest {
     resource: Arc<ResourceInfo>,
     selection: Selection,
-    /// The key, or the prefix of the keys, that it is about.
+    /// The watched key, or the prefix of the watched keys.
     topic: String,
 }
 
 /// An object that a watcher selects.
 enum Seen {
-    /// Yet to be converted to what the watcher asks for.
+    /// Not yet converted to the requested version.
     Stored(Item),
     Shown(Item),
 }
 
-/// What a watcher gets to see.
+/// An item of a watch's output.
 #[derive(Debug)]
 pub(crate) enum WatchItem {
     Event(WatchEvent),
-    /// Everything up to this revision has been sent. `initial_end`: and with that, the state to begin with.
+    /// All events up to this revision have been sent. `initial_end` marks the end of the initial state.
     Bookmark {
         revision: Revision,
         initial_end: bool,
     },
-    /// The watch ends after it.
+    /// The last item of the watch.
     Error(Status),
 }
 
-/// One change, as it concerns one watcher.
+/// One change, from the view of one watcher.
 #[derive(Debug)]
 pub(crate) struct WatchEvent {
-    /// Added, modified or deleted.
+    /// The event type: added, modified or deleted.
     pub(crate) kind: EventType,
-    /// The object after the change; its last state that was selected, if it is deleted.
+    /// The object after the change; for a deletion, its last selected state.
     pub(crate) item: Item,
-    /// Set if all watchers of the stored version get this very frame.
+    /// The shared event; set if all watchers of the stored version receive the same frame.
     shared: Option<Arc<SharedEvent<Derived>>>,
 }
 
-/// How many objects of the state to begin with are looked at, and converted, at a time.
+/// The number of initial objects that are processed and converted at a time.
 const INITIAL_PAGE: usize = 500;
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
-/// How long before its end a watch gets its last bookmark.
+/// The time between the last bookmark and the end of a watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const MIN_TIMEOUT: Duration = Duration::from_mins(30);
 
@@ -160,7 +161,7 @@ impl Registry {
 }
 
 impl WatchSession {
-    /// What is next; none when the watch is over. Cancel-safe.
+    /// Returns the next item; `None` after the end of the watch. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<WatchItem> {
         if let Some(failure) = self.failure.take() {
             return Some(WatchItem::Error(failure));
@@ -169,7 +170,7 @@ impl WatchSession {
             let values = self.initial.as_slice();
             let values = &values[..values.len().min(INITIAL_PAGE)];
             let count = values.len();
-            // They are taken once they can be shown.
+            // The values are removed only after they have been converted, so that the method is cancel-safe.
             match self.interest.initial_events(values).await {
                 Ok(events) => self.ready = events,
                 Err(status) => return Some(self.fail(status)),
@@ -210,7 +211,7 @@ impl WatchSession {
         }
     }
 
-    /// Whether an event is there already. None is looked for once the watch is to end.
+    /// Reports whether an event is available. Ignores events after the deadline.
     pub(crate) fn has_come(&mut self) -> bool {
         if self.pending.is_none() && self.failure.is_none() && Instant::now() < self.deadline {
             self.pending = self.events.as_mut().and_then(Subscription::take);
@@ -218,12 +219,12 @@ impl WatchSession {
         self.pending.is_some()
     }
 
-    /// What is watched.
+    /// Returns the watched resource.
     pub(crate) fn resource(&self) -> &Arc<ResourceInfo> {
         &self.interest.resource
     }
 
-    /// Reads the state to begin with; returns its revision.
+    /// Reads the initial state and returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
         let query = RangeQuery::prefix(self.interest.topic.clone());
         let range = registry.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
@@ -251,7 +252,7 @@ impl Interest {
         Ok(selected.map(|facts| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
     }
 
-    /// What of an event concerns this watcher.
+    /// Returns the event from the view of this watcher, or `None` if it does not concern it.
     async fn event(&self, shared: &Arc<SharedEvent<Derived>>) -> Result<Option<WatchEvent>, Status> {
         let event = &shared.event;
         let before = self.selected(event.previous.as_ref(), &shared.derived.previous).await?;
@@ -297,7 +298,7 @@ impl std::fmt::Debug for WatchSession {
 }
 
 impl WatchEvent {
-    /// The event as JSON with a line feed; made once for all watchers that get the same.
+    /// Returns the event as a line of JSON. It is encoded once for all watchers that share it.
     pub(crate) fn frame(&self) -> Bytes {
         match &self.shared {
             Some(shared) => shared.derived.frame.get_or_init(|| self.render()).clone(),
@@ -305,7 +306,8 @@ impl WatchEvent {
         }
     }
 
-    /// The event as a message behind its length, made once as well; none if there is no message for the object.
+    /// Returns the event as a length-prefixed protobuf message, also encoded once. Returns `None` if the object has no
+    /// protobuf message.
     pub(crate) fn protobuf_frame(&self) -> Option<Bytes> {
         let encode = || {
             let object = to_protobuf(&self.item.value())?;
@@ -328,7 +330,7 @@ impl WatchEvent {
     }
 }
 
-/// How the API calls a kind of event.
+/// Returns the API's name of an event type.
 pub(crate) fn type_name(kind: EventType) -> &'static str {
     match kind {
         EventType::Added => "ADDED",
@@ -339,7 +341,7 @@ pub(crate) fn type_name(kind: EventType) -> &'static str {
     }
 }
 
-/// What an event is to watchers without selectors.
+/// Returns the event type for watchers without selectors.
 fn natural_kind(shared: &SharedEvent<Derived>) -> EventType {
     match (&shared.event.previous, &shared.event.current) {
         (None, _) => EventType::Added,
@@ -348,7 +350,7 @@ fn natural_kind(shared: &SharedEvent<Derived>) -> EventType {
     }
 }
 
-/// Bookmarks come every so often, and once shortly before the end.
+/// Returns the time of the next bookmark: periodically, and once shortly before the end.
 fn following_bookmark(now: Instant, deadline: Instant) -> Instant {
     let periodic = now + BOOKMARK_PERIOD;
     match deadline.checked_sub(BOOKMARK_BEFORE_END) {

@@ -1,4 +1,4 @@
-//! May I, may they, and what may I.
+//! Access reviews and rules reviews.
 
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
@@ -12,7 +12,7 @@ use crate::{
 
 const SPEC: Path<'static> = Path::new("spec");
 
-/// A `SelfSubjectAccessReview`.
+/// Answers a `SelfSubjectAccessReview`.
 pub(super) async fn may_i(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
@@ -22,7 +22,7 @@ pub(super) async fn may_i(mut question: Question<'_>) -> Result<Value, Status> {
     decided(question.asker, question.object, question.asker.user).await
 }
 
-/// A `SubjectAccessReview`.
+/// Answers a `SubjectAccessReview`.
 pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
@@ -34,7 +34,7 @@ pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status
     decided(question.asker, question.object, &user).await
 }
 
-/// A `LocalSubjectAccessReview`.
+/// Answers a `LocalSubjectAccessReview`.
 pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, Status> {
     let object = &question.object;
     let mut errors = Errors::default();
@@ -58,7 +58,7 @@ pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, S
     decided(question.asker, question.object, &user).await
 }
 
-/// A `SelfSubjectRulesReview`.
+/// Answers a `SelfSubjectRulesReview`.
 pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Status> {
     let namespace = question.object.text(&["spec", "namespace"]).to_owned();
     if namespace.is_empty() {
@@ -93,7 +93,7 @@ pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Stat
     Ok(object)
 }
 
-/// The review with its answer.
+/// Returns the review with the decision.
 async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
     let attempt = attempt(&review);
     let decision = asker.server.decide(user, &attempt).await?;
@@ -112,7 +112,7 @@ async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Va
     Ok(review)
 }
 
-/// What the review asks about.
+/// Returns the attributes of the request in a review.
 fn attempt(review: &Value) -> Attempt<'_> {
     if let Some(path) = review.at(&["spec", "nonResourceAttributes"]) {
         return Attempt { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
@@ -176,7 +176,7 @@ fn validate_metadata(review: &Value, but: &[&str], why: &str, errors: &mut Error
     }
 }
 
-/// As the real server shows it: with the names of Go.
+/// Formats path attributes with Go's field names, as kube-apiserver does.
 fn path_attributes(attributes: &Value) -> Value {
     json!({"Path": attributes.text(&["path"]), "Verb": attributes.text(&["verb"])})
 }

@@ -1,4 +1,4 @@
-//! Who am I, and whose is this token.
+//! Self subject reviews and token reviews.
 
 use serde_json::{Value, json};
 use windlass_api::{Status, format_time};
@@ -9,7 +9,7 @@ use crate::{
     registry::{Tree, as_object},
 };
 
-/// A `SelfSubjectReview`. Nothing of what was sent comes back.
+/// Answers a `SelfSubjectReview`. The response contains nothing from the request.
 pub(super) async fn who_am_i(mut question: Question<'_>) -> Result<Value, Status> {
     question.admit().await?;
     let Question { asker, mut object, .. } = question;
@@ -20,7 +20,7 @@ pub(super) async fn who_am_i(mut question: Question<'_>) -> Result<Value, Status
     Ok(object)
 }
 
-/// A `TokenReview`.
+/// Answers a `TokenReview`.
 pub(super) async fn whose_token(mut question: Question<'_>) -> Result<Value, Status> {
     if question.object.text(&["spec", "token"]).is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));

@@ -1,4 +1,4 @@
-//! The selectors in reviews. They make no difference to roles, which know no selectors.
+//! The selectors in reviews. Roles have no selectors, so they don't influence a decision.
 
 use serde_json::Value;
 use windlass_api::{FieldSelector, LabelSelector};
@@ -8,11 +8,11 @@ use crate::{
     registry::{Errors, Path, Tree},
 };
 
-/// What the two kinds do not have in common.
+/// The differences between field selectors and label selectors.
 struct Rules {
     name: &'static str,
     parses: fn(&str) -> bool,
-    /// Whether a requirement that is in order can be made use of.
+    /// Reports whether a valid requirement is supported.
     is_understood: fn(&Value) -> bool,
     validate: fn(&Value, &Path<'_>, &mut Errors),
 }
@@ -44,7 +44,8 @@ const RULES: [Rules; 2] = [
     },
 ];
 
-/// What is wrong with the selectors of the attributes of a resource. An operator that is not known may be known elsewhere.
+/// Validates the selectors of resource attributes. Unknown operators are allowed, because another authorizer may
+/// support them.
 pub(super) fn validate(attributes: &Value, path: &Path<'_>, errors: &mut Errors) {
     for rules in &RULES {
         let Some(found) = attributes.at(&[rules.name]) else { continue };
@@ -68,7 +69,7 @@ pub(super) fn validate(attributes: &Value, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// What of the selectors of a review is not understood, in words; empty when all is.
+/// Returns a message about unsupported selectors; empty if all are supported.
 pub(super) fn problem(review: &Value) -> String {
     let problems = RULES.iter().filter_map(|rules| {
         let selector = review.at(&["spec", "resourceAttributes", rules.name])?;

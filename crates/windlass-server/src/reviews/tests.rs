@@ -1,4 +1,4 @@
-//! Questions, asked over HTTP by whoever a token says.
+//! Tests of reviews over HTTP, with the users of tokens.
 
 use std::sync::{
     Arc,
@@ -27,7 +27,7 @@ const MAY_THEY: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 struct Fixture {
     server: Server,
-    /// In seconds.
+    /// In seconds since the epoch.
     now: Arc<AtomicI64>,
 }
 
@@ -67,7 +67,7 @@ impl Fixture {
         self.send(Method::POST, path, token, &[], body).await
     }
 
-    /// A new service account, and a token of it.
+    /// Creates a service account and returns a token for it.
     async fn account(&self, spec: Value) -> String {
         let (code, _) = self.post(ACCOUNTS, "TOKEN", json!({"metadata": {"name": "robot"}})).await;
         assert_eq!(code, 201);
@@ -120,7 +120,7 @@ async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
     assert_eq!(review["status"]["error"], "[invalid bearer token, serviceaccounts \"robot\" not found]");
 }
 
-/// Seconds after its deletion timestamp for which an object's tokens are good.
+/// The seconds for which a token stays valid after the deletion timestamp of its object.
 const LEEWAY: i64 = 60;
 
 impl Fixture {
@@ -130,7 +130,7 @@ impl Fixture {
         answer
     }
 
-    /// The code of a request with the token, and what a review says is wrong with it.
+    /// Returns the code of a request with the token, and the error that a review reports.
     async fn judged(&self, token: &str) -> (u16, String) {
         let (code, _) = self.post(SELF, token, json!({})).await;
         let (_, review) = self.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;

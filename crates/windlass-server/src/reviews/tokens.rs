@@ -1,4 +1,4 @@
-//! A service account asks for a token.
+//! Token requests of service accounts.
 
 use serde_json::{Value, json};
 use windlass_api::{GroupKind, GroupResource, Status, format_time};
@@ -9,21 +9,21 @@ use crate::{
     registry::{Errors, Path, Registry, Target, Tree, default_pointer, metadata_mut, object_mut},
 };
 
-/// An hour, in seconds.
+/// One hour, in seconds.
 const DEFAULT_LIFETIME: i64 = 3600;
 const MIN_LIFETIME: i64 = 600;
-/// What kubelets ask for when they only want to be warned after an hour; such tokens live for a year.
+/// The lifetime that kubelets request to get only a warning after an hour. Such tokens are valid for a year.
 const WARN_ONLY_LIFETIME: i64 = 3607;
 const YEAR: i64 = 365 * 24 * 3600;
 
 pub(super) const KIND: &str = "TokenRequest";
 
-/// Fills in the lifetime, as admission is to see it.
+/// Sets the default lifetime, before admission.
 pub(super) fn default(request: &mut Value) {
     default_pointer(object_mut(request, "spec"), "expirationSeconds", DEFAULT_LIFETIME);
 }
 
-/// A `TokenRequest`.
+/// Answers a `TokenRequest`.
 pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status> {
     let (asker, target) = (question.asker, question.target);
     let object = &mut question.object;
@@ -92,7 +92,7 @@ pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status>
     Ok(object)
 }
 
-/// The object that a token is to be bound to, and the node of a pod.
+/// Returns the object that a token is bound to, and the node of a pod.
 async fn bound_to(
     registry: &Registry,
     namespace: &str,
@@ -142,7 +142,7 @@ async fn bound_to(
     Ok(all)
 }
 
-/// An object of the core group; `NotFound` if it is not there.
+/// Returns an object of the core group, or a `NotFound` error.
 async fn found(registry: &Registry, plural: &str, namespace: Option<&str>, name: &str) -> Result<Value, Status> {
     let table = registry.resources();
     let resource = table.get("", "v1", plural).ok_or_else(Status::unknown_resource)?;

@@ -1,8 +1,9 @@
-//! The memory that clients hold by not reading responses and not finishing requests, accounted for each connection.
+//! Accounting, per connection, of the memory that clients hold by not reading responses and not finishing requests.
 //!
-//! Guaranteed: a client that reads is never refused because of others, unless its responses are large while the server
-//! holds twice its budget; a connection holds at most twice its budget or one response; and what no client reads is
-//! given up after [`Limits::stall`], under pressure after [`PRESSURE_STALL`].
+//! Guaranteed: requests of a client that reads its responses are not rejected because of other clients. The exception
+//! is a large response while the server holds twice its budget. A connection holds at most twice its budget or one
+//! response. Responses that a client does not read are dropped after [`Limits::stall`], or under pressure after
+//! [`PRESSURE_STALL`].
 
 use std::{
     cmp::Reverse,
@@ -23,19 +24,19 @@ use tokio::{
 
 use super::limits::Limits;
 
-/// When the server is over its budget, connections that have read nothing for so long are closed.
+/// While the server is over its budget, connections that have read nothing for this time are closed.
 pub(super) const PRESSURE_STALL: Duration = Duration::from_secs(1);
 
-/// How often connections are looked through under pressure.
+/// The interval between checks of connections under pressure.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a request waits for its connection to read.
+/// The time that a request waits for its client to read earlier responses.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// A response up to this size is never refused for the sake of the server's budget.
+/// Responses up to this size in bytes are never rejected because of the server's budget.
 const SMALL: usize = 64 << 10;
 
-/// At the limit of connections one in so many is closed, if it is idle.
+/// At the maximum number of connections, this fraction of them is closed if idle.
 const IDLE_SHARE: usize = 16;
 
 /// The bytes that all connections of a server hold.
@@ -44,9 +45,9 @@ pub(crate) struct Budget {
     limits: Limits,
     held: AtomicUsize,
     accounts: Mutex<Accounts>,
-    /// Times are milliseconds from here.
+    /// The origin of all times, which are in milliseconds.
     started: Instant,
-    /// When connections were last looked through.
+    /// The time of the last check under pressure.
     relieved: AtomicU64,
 }
 
@@ -62,30 +63,30 @@ pub(super) struct Account {
     budget: Arc<Budget>,
     id: u64,
     held: AtomicUsize,
-    /// When it last held nothing, or gave something back.
+    /// The time when it last held nothing, or released bytes.
     moved: AtomicU64,
-    /// Requests whose response has not ended.
+    /// The number of requests in progress.
     requests: AtomicUsize,
-    /// Requests so far.
+    /// The number of all requests.
     served: AtomicUsize,
-    /// When the connection was opened, or its last request ended.
+    /// The time when the connection was opened or its last request ended.
     idle_since: AtomicU64,
     room: Notify,
     closed: Notify,
 }
 
-/// Bytes that a connection holds; given back when dropped.
+/// Bytes that a connection holds. They are released when the charge is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     account: Arc<Account>,
     bytes: usize,
 }
 
-/// A request whose response has not ended.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Account>);
 
-/// The connection, or the server, holds too much.
+/// The error for a connection or a server that holds too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client's connection holds too many unread or unfinished bytes")]
 pub(crate) struct OverBudget;
@@ -141,7 +142,7 @@ impl Budget {
         }
     }
 
-    /// Closes connections that do not read until the rest is within the budget, the largest first.
+    /// Closes stalled connections, the largest first, until the rest is within the budget.
     fn relieve(&self) {
         let now = self.now();
         let last = self.relieved.load(Relaxed);
@@ -159,7 +160,7 @@ impl Budget {
             if excess == 0 || held == 0 {
                 break;
             }
-            tracing::debug!(held, "closing a connection that does not read, the server holds too much");
+            tracing::debug!(held, "closing a connection that does not read, the server is over its budget");
             account.closed.notify_one();
             excess = excess.saturating_sub(held);
         }
@@ -175,7 +176,7 @@ impl Budget {
 }
 
 impl Account {
-    /// Waits until the connection has read enough of what it was sent. Fails after [`WAIT`].
+    /// Waits until the client has read enough of its responses. Returns an error after [`WAIT`].
     pub(super) async fn room(&self) -> Result<(), OverBudget> {
         if self.has_room() {
             return Ok(());
@@ -194,7 +195,7 @@ impl Account {
         time::timeout(WAIT, waiting).await.map_err(|_| OverBudget)
     }
 
-    /// Returns when the connection is to be closed.
+    /// Waits until the connection must be closed.
     pub(super) async fn closed(&self) {
         self.closed.notified().await;
     }
@@ -211,24 +212,24 @@ impl Account {
         self.requests.load(Relaxed) > 0
     }
 
-    /// The number of requests so far.
+    /// Returns the number of all requests.
     pub(super) fn served(&self) -> usize {
         self.served.load(Relaxed)
     }
 
-    /// An empty charge, to add to.
+    /// Returns an empty charge.
     pub(super) fn nothing(self: &Arc<Self>) -> Charge {
         Charge { account: Arc::clone(self), bytes: 0 }
     }
 
-    /// Holds so many bytes, whatever is held already.
+    /// Charges this number of bytes, regardless of limits.
     pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let mut charge = self.nothing();
         charge.add(bytes);
         charge
     }
 
-    /// Holds so many bytes, unless that is too much.
+    /// Charges this number of bytes, or returns an error if the limit is exceeded.
     pub(super) fn try_charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, OverBudget> {
         let mut charge = self.nothing();
         charge.try_add(bytes)?;
@@ -241,7 +242,7 @@ impl Account {
 }
 
 impl Charge {
-    /// Holds more bytes.
+    /// Adds bytes, regardless of limits.
     pub(super) fn add(&mut self, bytes: usize) {
         let (account, budget) = (&self.account, &self.account.budget);
         self.bytes += bytes;
@@ -253,7 +254,7 @@ impl Charge {
         }
     }
 
-    /// Holds more bytes, unless that is too much.
+    /// Adds bytes, or returns an error if the limit is exceeded.
     pub(super) fn try_add(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (account, budget) = (&self.account, &self.account.budget);
         let held = account.held.load(Relaxed);
@@ -269,7 +270,7 @@ impl Charge {
         Ok(())
     }
 
-    /// The same bytes, which give the charge back when their last clone is dropped.
+    /// Attaches the charge to the bytes. It is released when their last clone is dropped.
     pub(super) fn on(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _charge: self })
     }
@@ -333,14 +334,14 @@ mod tests {
     async fn request_waits_until_its_connection_reads() {
         let budget = budget();
         let account = budget.open();
-        // One response may be larger than the budget.
+        // A single response may be larger than the budget.
         let response = account.try_charge(500).unwrap().on(Bytes::from_static(b"unread"));
         assert!(account.room().now_or_never().is_none());
         assert_eq!(account.try_charge(1).unwrap_err(), OverBudget);
-        assert_eq!(budget.open().room().now_or_never(), Some(Ok(())), "others do not wait");
+        assert_eq!(budget.open().room().now_or_never(), Some(Ok(())), "other connections do not wait");
         let half = response.slice(..3);
         drop(response);
-        assert!(account.room().now_or_never().is_none(), "a part of it is held");
+        assert!(account.room().now_or_never().is_none(), "a part is still held");
         let waiting = tokio::spawn({
             let account = Arc::clone(&account);
             async move { account.room().await }
@@ -364,7 +365,7 @@ mod tests {
         drop(read);
         let _more = reading.charge(100);
         assert!(large.closed().now_or_never().is_some());
-        assert!(small.closed().now_or_never().is_none(), "without the largest it is little enough");
+        assert!(small.closed().now_or_never().is_none(), "the rest is within the budget");
         assert!(reading.closed().now_or_never().is_none());
     }
 
@@ -387,7 +388,7 @@ mod tests {
             time::advance(Duration::from_millis(10)).await;
             idle.push(budget.open());
         }
-        // Its last request was the latest of all.
+        // This connection had the latest request.
         time::advance(Duration::from_millis(10)).await;
         drop(idle[0].begin());
         budget.close_idle();

@@ -1,4 +1,4 @@
-//! One connection, from its handshake to its end.
+//! A connection from its handshake to its end.
 
 use std::{
     convert::Infallible,
@@ -45,39 +45,40 @@ use crate::{
     tls::TlsIdentity,
 };
 
-/// How long a TLS handshake may take.
+/// The time limit for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a connection may be idle. hyper's timer includes the head of the next request; [`Heads`] bounds that.
+/// The time limit for an idle connection. hyper's timer includes the head of the next request; [`Heads`] limits that.
 const IDLE: Duration = Duration::from_secs(90);
 
-/// The head of a request may have so many bytes.
+/// The maximum size of a request head in bytes.
 const HEAD_BYTES: usize = 1 << 20;
 
-/// Bytes that an HTTP/2 client may send ahead on one stream, as with the real server, and on all streams together.
+/// The HTTP/2 flow-control windows of a stream (as in kube-apiserver) and of a connection, in bytes.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// An HTTP/2 client that says nothing is asked whether it is there, and taken for dead when it does not answer.
+/// The interval after which a quiet HTTP/2 connection is pinged, and the time limit for the response.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 
-/// How long, and for how many bytes, a connection is read after its last answer if the request before it was cut off.
+/// Limits, in time and bytes, on reading from a connection after its last response if a request was not read
+/// completely.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 64 << 20;
 
-/// A connection that is to be served.
+/// A connection being served.
 pub(super) struct Connection {
     server: Arc<Inner>,
     stopping: Stopping,
-    /// Whose certificate was shown.
+    /// The client certificate of the connection.
     shown: Shown,
     cut_off: CutOff,
     limits: Limits,
     account: Arc<Account>,
 }
 
-/// Set when a request was answered before all of it was read.
+/// Set when a request was answered before it was read completely.
 #[derive(Clone, Debug, Default)]
 struct CutOff(Arc<AtomicBool>);
 
@@ -87,8 +88,8 @@ impl Connection {
         Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default(), limits, account }
     }
 
-    /// Serves it to its end, or until the server needs what it holds. Failures are the client's business; they are logged
-    /// for debugging.
+    /// Serves the connection until it ends or the server must close it to free memory. Failures are logged at debug
+    /// level.
     pub(super) async fn serve(mut self, stream: TcpStream, tls: Option<TlsIdentity>) {
         let account = Arc::clone(&self.account);
         let result = tokio::select! {
@@ -178,8 +179,8 @@ impl Connection {
     }
 }
 
-/// The body of a request, charged to its connection while it is read. It notices when it is dropped before all of it was
-/// read.
+/// A request body that is charged to its connection while it is read. If it is dropped before it was read completely,
+/// it sets the flag in [`CutOff`].
 struct Noticed {
     body: Incoming,
     finished: bool,
@@ -223,15 +224,15 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// A TCP stream that, when it is closed upon a request that was not read to its end, first says that nothing more will
-/// come and reads on for a moment. Closing it at once would reset the connection, and the client, still sending, would
-/// never see the answer.
+/// A TCP stream that lingers on close. If a request was not read completely, it first shuts down its write half and
+/// then reads for a short time. An immediate close would reset the connection, and the client, still sending, would not
+/// see the response.
 struct Lingering {
     stream: WriteTimeout<TcpStream>,
     cut_off: CutOff,
-    /// Set once it lingers.
+    /// Set while the stream lingers.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// What has been read while lingering, in bytes.
+    /// The number of bytes read while lingering.
     discarded: usize,
 }
 

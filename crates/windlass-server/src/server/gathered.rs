@@ -1,11 +1,11 @@
-//! A connection that gathers what is written while it is being worked on.
+//! A connection that coalesces writes.
 //!
-//! HTTP/2 hands over the head of a large frame, its payload and the next frame one by one, and asks for each to be sent at once: over
-//! TLS each is a record and a system call. Here all that the work on a connection comes to goes out together once that work pauses:
-//! the answers and events of many streams.
+//! HTTP/2 writes the head of a large frame, its payload and the next frame separately, and flushes each of them. Over
+//! TLS each is a separate record and system call. This stream collects all bytes that one poll of the connection
+//! writes, for all its streams, and sends them together.
 //!
-//! Guaranteed: what was written goes out, in order, before the work waits for anything; no more than [`MOST`] bytes wait for a
-//! peer that does not read; and a connection that is idle holds no more than [`KEPT`].
+//! Guaranteed: written bytes are sent in order, before the connection task waits for anything. At most [`MOST`] bytes
+//! are buffered for a peer that does not read. An idle connection buffers at most [`KEPT`] bytes.
 
 use std::{
     io,
@@ -18,17 +18,17 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use windlass_api::BoxError;
 
-/// Once so much waits, it goes out in the midst of the work: as much as TLS takes at a time.
+/// The size at which buffered bytes are sent immediately: as many as TLS accepts at a time.
 const MOST: usize = 64 << 10;
 
-/// What goes out is kept for what comes next unless it has grown larger than that.
+/// The buffer is kept for reuse up to this capacity.
 const KEPT: usize = 16 << 10;
 
 /// The stream that HTTP/2 writes to.
 #[derive(Debug)]
 pub(super) struct Gathering<S>(Gathered<S>);
 
-/// The same stream, for whoever drives the work.
+/// The handle that drives the connection and sends the buffered bytes.
 #[derive(Debug)]
 pub(super) struct Gathered<S>(Arc<Mutex<Gatherer<S>>>);
 
@@ -36,7 +36,7 @@ pub(super) struct Gathered<S>(Arc<Mutex<Gatherer<S>>>);
 struct Gatherer<S> {
     stream: S,
     waiting: Vec<u8>,
-    /// What of it is gone.
+    /// The number of buffered bytes already sent.
     sent: usize,
 }
 
@@ -45,12 +45,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
         Self(Arc::new(Mutex::new(Gatherer { stream, waiting: Vec::new(), sent: 0 })))
     }
 
-    /// What is written to.
+    /// Returns the stream for HTTP/2.
     pub(super) fn stream(&self) -> Gathering<S> {
         Gathering(Self(Arc::clone(&self.0)))
     }
 
-    /// Works, and sends what that came to.
+    /// Polls the connection, and then sends the bytes it has written.
     pub(super) async fn drive<T, E: Into<BoxError>>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done.map_err(Into::into));
             }
-            // Nobody waits for what is still to go: who would write more is told, and this task is woken.
+            // Ignores a pending send: writers get back-pressure, and this task is woken.
             match self.0.lock().poll_send(cx) {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gatherer<S> {
-    /// Sends all that waits.
+    /// Sends all buffered bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             return Poll::Ready(Ok(()));
@@ -96,7 +96,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gathering<S> {
     }
 }
 
-// Not `poll_write_vectored`: for a stream that takes one piece at a time, HTTP/2 gathers small frames by itself.
+// `poll_write_vectored` is not implemented: for such a stream, HTTP/2 combines small frames itself.
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut gatherer = self.0.0.lock();
@@ -108,7 +108,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
         Poll::Ready(Ok(taken))
     }
 
-    /// What was written goes out when the work pauses.
+    /// Does nothing. The bytes are sent after the poll of the connection.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what it is given in one piece.
+    /// Records the size of each write.
     struct Counted(DuplexStream, Arc<Mutex<Vec<usize>>>);
 
     impl AsyncRead for Counted {
@@ -178,7 +178,7 @@ mod tests {
             peer.write_all(b"!").await.unwrap();
             let mut rest = String::new();
             peer.read_to_string(&mut rest).await.unwrap();
-            assert_eq!(rest, "three", "it goes out before the end");
+            assert_eq!(rest, "three", "it is sent before the end");
         };
         let work = std::pin::pin!(work);
         let (done, ()) = tokio::join!(gathered.drive(work), other);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn one_piece_is_taken_at_a_time_whatever_the_stream_takes() {
         let (stream, _other) = tokio::io::duplex(1);
-        assert!(stream.is_write_vectored(), "or this shows nothing");
+        assert!(stream.is_write_vectored(), "otherwise the test proves nothing");
         assert!(!Gathered::new(stream).stream().is_write_vectored());
     }
 }

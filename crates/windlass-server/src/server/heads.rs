@@ -1,4 +1,4 @@
-//! The head of an HTTP/1 request, bounded in time and charged to its connection.
+//! Request heads of HTTP/1: a time limit, and accounting for their memory.
 
 use std::{
     io,
@@ -15,20 +15,20 @@ use tokio::{
 
 use super::budget::{Account, Charge};
 
-/// A stream that fails when the head of a request does not end in time. The time runs from the head's first byte on: how
-/// long a connection may be idle before that is not decided here.
+/// A stream that fails if a request head takes too long. The time starts with the first byte of the head, so it does
+/// not limit idle connections.
 #[derive(Debug)]
 pub(super) struct Heads<S> {
     stream: S,
     account: Arc<Account>,
     limit: Duration,
-    /// A head of which a part has come.
+    /// A partially received head.
     begun: Option<Head>,
 }
 
 #[derive(Debug)]
 struct Head {
-    /// The requests before it.
+    /// The number of requests before it.
     after: usize,
     deadline: Pin<Box<Sleep>>,
     charge: Charge,
@@ -46,7 +46,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
         let served = this.account.served();
-        // Once its request is being served it was whole.
+        // When its request is being served, the head is complete.
         this.begun.take_if(|head| head.after != served);
         if read.is_ready() {
             let length = buffer.filled().len() - before;

@@ -1,4 +1,4 @@
-//! The body of an answer as it goes over a socket: small frames that are there together travel as one.
+//! Response bodies on a socket: coalesces small frames that are ready at the same time.
 
 use std::{
     convert::Infallible,
@@ -11,14 +11,14 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::http::Body;
 
-/// Frames are joined up to so many bytes: a frame of HTTP/2, and a record of TLS, hold no more.
+/// The maximum size of a coalesced frame: the size of an HTTP/2 frame and of a TLS record.
 const MOST: usize = 16 << 10;
 
-/// A body whose frames are the same bytes, cut elsewhere. It waits for nothing: what is there alone travels alone.
+/// A body with the same bytes in larger frames. It never waits to fill a frame.
 #[derive(Debug)]
 pub(super) struct Joined {
     body: Body,
-    /// Has come, and did not fit.
+    /// A frame that did not fit.
     held: Option<Bytes>,
     ended: bool,
 }
@@ -33,7 +33,7 @@ impl Joined {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // Answers have no trailers, and nothing in them fails.
+        // Responses have no trailers and no errors.
         let data = frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
         self.ended = data.is_none();
         Poll::Ready(data)
@@ -74,7 +74,7 @@ impl HttpBody for Joined {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // While something is held the body's own hint says too little, and such a body has none.
+        // While a frame is held, this hint is too low. Such bodies have no hint of their own.
         self.body.size_hint()
     }
 }

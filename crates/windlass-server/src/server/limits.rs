@@ -1,8 +1,8 @@
-//! Bounds on what clients can make a server hold.
+//! Limits on the resources that clients can occupy.
 
 use std::time::Duration;
 
-/// Bounds on what the clients of a [`Server`](crate::Server) that listens on a socket can make it hold.
+/// Limits on the resources that clients of a [`Server`](crate::Server) on a socket can occupy.
 ///
 /// ```
 /// use windlass_server::{Limits, Server};
@@ -11,23 +11,23 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. At the limit the connections that have been idle longest are closed. Defaults to 16,384.
+    /// The maximum number of connections. At the limit, the connections that have been idle longest are closed.
+    /// Defaults to 16,384.
     pub connections: usize,
-    /// Streams of one HTTP/2 connection at a time. Defaults to 1,000: a client has a watch for each kind, and many clients
-    /// share one connection.
+    /// The maximum number of concurrent streams of an HTTP/2 connection. Defaults to 1,000: a client has a watch for
+    /// each kind, and many clients can share a connection.
     pub streams: u32,
-    /// Bytes of unread responses and of unfinished requests that one connection may hold. Above it, the connection's
-    /// further requests wait until it has read, and get 429 after five seconds. One response may always be larger.
-    /// Defaults to 32 MiB.
+    /// The bytes of unread responses and unfinished requests that one connection may hold. Above the limit, further
+    /// requests of the connection wait until the client has read, and get 429 after five seconds. A single response may
+    /// always be larger. Defaults to 32 MiB.
     pub connection_bytes: usize,
-    /// The same for all connections together. Above it, connections that have read nothing for one second are closed, the
-    /// largest first. Defaults to 256 MiB.
+    /// The same limit for all connections together. Above it, connections that have read nothing for one second are
+    /// closed, the largest first. Defaults to 256 MiB.
     pub server_bytes: usize,
-    /// A stream or connection whose client reads nothing for so long, while a response waits for it, is closed. Defaults to
-    /// 60 seconds, the request timeout of kube-apiserver.
+    /// The time after which a stream or connection is closed if its client does not read a pending response. Defaults
+    /// to 60 seconds, the request timeout of kube-apiserver.
     pub stall: Duration,
-    /// The time in which a client has to send the head of a request, from its first byte on. Defaults to 32 seconds, as in
-    /// kube-apiserver.
+    /// The time limit for receiving a request head, from its first byte. Defaults to 32 seconds, as in kube-apiserver.
     pub head: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Accepting connections, and ending them all.
+//! Accepting connections, and shutting them down.
 
 use std::{future::Future, io, pin::pin, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use windlass_net::Acceptor;
 use super::{Server, budget::Budget, connection::Connection};
 use crate::{http::Stopping, tls::TlsIdentity};
 
-/// At the limit of connections, how often idle ones are looked for while another client waits.
+/// The interval between attempts to close idle connections while a client waits at the connection limit.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How long requests that are under way may take once the server is to stop.
+/// The time that requests in progress get after shutdown begins.
 const GRACE: Duration = Duration::from_millis(700);
 
 /// Serves a listener until `shutdown` is ready.
@@ -31,7 +31,7 @@ pub(super) async fn serve(
     let budget = Arc::clone(server.inner().budget());
     let limit = Arc::new(Semaphore::new(budget.limits().connections));
     let mut acceptor = Acceptor::new(&listener);
-    // A connection that waits until others have ended.
+    // A connection that waits for a free place.
     let mut accepted = None;
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -63,13 +63,13 @@ pub(super) async fn serve(
     stop.send_replace(true);
     let finished = async { while connections.join_next().await.is_some() {} };
     if time::timeout(GRACE, finished).await.is_err() {
-        tracing::debug!(connections = connections.len(), "closing connections with requests that are under way");
+        tracing::debug!(connections = connections.len(), "closing connections with requests in progress");
         connections.shutdown().await;
     }
     Ok(())
 }
 
-/// Waits for room for a connection, and makes it by closing idle ones.
+/// Waits for a free place for a connection, and closes idle connections to free one.
 async fn permit(limit: &Arc<Semaphore>, budget: &Budget) -> OwnedSemaphorePermit {
     loop {
         let acquired = Arc::clone(limit).acquire_owned();

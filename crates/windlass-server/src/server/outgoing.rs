@@ -1,4 +1,4 @@
-//! The body of a response on its way to a client, charged to the client's connection until it is sent.
+//! Response bodies on a socket, charged to the client's connection until they are sent.
 
 use std::{
     convert::Infallible,
@@ -17,29 +17,29 @@ use super::{
 };
 use crate::http::Body;
 
-/// A frame is at most so long: a client that opens its window for one byte makes the connection hold one frame.
+/// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
+/// frame.
 const PIECE: usize = 64 << 10;
 
-/// Frames that are produced one by one, such as events, are charged from this length on.
+/// The minimum size at which a frame of a streamed body, for example an event, is charged.
 const CHARGED: usize = 4 << 10;
 
-/// A body whose bytes are charged to a connection: what it holds in memory until its end, and each frame that is made on the
-/// way.
+/// A response body whose bytes are charged to a connection: a complete body at once, a stream frame by frame.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     body: Joined,
     account: Arc<Account>,
-    /// The charge of what the body holds. A whole body hands it on with its bytes.
+    /// The charge for the bytes that the body holds. A complete body passes it on with its bytes.
     charge: Option<Charge>,
     is_whole: bool,
-    /// The part of the last frame that is yet to be sent.
+    /// The unsent rest of the last frame.
     rest: Bytes,
     progress: Option<Arc<Progress>>,
     _request: InFlight,
 }
 
 impl Outgoing {
-    /// Fails if the connection holds too much already.
+    /// Creates a charged body. Returns an error if the connection already holds too much.
     pub(super) fn new(body: Body, account: &Arc<Account>, request: InFlight) -> Result<Self, (OverBudget, InFlight)> {
         let charge = match body.held() {
             0 => None,
@@ -59,7 +59,7 @@ impl Outgoing {
         })
     }
 
-    /// A body that is sent whatever the connection holds: a short one.
+    /// Creates a body that is sent regardless of limits. For short bodies.
     pub(super) fn unbounded(body: Body, account: &Arc<Account>, request: InFlight) -> Self {
         Self {
             charge: Some(account.charge(body.held())),
@@ -75,7 +75,7 @@ impl Outgoing {
     fn charged(&mut self, data: Bytes) -> Bytes {
         match self.charge.take_if(|_| self.is_whole) {
             Some(charge) => charge.on(data),
-            // They are charged already.
+            // The bytes are already charged.
             None if self.charge.is_some() => data,
             None if data.len() >= CHARGED => self.account.charge(data.len()).on(data),
             None => data,
@@ -95,7 +95,7 @@ impl HttpBody for Outgoing {
         if data.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(frame))) => data = self.charged(frame),
-                // Responses have no trailers, and nothing in them fails.
+                // Responses have no trailers and no errors.
                 _ => return Poll::Ready(None),
             }
         }
@@ -113,7 +113,7 @@ impl HttpBody for Outgoing {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // It is asked for before the first frame.
+        // hyper requests the hint before the first frame.
         self.body.size_hint()
     }
 }

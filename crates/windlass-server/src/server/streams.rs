@@ -1,4 +1,4 @@
-//! The tasks of one HTTP/2 connection's streams.
+//! The tasks of an HTTP/2 connection's streams.
 
 use std::{
     future::{Future, poll_fn},
@@ -19,21 +19,21 @@ use tokio::{
 };
 
 tokio::task_local! {
-    /// The progress of the stream that this task serves.
+    /// The progress of the stream of the current task.
     static PROGRESS: Arc<Progress>;
 }
 
-/// Runs the tasks of a connection's streams. They end with the connection: dropping the last clone aborts them.
+/// Runs the tasks of a connection's streams. Dropping the last clone aborts them, so they end with the connection.
 ///
-/// A stream whose client has not taken a frame for `stall` is reset: HTTP/2 lets a client stop the data of a stream while
-/// the connection goes on. A stream that waits for the server, such as a watch without events, is left alone.
+/// A stream whose client has not accepted a frame for `stall` is reset, because HTTP/2 clients can stop one stream
+/// while the connection continues. A stream that waits for the server, such as a watch without events, is not reset.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     tasks: Arc<Mutex<JoinSet<()>>>,
     stall: Duration,
 }
 
-/// Frames of one response body: even while the server has nothing to send, odd while a frame waits for the client.
+/// A counter for the frames of a response body. It is odd while a frame waits for the client, and even otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Progress(AtomicUsize);
 
@@ -52,33 +52,33 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 impl Progress {
-    /// The progress of the stream that the current task serves; `None` outside of one, as over HTTP/1.
+    /// Returns the progress of the current task's stream; `None` over HTTP/1.
     pub(super) fn of_task() -> Option<Arc<Self>> {
         PROGRESS.try_with(Arc::clone).ok()
     }
 
-    /// The connection asks for a frame: what it had before is sent.
+    /// Records that the connection polls for a frame, so the previous one is sent.
     pub(super) fn asked(&self) {
         let frames = self.0.load(Relaxed);
         self.0.store(frames.wrapping_add(frames % 2), Relaxed);
     }
 
-    /// The connection has a frame to send.
+    /// Records that the connection has a frame to send.
     pub(super) fn handed(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1) | 1, Relaxed);
     }
 
-    /// The frame that waits for the client, if one does.
+    /// Returns the number of the frame that waits for the client, if any.
     fn unread(&self) -> Option<usize> {
         Some(self.0.load(Relaxed)).filter(|frames| frames % 2 == 1)
     }
 }
 
-/// Serves a stream until it ends, or stalls.
+/// Runs a stream until it ends or stalls.
 async fn serve(stream: impl Future<Output = ()>, stall: Duration) {
     let progress = Arc::new(Progress::default());
     let mut stream = pin!(PROGRESS.scope(Arc::clone(&progress), stream));
-    // The frame that waits, and until when.
+    // The waiting frame and its deadline.
     let mut waiting = None;
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
@@ -124,7 +124,7 @@ mod tests {
             STALL,
         )
         .await;
-        // Each frame that is taken starts the time anew.
+        // Each accepted frame restarts the timeout.
         assert_eq!(started.elapsed(), 2 * STALL.checked_sub(Duration::from_secs(1)).unwrap() + STALL);
     }
 

@@ -1,4 +1,4 @@
-//! The server from end to end: in process, and over sockets.
+//! End-to-end tests of the server, in process and over sockets.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ mod views;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNKNOWN_RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
 
-/// Long enough for anything that does happen; only a failing test waits so long.
+/// A generous timeout that only failing tests reach.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Answer {
@@ -48,7 +48,7 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Code and reason, as clients decide by them.
+    /// Returns the code and the reason, by which clients decide.
     fn verdict(&self) -> (u16, String) {
         (self.code, self.json()["reason"].as_str().unwrap_or_default().to_owned())
     }
@@ -301,7 +301,7 @@ async fn a_long_table_comes_in_pieces_and_is_the_table_of_its_rows() {
         let all: Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&all["kind"], all["rows"].as_array().unwrap().len()), (&json!("Table"), 300));
         assert_eq!(all["apiVersion"], format!("meta.k8s.io/{version}"));
-        // A table of one object is made as a whole.
+        // A table of one object is not rendered row by row.
         let one: Value = serde_json::from_str(&table(&format!("{CONFIG_MAPS}/c007"), version).await.1).unwrap();
         assert_eq!(all["rows"][7], one["rows"][0]);
         assert_eq!(all["columnDefinitions"], one["columnDefinitions"]);

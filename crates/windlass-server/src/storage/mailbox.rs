@@ -1,11 +1,11 @@
 //! A bounded queue from one producer, which never waits, to one consumer, which may be slow.
 //!
-//! Putting and waking are separate steps: the producer puts while it holds the lock that orders its events and wakes after
-//! it has released that lock, so that no waker (which is the consumer's code) runs under it. For the same reason whatever
-//! is thrown away is handed back to be dropped outside.
+//! Adding an item and waking the consumer are separate steps. The producer adds items while it holds the lock that
+//! orders its events, and wakes the consumer after it has released that lock. So no waker, which is code of the
+//! consumer, runs under the lock. For the same reason, discarded items are returned to be dropped outside of the lock.
 //!
-//! A third party can wait until the consumer has finished with an item, which it shows by asking for the next one. Only a
-//! consumer that was waiting for items is waited for, see [`Mailbox::expected`].
+//! A third party can wait until the consumer has finished with an item. The consumer indicates this by polling for the
+//! next item. Only a consumer that was waiting for items is waited for, see [`Mailbox::expected`].
 
 use std::{
     collections::VecDeque,
@@ -17,24 +17,24 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How much may wait in a mailbox. One item always fits.
+/// The capacity of a mailbox. One item always fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     pub(crate) items: usize,
-    /// The sum of the items' costs, as their producer counts them.
+    /// The maximum sum of the items' costs, as the producer counts them.
     pub(crate) bytes: usize,
 }
 
-/// Why nothing more comes out of a mailbox.
+/// The reason why a mailbox is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// The consumer was too slow; what it had not taken is gone.
+    /// The consumer was too slow. Its pending items are lost.
     Overflowed,
-    /// The producer is gone or has ended it.
+    /// The producer closed the mailbox or was dropped.
     Ended,
 }
 
-/// What the consumer would get next.
+/// The state of the next item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Front<R> {
     Item(R),
@@ -42,7 +42,7 @@ pub(crate) enum Front<R> {
     Closed,
 }
 
-/// Items that were thrown away. Drop them where no lock is held: that also wakes the tasks that waited for their end.
+/// Discarded items. Drop them while no lock is held, because this also wakes the tasks that waited for them.
 #[must_use = "drop this outside of locks"]
 #[derive(Debug)]
 pub(crate) struct Discarded<T> {
@@ -59,32 +59,33 @@ pub(crate) struct Mailbox<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    items: VecDeque<(T, usize)>, // empty once closed by overflow
+    items: VecDeque<(T, usize)>, // empty after an overflow
     bytes: usize,                // the sum of the costs in `items`
     closed: Option<Closed>,
-    added: u64,    // the number of the last item that was put
-    finished: u64, // the consumer is done with the items up to this number
+    added: u64,    // the number of the last item
+    finished: u64, // the consumer has finished with the items up to this number
     attention: Attention,
-    waiting: Vec<(u64, Waker)>, // for the consumer to finish with the item of this number
+    waiting: Vec<(u64, Waker)>, // tasks that wait until the consumer has finished with this item
 }
 
-/// The expectation that the consumer takes new items.
+/// Indicates whether the consumer is expected to take new items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attention {
-    /// It has not asked for items yet, or did not come for the last ones in time. Before the instant, asking does not help.
+    /// The consumer has not polled for items yet, or has not taken the last ones in time. It is ignored until the
+    /// instant, even if it polls.
     Away(Option<Instant>),
-    /// It waited for an item when it last asked, and has been woken if there is one now.
+    /// The consumer waited for an item at its last poll. It has been woken if there is one now.
     Attentive,
 }
 
-/// Tasks that waited for the consumer. Dropping it wakes them.
+/// Tasks that waited for the consumer. Dropping this wakes them.
 #[derive(Debug, Default)]
 struct Finished(Vec<Waker>);
 
-/// An empty queue that has grown larger than this gives its memory back.
+/// The maximum capacity that an empty queue keeps.
 const KEPT_SLOTS: usize = 256;
 
-/// How long a consumer that kept others waiting in vain is not waited for.
+/// The time for which a consumer is not waited for after it caused a timeout.
 const DISTRUST: Duration = Duration::from_secs(1);
 
 impl<T> Mailbox<T> {
@@ -101,7 +102,8 @@ impl<T> Mailbox<T> {
         Self { state: Mutex::new(state), consumer: AtomicWaker::new(), capacity }
     }
 
-    /// Adds an item, or closes the mailbox when that would exceed its capacity. The caller wakes afterwards, see [`wake`](Self::wake).
+    /// Adds an item, or closes the mailbox if its capacity would be exceeded. The caller must then call
+    /// [`wake`](Self::wake).
     pub(crate) fn put(&self, item: T, cost: usize) -> Result<(), Discarded<T>> {
         let mut state = self.state.lock();
         let full = !state.items.is_empty()
@@ -120,37 +122,37 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Ends it: the consumer gets nothing more.
+    /// Closes the mailbox. The consumer gets no more items.
     pub(crate) fn close(&self) -> Discarded<T> {
         let mut state = self.state.lock();
         state.closed.get_or_insert(Closed::Ended);
         state.discard()
     }
 
-    /// Tells the consumer to look.
+    /// Wakes the consumer.
     pub(crate) fn wake(&self) {
         self.consumer.wake();
     }
 
-    /// The next item. Only one task may wait.
+    /// Polls for the next item. Only one task may wait.
     pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<Result<T, Closed>> {
         if let Some(taken) = self.try_take(Empty::Leave) {
             return Poll::Ready(taken);
         }
         self.consumer.register(cx.waker());
-        // What was put between the first look and the registration has woken nobody.
+        // An item added between the first attempt and the registration woke no task.
         self.try_take(Empty::Wait).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The number of the last item if the consumer is on its way to it: it is not done with that item, but it was waiting
-    /// for items before it was woken. `None` if there is no point in waiting for the consumer.
+    /// Returns the number of the last item if the consumer was waiting for items and has not finished with that item.
+    /// Returns `None` if waiting for the consumer is pointless.
     pub(crate) fn expected(&self) -> Option<u64> {
         let state = self.state.lock();
         let expected = state.attention == Attention::Attentive && state.finished < state.added;
         expected.then_some(state.added)
     }
 
-    /// Ready once the consumer is done with the item of this number: it has asked for the next one, or is gone.
+    /// Is ready when the consumer has finished with this item: it has polled for the next one, or was dropped.
     pub(crate) fn poll_finished(&self, number: u64, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         if state.finished >= number || state.attention != Attention::Attentive {
@@ -163,13 +165,13 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// Reports whether the consumer is done with the item of this number, or is not waited for.
+    /// Reports whether the consumer has finished with this item, or is not waited for.
     pub(crate) fn has_finished(&self, number: u64) -> bool {
         let state = self.state.lock();
         state.finished >= number || state.attention != Attention::Attentive
     }
 
-    /// Stops waiting for a consumer that did not come in time, now and for a while.
+    /// Stops waiting for a consumer that was too slow, now and for a limited time.
     pub(crate) fn give_up_on_consumer(&self) {
         let finished = {
             let mut state = self.state.lock();
@@ -179,7 +181,7 @@ impl<T> Mailbox<T> {
         drop(finished);
     }
 
-    /// Whether it has been closed; if not, the task is woken when it is (and when something is put).
+    /// Is ready when the mailbox is closed. Until then the task is also woken for new items.
     pub(crate) fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
         self.consumer.register(cx.waker());
         if self.state.lock().closed.is_some() { Poll::Ready(()) } else { Poll::Pending }
@@ -195,7 +197,7 @@ impl<T> Mailbox<T> {
         taken
     }
 
-    /// Looks at the next item without taking it. `look` runs under the mailbox's lock and must be trivial.
+    /// Inspects the next item without taking it. `look` runs under the mailbox's lock and must be trivial.
     pub(crate) fn front<R>(&self, look: impl FnOnce(&T) -> R) -> Front<R> {
         let state = self.state.lock();
         match (state.closed, state.items.front()) {
@@ -206,11 +208,11 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// The consequence of an empty mailbox for the consumer that asks.
+/// The action of a poll if the mailbox is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Empty {
     Leave,
-    /// It has left its waker and waits.
+    /// Registers that the consumer waits for an item.
     Wait,
 }
 
@@ -239,7 +241,7 @@ impl<T> State<T> {
         }
     }
 
-    /// The consumer asks again: it is done with all that it has taken.
+    /// Marks all taken items as finished, because the consumer polls again.
     fn finish_taken(&mut self) -> Finished {
         self.finished = self.added - self.items.len() as u64;
         if self.waiting.is_empty() {
@@ -339,20 +341,20 @@ mod tests {
         assert_eq!(mailbox.expected(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
         mailbox.put(2, 1).unwrap();
-        assert_eq!(mailbox.expected(), None, "it has not waited yet");
+        assert_eq!(mailbox.expected(), None, "the consumer has not waited yet");
     }
 
     #[tokio::test]
     async fn waiting_consumer_finishes_an_item_by_asking_again() {
         let mailbox = mailbox(10, 100);
         assert!(take(&mailbox).now_or_never().is_none());
-        assert_eq!(mailbox.expected(), None, "there is nothing to finish");
+        assert_eq!(mailbox.expected(), None, "no item is pending");
         mailbox.put(1, 1).unwrap();
         let number = mailbox.expected().unwrap();
         let finished = || poll_fn(|cx| mailbox.poll_finished(number, cx)).now_or_never();
         assert_eq!(finished(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
-        assert_eq!(finished(), None, "it has taken the item and may still be at work on it");
+        assert_eq!(finished(), None, "the consumer has taken the item and may still process it");
         assert!(take(&mailbox).now_or_never().is_none());
         assert_eq!(finished(), Some(()));
         assert_eq!(mailbox.expected(), None);

@@ -1,8 +1,9 @@
-//! The memory backend: every key's versions in an ordered map, and the events of the retained history in a log.
+//! The memory backend: an ordered map with every version of each key, and a log with the events of the retained
+//! history.
 //!
-//! It has no task of its own: commits compact by themselves, and an idle store does nothing. Reads of different clients
-//! share a lock; a commit holds it for one map operation; long ranges and compactions take it piece by piece. Starting a watch
-//! takes the log's lock only, for as long as it takes to share the events to replay.
+//! It has no background task: commits trigger compaction, and an idle store does nothing. Concurrent reads share a
+//! lock. A commit holds the lock for one map operation. Long ranges and compactions take it repeatedly for short
+//! periods. Starting a watch takes the log's lock only, while it copies references to the events to replay.
 
 use std::{
     fmt, mem,
@@ -33,23 +34,23 @@ mod pins;
 #[cfg(test)]
 mod tests;
 
-/// How much history the memory backend keeps; the oldest goes first when a bound is passed.
+/// The history that the memory backend retains. When a limit is exceeded, the oldest events are removed.
 ///
-/// The history that the next pages of a list need is kept beyond these bounds, see [`Self::pages`].
+/// History for the next pages of a list is retained beyond these limits, see [`Self::pages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How old events may get. Default: 5 minutes, after which kube-apiserver compacts etcd.
+    /// The maximum age of events. Defaults to 5 minutes, the interval at which kube-apiserver compacts etcd.
     pub age: Duration,
-    /// The number of events. Default: 100,000.
+    /// The maximum number of events. Defaults to 100,000.
     pub events: usize,
-    /// Bytes of bodies that only history holds, plus a fixed cost per event. Default: 64 MiB.
+    /// The maximum size of bodies that only history holds, plus a fixed cost per event, in bytes. Defaults to 64 MiB.
     pub bytes: usize,
-    /// How large history may be whatever `bytes` says, in percent of the live bodies together, so that busy large stores do not
-    /// forget too soon. Default: 100.
+    /// The size of history that is allowed regardless of `bytes`, in percent of all live bodies. It keeps busy large
+    /// stores from losing their history too soon. Defaults to 100.
     pub percent_of_live: usize,
-    /// Bytes of bodies that are kept only for the next pages of lists. A range that ended at its limit can be continued at its
-    /// revision for five minutes, unless this does not suffice: then the oldest such lists can only be continued while
-    /// history goes back far enough. Default: 64 MiB.
+    /// The maximum size of bodies that are kept only for the next pages of lists, in bytes. A range that ended at its
+    /// limit can be continued at its revision for five minutes. If this limit is exceeded, the oldest lists can only be
+    /// continued within the normal history. Defaults to 64 MiB.
     pub pages: usize,
 }
 
@@ -65,13 +66,14 @@ impl Retention {
     }
 }
 
-/// What may wait for one slow watch. The waiting events share their bodies with the store and its history.
+/// The capacity for one slow watch. Waiting events share their bodies with the store and its history.
 const WATCH_CAPACITY: Capacity = Capacity { items: 1 << 16, bytes: 256 << 20 };
 
-/// Keys that a range or a compaction visits before it lets go of the lock.
+/// The number of keys that a range or a compaction visits before it releases the lock.
 const KEYS_PER_LOCK: usize = 1024;
 
-/// Storage in this process's memory. Clones are the same store; it ends with its last clone, and ends its watches then.
+/// Storage in the memory of this process. Clones share the store. It is dropped with the last clone, which also ends
+/// its watches.
 #[derive(Clone)]
 pub struct MemoryStorage {
     store: Arc<Store>,
@@ -86,13 +88,13 @@ struct Store {
 }
 
 impl MemoryStorage {
-    /// An empty store with the default [`Retention`].
+    /// Creates an empty store with the default [`Retention`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_retention(Retention::default())
     }
 
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn with_retention(retention: Retention) -> Self {
         Self::build(retention, WATCH_CAPACITY)
@@ -121,7 +123,7 @@ impl fmt::Debug for MemoryStorage {
     }
 }
 
-// Every operation consumes tokio's cooperative budget first: none of them ever waits, so a busy caller would otherwise
+// Every operation first consumes tokio's cooperative budget. None of them ever waits, so a busy caller would otherwise
 // starve the watches on its thread.
 impl Storage for MemoryStorage {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
@@ -187,7 +189,7 @@ impl Storage for MemoryStorage {
 impl Store {
     fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
         match self.range_in_pieces(query, KEYS_PER_LOCK) {
-            // The present became compacted history between two pieces: read it under one lock.
+            // The current revision was compacted between two pieces, so read it under one lock.
             Err(StorageError::Compacted { .. }) if query.at.is_none() => self.range_in_pieces(query, usize::MAX),
             answer => answer,
         }
@@ -313,7 +315,7 @@ impl Drop for Store {
     }
 }
 
-/// What was removed under the locks, to be dropped after them: freeing many bodies takes time.
+/// Removed versions and events. They are dropped after the locks are released, because freeing many bodies takes time.
 #[derive(Default)]
 struct Freed {
     events: Vec<Arc<StorageEvent>>,
@@ -322,7 +324,8 @@ struct Freed {
 }
 
 impl Freed {
-    /// Takes up to `most` forgotten events out of the log, and out of the index the versions that they superseded. Whether that was all.
+    /// Removes up to `most` compacted events from the log, and the versions that they replaced from the index. Returns
+    /// `true` if none are left.
     fn trim(&mut self, index: &mut Index, log: &mut Log, most: usize) -> bool {
         for _ in 0..most {
             let Some(event) = log.pop_forgotten() else { return true };
@@ -333,13 +336,13 @@ impl Freed {
     }
 }
 
-/// One watch: history first, then its mailbox.
+/// A watch: first history, then the mailbox.
 struct Watch {
     store: Weak<Store>,
     watcher: Arc<Watcher>,
     replay: std::vec::IntoIter<Arc<StorageEvent>>,
-    delivered: Revision, // of the last event handed out
-    over: bool,          // the end or an error has been handed out
+    delivered: Revision, // the revision of the last returned event
+    over: bool,          // the end or an error has been returned
 }
 
 impl Stream for Watch {
@@ -353,7 +356,7 @@ impl Stream for Watch {
         let event = if let Some(event) = self.replay.next() {
             Ok(event)
         } else {
-            // The replayed events are gone, so may be the memory that held them.
+            // The replay is complete, so its memory can be freed.
             drop(mem::take(&mut self.replay));
             ready!(self.watcher.mailbox.poll_take(cx))
         };

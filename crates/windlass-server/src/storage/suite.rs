@@ -1,11 +1,11 @@
-//! What every [`Storage`] must do, as tests that a backend runs over itself:
+//! The test suite for [`Storage`] backends:
 //!
 //! ```ignore
 //! windlass_server::storage_suite!(|| async { Arc::new(MyStorage::empty().await) as Arc<dyn Storage> });
 //! ```
 //!
-//! expands to one `#[tokio::test]` per case, each with a store of its own, which the factory makes and which must be empty.
-//! The cases wait for nothing but the backend: a missing event shows as a timeout of [`PATIENCE`].
+//! expands to one `#[tokio::test]` per case. The factory creates an empty store for each case. The cases wait only for
+//! the backend: a missing event causes a timeout after [`PATIENCE`].
 
 #![allow(clippy::missing_panics_doc, clippy::unwrap_used)] // a test suite asserts
 
@@ -20,13 +20,14 @@ use super::{
     StorageEvent, StoredValue,
 };
 
-/// How long a case waits for an event before it fails.
+/// The time that a case waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 type Store = Arc<dyn Storage>;
 
-/// Declares the tests of [`storage::suite`](crate::storage::suite) for a backend: the argument is a closure that returns a
-/// future of an empty `Arc<dyn Storage>`. The crate that uses it needs tokio with `macros` and `rt-multi-thread`.
+/// Declares the tests of [`storage::suite`](crate::storage::suite) for a backend. The argument is a closure that
+/// returns a future of an empty `Arc<dyn Storage>`. The crate that uses it needs tokio with `macros` and
+/// `rt-multi-thread`.
 #[macro_export]
 macro_rules! storage_suite {
     (@cases $factory:expr; $($case:ident)*) => {
@@ -63,7 +64,7 @@ macro_rules! storage_suite {
     };
 }
 
-/// An empty store's revision is 1, it can be read at it and watched after it.
+/// An empty store is at revision 1, and supports reads at and watches after that revision.
 pub async fn an_empty_store_is_at_revision_one(store: Store) {
     assert_eq!(store.revision().await.unwrap(), Revision(1));
     assert_eq!(store.get("/a", None).await.unwrap(), (Revision(1), None));
@@ -75,7 +76,7 @@ pub async fn an_empty_store_is_at_revision_one(store: Store) {
     assert_eq!(next(&mut events).await.revision, Revision(2));
 }
 
-/// `Expect::Absent` succeeds once, and tells the loser what is there.
+/// `Expect::Absent` succeeds once. The conflict returns the current value.
 pub async fn creating_what_exists_is_a_conflict(store: Store) {
     let created = create(&store, "/a", "1").await;
     let value = created.value.clone().unwrap();
@@ -99,7 +100,7 @@ pub async fn a_put_needs_the_last_modified_revision(store: Store) {
     assert_eq!(conflict(store.commit("/c", Expect::Unchanged(created), put("3")).await), None);
 }
 
-/// Deleting takes a revision, and a key that comes back is a new one.
+/// A deletion consumes a revision, and a recreated key is new.
 pub async fn a_deletion_consumes_a_revision(store: Store) {
     let created = create(&store, "/a", "1").await;
     let deleted = delete(&store, "/a", created.revision).await;
@@ -113,7 +114,7 @@ pub async fn a_deletion_consumes_a_revision(store: Store) {
     assert_eq!((again.value.unwrap().created, again.previous), (again.revision, None));
 }
 
-/// Conflicts and refused reads leave the revision alone.
+/// Conflicts and failed reads don't change the revision.
 pub async fn a_failed_commit_consumes_no_revision(store: Store) {
     let created = create(&store, "/a", "1").await.revision;
     conflict(store.commit("/a", Expect::Absent, put("2")).await);
@@ -122,7 +123,7 @@ pub async fn a_failed_commit_consumes_no_revision(store: Store) {
     assert_eq!(create(&store, "/b", "1").await.revision, created.next());
 }
 
-/// Read, add one, put if unchanged, from many tasks: every addition counts, every commit has its own revision.
+/// Many tasks read, add one, and put if unchanged. No addition is lost, and every commit has its own revision.
 pub async fn concurrent_updates_of_one_key_lose_none(store: Store) {
     let first = create(&store, "/counter", "0").await.revision;
     let tasks = (0..8).map(|_| {
@@ -150,7 +151,7 @@ pub async fn concurrent_updates_of_one_key_lose_none(store: Store) {
     assert_eq!(revision, Revision(first.0 + 200));
 }
 
-/// Keys are compared byte by byte; neighbours of the prefix are outside.
+/// Keys are compared byte by byte. Keys next to the prefix are not included.
 pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store) {
     for key in ["/b/z", "/b/a", "/b/a/x", "/b/a-x", "/b/ä", "/a/a", "/b", "/b0", "/c/a", "/b/A"] {
         create(&store, key, key).await;
@@ -166,7 +167,7 @@ pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store)
     assert_eq!(keys(&store.range(RangeQuery::default()).await.unwrap()).len(), 10);
 }
 
-/// `remaining` is exact, with and without a start.
+/// `remaining` is exact, with and without a start key.
 pub async fn limits_count_what_remains(store: Store) {
     for n in 0..10 {
         create(&store, &format!("/a/{n}"), "").await;
@@ -184,7 +185,7 @@ pub async fn limits_count_what_remains(store: Store) {
     assert_eq!(read(query.limit(0)).await, (String::new(), 10));
 }
 
-/// Pages read at the first page's revision do not see what was written between them.
+/// Pages at the revision of the first page don't contain later writes.
 pub async fn pages_at_one_revision_are_one_snapshot(store: Store) {
     let mut revisions = Vec::new();
     for n in 0..6 {
@@ -211,7 +212,7 @@ pub async fn pages_at_one_revision_are_one_snapshot(store: Store) {
     assert_eq!(seen, expected);
 }
 
-/// Every state since the beginning can be read while nothing compacts.
+/// Every earlier state can be read until compaction.
 pub async fn old_revisions_stay_readable(store: Store) {
     let one = create(&store, "/a/x", "1").await.revision;
     let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
@@ -237,7 +238,7 @@ pub async fn old_revisions_stay_readable(store: Store) {
     }
 }
 
-/// Reads of a revision that has not happened fail at once and name both revisions.
+/// Reads of a future revision fail immediately and return both revisions.
 pub async fn future_revisions_are_refused(store: Store) {
     let now = create(&store, "/a", "1").await.revision;
     let future = Revision(now.0 + 5);
@@ -252,7 +253,7 @@ pub async fn future_revisions_are_refused(store: Store) {
     is_future(store.compact(future).await.unwrap_err());
 }
 
-/// After a compaction its own revision is the oldest that can be read and watched after.
+/// The compacted revision is the oldest that can be read and watched from.
 pub async fn compaction_forgets_what_is_older(store: Store) {
     let one = create(&store, "/a/x", "1").await.revision;
     let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
@@ -280,7 +281,7 @@ pub async fn compaction_forgets_what_is_older(store: Store) {
     assert_eq!(create(&store, "/a/y", "1").await.revision, three.next());
 }
 
-/// A watch that was there before gets what it had not read yet.
+/// A running watch still gets the events that it has not read yet.
 pub async fn compaction_does_not_disturb_running_watches(store: Store) {
     let first = create(&store, "/a/0", "").await.revision;
     let mut events = watch(&store, "/a/", Revision(1)).await;
@@ -295,7 +296,7 @@ pub async fn compaction_does_not_disturb_running_watches(store: Store) {
     }
 }
 
-/// History first, then what happens, without a seam.
+/// A watch delivers history first and then live events, without a gap.
 pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
     let one = create(&store, "/a", "1").await.revision;
     let two = store.commit("/a", Expect::Unchanged(one), put("2")).await.unwrap().revision;
@@ -310,7 +311,7 @@ pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
     assert_eq!(revisions(&mut live, 1).await, [four]);
 }
 
-/// Both in replay and live.
+/// A watch gets only events under its prefix, in replay and live.
 pub async fn a_watch_sees_only_its_prefix(store: Store) {
     let write = async || {
         for key in ["/a", "/a/1", "/a0", "/b/a/1", "/a/1/2"] {
@@ -328,7 +329,7 @@ pub async fn a_watch_sees_only_its_prefix(store: Store) {
     }
 }
 
-/// A watch after a revision that has not happened gets the first event after that.
+/// A watch after a future revision starts with the first event after it.
 pub async fn a_watch_of_the_future_is_silent_until_then(store: Store) {
     let now = store.revision().await.unwrap();
     let mut events = watch(&store, "", Revision(now.0 + 2)).await;
@@ -338,7 +339,7 @@ pub async fn a_watch_of_the_future_is_silent_until_then(store: Store) {
     assert_eq!(revisions(&mut events, 2).await, [Revision(now.0 + 3), Revision(now.0 + 4)]);
 }
 
-/// Creation, update and deletion can be told apart, and selectors evaluated on both sides.
+/// Events distinguish creation, update and deletion, and selectors can be evaluated on both values.
 pub async fn events_carry_the_values_before_and_after(store: Store) {
     let mut live = watch(&store, "/", Revision(1)).await;
     let created = create(&store, "/a", "1").await;
@@ -357,7 +358,7 @@ pub async fn events_carry_the_values_before_and_after(store: Store) {
     }
 }
 
-/// Readers that list and then watch, again and again while others write, always arrive at the true state.
+/// Readers that repeatedly list and then watch during concurrent writes always reach the correct state.
 pub async fn list_and_watch_miss_and_repeat_nothing_under_concurrent_writes(store: Store) {
     const WRITERS: u64 = 4;
     const COMMITS: u64 = 100;
@@ -381,7 +382,7 @@ pub async fn list_and_watch_miss_and_repeat_nothing_under_concurrent_writes(stor
     }
 }
 
-/// Creates, updates and deletes three keys of its own in turn.
+/// Creates, updates and deletes the writer's own three keys in turn.
 async fn write_some(store: Store, writer: u64, commits: u64) {
     let mut modified: [Option<Revision>; 3] = [None; 3];
     for n in 0..commits {
@@ -396,7 +397,7 @@ async fn write_some(store: Store, writer: u64, commits: u64) {
     }
 }
 
-/// Applies the events after `range` until `last`. Returns the state that this leads to.
+/// Applies the events after `range` up to `last`. Returns the resulting state.
 async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, String> {
     let mut state = state(&range);
     let mut events = watch(&store, "/w/", range.revision).await;
@@ -408,12 +409,12 @@ async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, 
             Some(value) => state.insert(key, text(&value)),
             None => state.remove(&key),
         };
-        assert_eq!(before, event.previous.as_ref().map(text), "what it says was there before");
+        assert_eq!(before, event.previous.as_ref().map(text), "the previous value of the event");
     }
     state
 }
 
-/// Writers finish while a watch is not read. Read at last, it has every event up to the end or up to an error.
+/// Writers finish while a watch is not read. When it is read, it has every event up to the end or up to an error.
 pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store: Store) {
     let mut events = watch(&store, "", Revision(1)).await;
     let mut modified = create(&store, "/a", "").await.revision;
@@ -427,7 +428,7 @@ pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store:
                 assert_eq!(after, Revision(revision - 1));
                 break;
             }
-            other => panic!("neither an event nor the error of a slow watch: {other:?}"),
+            other => panic!("expected an event or `Lagged`, got {other:?}"),
         }
     }
 }
@@ -456,7 +457,7 @@ async fn watch(store: &Store, prefix: &str, after: Revision) -> EventStream {
 }
 
 async fn next(events: &mut EventStream) -> StorageEvent {
-    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch goes on").unwrap()
+    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch continues").unwrap()
 }
 
 async fn revisions(events: &mut EventStream, count: usize) -> Vec<Revision> {

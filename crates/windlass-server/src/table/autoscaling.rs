@@ -1,11 +1,11 @@
-//! The cells of autoscalers; of `autoscaling/v1` as well, whose objects are printed as those of the stored version.
+//! The cells of autoscalers. Objects of `autoscaling/v1` are printed like those of the stored version.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::cells::{age, int, items, name, text};
 
-/// How many metrics are shown.
+/// The maximum number of metrics in a cell.
 const SHOWN: usize = 2;
 
 pub(super) fn autoscaler(autoscaler: &Value, now: Timestamp) -> Vec<Value> {
@@ -40,7 +40,7 @@ fn metrics(specs: &[Value], statuses: &[Value]) -> String {
     format!("{} + {more} more...", all.join(", "))
 }
 
-/// What a metric is, and what it should be.
+/// Formats the current value and the target of a metric.
 fn metric(spec: &Value, status: &Value) -> String {
     let field = match text(&spec["type"]) {
         "External" => "external",

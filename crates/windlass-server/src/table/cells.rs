@@ -1,6 +1,6 @@
-//! The cells of built-in kinds, and what they share.
+//! The cells of built-in kinds, and shared functions.
 //!
-//! A printer also gets bookmarks, which are objects with next to nothing in them: every field may be missing.
+//! Printers also get bookmarks, which have almost no fields. So every field may be missing.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,10 +8,10 @@ use windlass_api::{LabelSelector, Operator, Requirement, parse_time};
 
 use super::{autoscaling, core, duration, extensions, networking, pods, storage, workloads};
 
-/// Makes the cells of one object, one per recorded column.
+/// Returns the cells of an object, one per recorded column.
 pub(super) type Printer = fn(&Value, Timestamp) -> Vec<Value>;
 
-/// The printer of a kind, in any version of its group.
+/// Returns the printer of a kind, for any version of its group.
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     Some(match (group, plural) {
         ("", "componentstatuses") => core::component_status,
@@ -66,42 +66,42 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
 
 // === what printers share ===
 
-/// The object's name.
+/// Returns the object's name.
 pub(super) fn name(object: &Value) -> Value {
     text(&object["metadata"]["name"]).into()
 }
 
-/// How long ago the object was created.
+/// Returns the time since the object was created.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     ago(moment(&object["metadata"]["creationTimestamp"]), now).into()
 }
 
-/// How long ago something was.
+/// Returns the time since a moment.
 pub(super) fn ago(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| duration::since(then, now))
 }
 
-/// The time in a field, if there is one.
+/// Returns the time in a field; `None` if there is none.
 pub(super) fn moment(value: &Value) -> Option<Timestamp> {
     parse_time(value.as_str()?).ok()
 }
 
-/// The text in a field; empty if there is none.
+/// Returns the text in a field; empty if there is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The items in a field.
+/// Returns the items in a field.
 pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// One text field of each item.
+/// Returns one text field of each item.
 pub(super) fn list<'v>(items: impl IntoIterator<Item = &'v Value>, field: &str) -> Vec<&'v str> {
     items.into_iter().map(|item| text(&item[field])).collect()
 }
 
-/// `<none>` instead of nothing.
+/// Returns the text, or `<none>` if it is empty.
 pub(super) fn none_if_empty(text: &str) -> Value {
     if text.is_empty() { "<none>".into() } else { text.into() }
 }
@@ -122,7 +122,7 @@ pub(super) fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(object), age(object, now)]
 }
 
-/// `a=b,c=d` by key, or `<none>`.
+/// Returns labels as `a=b,c=d` sorted by key, or `<none>`.
 pub(super) fn labels(map: &Value) -> Value {
     let mut pairs =
         map.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", text(value))).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ pub(super) fn labels(map: &Value) -> Value {
     none_if_empty(&pairs.join(","))
 }
 
-/// A structured label selector, or `<none>`.
+/// Returns a label selector as text, or `<none>`.
 pub(super) fn selector(selector: &Value) -> Value {
     none_if_empty(&selector_text(selector))
 }
@@ -154,13 +154,13 @@ pub(super) fn selector_text(selector: &Value) -> String {
     LabelSelector::new(requirements).to_string()
 }
 
-/// Names and images of a pod template's containers.
+/// Returns the names and images of a pod template's containers.
 pub(super) fn containers(template: &Value) -> [Value; 2] {
     let containers = items(&template["spec"]["containers"]);
     [list(containers, "name").join(",").into(), list(containers, "image").join(",").into()]
 }
 
-/// The first three, and how many more there are.
+/// Returns the first three texts and the number of further ones.
 pub(super) fn first_three(all: &[String]) -> String {
     match all {
         [_, _, _, more @ ..] if !more.is_empty() => format!("{} + {} more...", all[..3].join(","), more.len()),
@@ -172,12 +172,12 @@ pub(super) fn is_true(conditions: &Value, kind: &str) -> bool {
     items(conditions).iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
-/// A number or a text, as a text.
+/// Returns an int-or-string value as text.
 pub(super) fn int_or_string(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// `True`, `False` or `<unset>`.
+/// Returns `True`, `False` or `<unset>`.
 pub(super) fn flag(value: &Value) -> Value {
     match value {
         Value::Bool(true) => "True".into(),

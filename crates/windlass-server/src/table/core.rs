@@ -1,4 +1,4 @@
-//! The cells of the core group, without its workloads and volumes, and of events.
+//! The cells of the core group, except workloads and volumes, and of events.
 
 use std::collections::BTreeSet;
 
@@ -141,7 +141,7 @@ pub(super) fn core_event(event: &Value, now: Timestamp) -> Vec<Value> {
     event_cells(event, &fields, now)
 }
 
-/// The fields that have different names in the two groups.
+/// The event fields with different names in the two groups.
 struct EventFields<'v> {
     first: &'v Value,
     last: &'v Value,

@@ -11,7 +11,7 @@ use super::{
     cells::{ago, moment, name},
 };
 
-/// One of a definition's `additionalPrinterColumns`.
+/// A column from a CRD's `additionalPrinterColumns`.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomColumn {
     column: Column,
@@ -19,8 +19,8 @@ pub(crate) struct CustomColumn {
 }
 
 impl CustomColumn {
-    /// Reads the columns of one version of a definition. Those whose path cannot be read are left out; a definition that
-    /// has such columns does not pass validation.
+    /// Reads the columns of one version of a CRD. Columns with an invalid path are omitted; validation rejects CRDs
+    /// with such columns.
     pub(crate) fn read_all(columns: &Value) -> Vec<Self> {
         columns.as_array().into_iter().flatten().filter_map(Self::read).collect()
     }
@@ -40,7 +40,7 @@ impl CustomColumn {
     }
 }
 
-/// Name, then the columns of the definition; without any, the age.
+/// Returns the name column, then the columns of the CRD, or the age if it has none.
 pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {
     if custom.is_empty() {
         return [Column::name(), Column::age("date")].into();
@@ -48,7 +48,7 @@ pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {
     std::iter::once(Column::name()).chain(custom.iter().map(|custom| custom.column.clone())).collect()
 }
 
-/// The cells that belong to [`columns`].
+/// Returns the cells for [`columns`].
 pub(super) fn cells(custom: &[CustomColumn], object: &Value, now: Timestamp) -> Vec<Value> {
     let mut cells = vec![name(object)];
     if custom.is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn cells(custom: &[CustomColumn], object: &Value, now: Timestamp) -> 
     cells
 }
 
-/// A value as a cell of that type; null when it has another type.
+/// Returns a value as a cell of this type, or null if the value has another type.
 fn cell(value: &Value, kind: &str, now: Timestamp) -> Value {
     match (kind, value) {
         ("integer", Value::Number(number)) => {
@@ -79,7 +79,7 @@ fn cell(value: &Value, kind: &str, now: Timestamp) -> Value {
     }
 }
 
-/// Go prints floats without a fraction as integers.
+/// Returns the cell of a number. Go prints floats without a fraction as integers.
 fn number_cell(number: &serde_json::Number) -> Value {
     #[allow(clippy::cast_possible_truncation, reason = "only taken when it is exact")]
     match number.as_f64() {
@@ -88,7 +88,7 @@ fn number_cell(number: &serde_json::Number) -> Value {
     }
 }
 
-/// How long ago a time was; null for none, `<invalid>` for something else.
+/// Returns the time since a date: null if there is none, `<invalid>` for any other value.
 fn date(value: &Value, now: Timestamp) -> Value {
     match (value, moment(value)) {
         (Value::String(_), Some(then)) => ago(Some(then), now).into(),

@@ -1,14 +1,14 @@
-//! Durations as Kubernetes prints them: the two most telling units.
+//! Durations in Kubernetes' format, with at most two units.
 
 use jiff::Timestamp;
 
-/// How long ago `then` was: `5s`, `3m20s`, `26h`, `2d3h`. A moment in the future is `<invalid>`, save for the two seconds
-/// that clocks may differ by.
+/// Returns the time since `then`: `5s`, `3m20s`, `26h`, `2d3h`. Returns `<invalid>` for a time in the future, except
+/// for two seconds of clock difference.
 pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
     human(now.as_millisecond() - then.as_millisecond())
 }
 
-/// A duration in milliseconds.
+/// Formats a duration in milliseconds.
 pub(super) fn human(milliseconds: i64) -> String {
     // Go truncates toward zero, as this division does.
     let seconds = milliseconds / 1000;

@@ -1,4 +1,4 @@
-//! The cells of what extends, secures and schedules the server itself.
+//! The cells of kinds that extend, secure and schedule the server.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::{
     duration,
 };
 
-/// The printer of a kind of these groups.
+/// Returns the printer of a kind in these groups.
 pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     Some(match (group, plural) {
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
@@ -35,7 +35,7 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     })
 }
 
-/// What the rows of a kind are sorted by, where they are not in the order of the list.
+/// Returns the sort key of a kind's rows, if they are not in list order.
 pub(super) fn order(group: &str, plural: &str) -> Option<fn(&Value) -> i64> {
     let is_flow_schema = group == "flowcontrol.apiserver.k8s.io" && plural == "flowschemas";
     is_flow_schema.then_some(|schema| schema["spec"]["matchingPrecedence"].as_i64().unwrap_or_default())
@@ -59,14 +59,14 @@ fn binding(binding: &Value, now: Timestamp) -> Vec<Value> {
     let parameter = match (text(&reference["namespace"]), text(&reference["name"])) {
         (_, "") if reference["selector"].is_object() => go_selector(&reference["selector"]),
         (_, "") => "<unset>".to_owned(),
-        // Whether the parameter has a namespace is not known here.
+        // The scope of the parameter is not known here.
         ("", name) => format!("*/{name}"),
         (namespace, name) => format!("{namespace}/{name}"),
     };
     vec![name(binding), text(&spec["policyName"]).into(), parameter.into(), age(binding, now)]
 }
 
-/// A label selector as Go prints it.
+/// Formats a label selector as Go does.
 fn go_selector(selector: &Value) -> String {
     let mut labels: Vec<(&String, &Value)> = selector["matchLabels"].as_object().into_iter().flatten().collect();
     labels.sort_by_key(|(key, _)| *key);

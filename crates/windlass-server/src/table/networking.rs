@@ -1,4 +1,4 @@
-//! The cells of the group `networking.k8s.io`, and of slices of endpoints.
+//! The cells of the group `networking.k8s.io`, and of endpoint slices.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub(super) fn policy(policy: &Value, now: Timestamp) -> Vec<Value> {
     vec![name(policy), selector(&policy["spec"]["podSelector"]), age(policy, now)]
 }
 
-/// The age has no column of its own; that is how the real server prints it.
+/// Returns the cells of an IP address. As in kube-apiserver, the age has no column.
 pub(super) fn address(address: &Value, now: Timestamp) -> Vec<Value> {
     let parent = &address["spec"]["parentRef"];
     let parent = if parent.is_object() {

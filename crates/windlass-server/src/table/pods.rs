@@ -1,11 +1,11 @@
-//! The cells of pods: what state a pod is in, in one word.
+//! The cells of pods, with the pod's state in one word.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cells::{age, ago, items, list, moment, name, none_if_empty, text};
 
-/// Name, readiness, status, restarts, age; address, node, nominated node, readiness gates.
+/// Returns name, readiness, status, restarts, age, address, node, nominated node and readiness gates.
 pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let restarts = match summary.last_restart {
@@ -26,7 +26,7 @@ pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The conditions of a row: whether the pod has finished, and how.
+/// Returns the conditions of a finished pod's row.
 pub(super) fn conditions(pod: &Value) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -44,7 +44,7 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-/// Restarts of some containers, and when the last one was.
+/// The number of restarts of some containers, and the time of the last one.
 #[derive(Clone, Copy, Default)]
 struct Restarts {
     count: i64,
@@ -99,8 +99,8 @@ impl Summary {
         summary
     }
 
-    /// Walks the init containers up to the first that is not done: whether there is one, the restarts of those that stay
-    /// beside the containers, and the restarts of all of them.
+    /// Inspects the init containers up to the first unfinished one. Returns whether there is one, the restarts of
+    /// sidecars, and the restarts of all init containers.
     fn initialization(&mut self, spec: &Value, status: &Value, sidecars: &[&str]) -> (bool, Restarts, Restarts) {
         let (mut of_sidecars, mut of_all) = (Restarts::default(), Restarts::default());
         for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
@@ -128,7 +128,7 @@ impl Summary {
         (false, of_sidecars, of_all)
     }
 
-    /// Looks at the containers, the first one last: its state is what is shown.
+    /// Inspects the containers in reverse order, so that the state of the first one is shown.
     fn running(&mut self, status: &Value, restarts: &mut Restarts) {
         let mut has_running = false;
         for container in items(&status["containerStatuses"]).iter().rev() {
@@ -152,7 +152,7 @@ impl Summary {
     }
 }
 
-/// Why a container ended: the reason given, else its signal, else its exit code.
+/// Returns the reason why a container ended: the given reason, or its signal, or its exit code.
 fn ending(terminated: &Value) -> String {
     let signal = terminated["signal"].as_i64().unwrap_or_default();
     match text(&terminated["reason"]) {

@@ -66,7 +66,7 @@ fn access_modes(modes: &Value) -> String {
     there.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-/// The class of a volume or claim: that of the annotation of old, if there is one.
+/// Returns the class of a volume or claim. The legacy annotation takes precedence.
 fn volume_class(object: &Value) -> Value {
     let annotation = &object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"];
     annotation.as_str().unwrap_or_else(|| text(&object["spec"]["storageClassName"])).into()

@@ -7,8 +7,8 @@ use crate::{
     registry::ResourceTable,
 };
 
-/// Objects, and the cells that a real server gave them: one JSON object per line with `resource`, `now`, `object`,
-/// `cells` and, for some pods, `conditions`.
+/// Objects, and their cells from kube-apiserver: one JSON object per line with `resource`, `now`, `object`, `cells`
+/// and, for some pods, `conditions`.
 const RECORDED: &str = include_str!("tests/recorded.jsonl");
 
 fn resources() -> ResourceTable {
@@ -37,10 +37,10 @@ fn cells_are_those_that_the_real_server_prints() {
         let object =
             resource_info.conversion.as_ref().map_or(object.clone(), |conversion| (conversion.to_stored)(object));
         let cells = cells(resource_info, &object, time(&line["now"]));
-        // One kind has a cell too many.
+        // One kind has an extra cell.
         let columns = built_in_columns(group, version, plural).len() + usize::from(plural == "ipaddresses");
         assert_eq!(cells.len(), columns, "columns of {resource}");
-        // The real server printed a moment later than the second that it names.
+        // kube-apiserver printed within a second after the recorded time.
         let later = time(&line["now"]).checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
         let later = super::cells(resource_info, &object, later);
         let expected = line["cells"].as_array().unwrap();
@@ -108,7 +108,7 @@ fn kinds_without_a_printer_show_name_and_age() {
     let now = Timestamp::from_second(60).unwrap();
     assert_eq!(built_in_cells("example.com", "novelties", &object, now), [json!("a"), json!("60s")]);
     assert_eq!(built_in_columns("example.com", "v1", "novelties").len(), 2);
-    // These have a creation time instead, as the real server prints them.
+    // As in kube-apiserver, these have a creation time instead of an age.
     let cells = built_in_cells("apiextensions.k8s.io", "customresourcedefinitions", &object, now);
     assert_eq!(cells, [json!("a"), json!("1970-01-01T00:00:00Z")]);
 }

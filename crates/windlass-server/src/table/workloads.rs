@@ -1,4 +1,4 @@
-//! The cells of what runs pods, and of the budgets of their disruption.
+//! The cells of workloads and pod disruption budgets.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub(super) fn deployment(deployment: &Value, now: Timestamp) -> Vec<Value> {
         age(deployment, now),
         names,
         images,
-        // Of all kinds this one alone leaves the cell of an empty selector empty.
+        // Only for this kind the cell of an empty selector is empty.
         selector_text(&spec["selector"]).into(),
     ]
 }

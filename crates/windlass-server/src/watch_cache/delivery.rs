@@ -1,12 +1,12 @@
-//! Delivery before the answer: a writer waits until its event is with those who were waiting for events.
+//! Delivery before the response: a writer waits until the waiting subscribers have its event.
 //!
-//! A client that has its answer often lists or reads a cache next. If the event came after the answer, that cache would be
-//! stale more often than behind a real API server, whose watch cache gets the event from etcd while the answer is on its way.
+//! After a response, a client often lists or reads a cache. If the event came later, that cache would be stale more
+//! often than with kube-apiserver. There, the watch cache gets the event from etcd while the response is on its way.
 //!
-//! A subscriber is waited for until it asks for its next event: what it was given is then with its connection, or in
-//! process with its consumer. Only those are waited for who were waiting when the event came, see
-//! [`Mailbox::expected`](crate::storage::mailbox::Mailbox::expected). A client that does not read keeps its subscriber from asking; it
-//! can hold up a write for [`PATIENCE`] once, and then is not waited for during a second.
+//! A writer waits until each subscriber polls for its next event. By then the event has been passed to the connection,
+//! or to the in-process consumer. It waits only for subscribers that were waiting when the event came, see
+//! [`Mailbox::expected`](crate::storage::mailbox::Mailbox::expected). A client that does not read keeps its subscriber
+//! from polling. It can delay one write by [`PATIENCE`]; after that it is not waited for during one second.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -15,7 +15,8 @@ use tokio::time;
 use super::{Shared, Subscriber, TOLD_AT_ONCE, WatchCache, topics_of};
 use crate::storage::Revision;
 
-/// How long a writer waits for all subscribers together. They need a tenth of a millisecond, and more on a busy machine.
+/// The time that a writer waits for all subscribers together. They need about a tenth of a millisecond, and more on a
+/// busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 impl<D: Default + Send + Sync + 'static> WatchCache<D> {
@@ -24,8 +25,8 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         self.shared.is_watched(key)
     }
 
-    /// Waits until the subscribers to `key` that are ready for events have dealt with those up to `revision`, but for no
-    /// longer than [`PATIENCE`]. Topics that have very many subscribers are not waited for.
+    /// Waits until the waiting subscribers to `key` have processed the events up to `revision`, for at most
+    /// [`PATIENCE`]. Topics with very many subscribers are not waited for.
     pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
         if !self.shared.is_watched(key) {
             return;
@@ -34,7 +35,8 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         let mut expected = Vec::new();
         let delivered = async {
             if *self.shared.position.borrow() < revision {
-                // Another task is handing it out, or the storage has yet to deliver it. This cannot fail: `self` holds the sender.
+                // Another task is dispatching it, or the storage has not delivered it yet. Cannot fail, because `self`
+                // holds the sender.
                 let mut position = self.shared.position.subscribe();
                 let _ = position.wait_for(|position| *position >= revision).await;
             }
@@ -48,7 +50,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         }
         for (subscriber, number) in expected {
             if !subscriber.mailbox.has_finished(number) {
-                tracing::debug!(topic = %subscriber.topic, "a watch keeps writers waiting");
+                tracing::debug!(topic = %subscriber.topic, "a slow watch delays writers");
                 subscriber.mailbox.give_up_on_consumer();
             }
         }
@@ -61,7 +63,7 @@ impl<D> Shared<D> {
         !fan_out.topics.is_empty() && topics_of(key).any(|name| fan_out.topics.contains_key(name))
     }
 
-    /// The subscribers that are on their way to an event of this key, and how far they are to get.
+    /// Returns the subscribers that are processing an event of this key, each with the number of the event.
     fn expected(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
         let fan_out = self.fan_out.lock();
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
@@ -92,7 +94,7 @@ mod tests {
         storage.commit(key, Expect::Absent, Change::Put(Bytes::from_static(b"{}"))).await.unwrap().revision
     }
 
-    /// Writes and waits for the subscribers; returns how long that took.
+    /// Writes and waits for the subscribers. Returns the time that this took.
     async fn deliver(cache: &WatchCache<()>, storage: &MemoryStorage, name: &str) -> (Revision, Duration) {
         let (key, began) = (format!("{PODS}ns/{name}"), Instant::now());
         let revision = write(storage, &key).await;
@@ -100,7 +102,7 @@ mod tests {
         (revision, began.elapsed())
     }
 
-    /// A task that works on each event for some time, and notes it before that.
+    /// Starts a task that records each event and then works on it for some time.
     async fn reader(cache: &WatchCache<()>, work: Duration) -> (Seen, JoinHandle<()>) {
         let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
         let seen = Seen::default();
@@ -117,7 +119,7 @@ mod tests {
         (seen, task)
     }
 
-    /// A subscription that waits for its first event, and whose owner then does something else.
+    /// Returns a subscription that waits for its first event and is then not polled.
     async fn distracted(cache: &WatchCache<()>) -> Subscription<()> {
         let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
         assert!(events.next().now_or_never().is_none());
@@ -146,7 +148,7 @@ mod tests {
         for number in 0..200 {
             let (revision, took) = deliver(&cache, &storage, &number.to_string()).await;
             if took >= PATIENCE {
-                // The machine is too busy for the reader to run, which therefore is not waited for any more.
+                // The machine was too busy to run the reader, so the reader is no longer waited for.
                 break;
             }
             assert_eq!(seen.lock().last(), Some(&revision));
@@ -160,11 +162,11 @@ mod tests {
         let mut idle = distracted(&cache).await;
         let (seen, _task) = reader(&cache, Duration::ZERO).await;
         let (revision, took) = deliver(&cache, &storage, "a").await;
-        assert_eq!(seen.lock().last(), Some(&revision), "others are not kept waiting by it");
+        assert_eq!(seen.lock().last(), Some(&revision), "other subscribers are not delayed");
         // Timers round up to the next millisecond.
         assert!((PATIENCE..=PATIENCE + Duration::from_millis(1)).contains(&took), "{took:?}");
         assert_eq!(deliver(&cache, &storage, "b").await.1, Duration::ZERO);
-        // It asks again, and is not waited for within the next second all the same.
+        // It polls again, but is still not waited for within the next second.
         while idle.next().now_or_never().is_some() {}
         assert_eq!(deliver(&cache, &storage, "c").await.1, Duration::ZERO);
         time::advance(Duration::from_secs(1)).await;

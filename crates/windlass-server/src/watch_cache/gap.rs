@@ -1,41 +1,42 @@
-//! How soon after one event the subscribers of a topic are told of the next.
+//! Debouncing of notifications to the subscribers of a topic.
 //!
-//! To wake a subscriber, and to send what it has been told of, costs the same for one event as for several. A topic of a
-//! thousand subscribers that changes all the time would have the machine do nothing else. So there is a gap between two tellings, as
-//! long as it takes to tell them all, several times over: it grows with their number, is nothing for few, and bounds what the wait of one
-//! event can be.
+//! Waking a subscriber, and sending its events, costs the same for one event as for several. A topic that changes
+//! constantly and has a thousand subscribers would occupy the whole machine. So there is a minimum interval between two
+//! notifications of a topic. It is several times as long as notifying all its subscribers takes: it grows with their
+//! number and is zero for few. Its maximum bounds the delay of an event.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What each subscriber adds to the gap: about twenty times what waking it costs.
+/// The part of the interval per subscriber: about twenty times the cost of waking it.
 const EACH: Duration = Duration::from_micros(50);
 
-/// A gap that is no longer is none: timers count milliseconds.
+/// Intervals up to this length are ignored, because timers have a resolution of a millisecond.
 const FEW: Duration = Duration::from_millis(2);
 
-/// No event waits longer.
+/// The maximum interval, and so the maximum delay of an event.
 pub(super) const MOST: Duration = Duration::from_millis(50);
 
-/// When the subscribers of a topic were told last, and whether something has come since.
+/// The time of the last notification of a topic's subscribers, and of the pending one, if any.
 #[derive(Debug, Default)]
 pub(super) struct Gap {
     told: Option<Instant>,
     due: Option<Instant>,
 }
 
-/// What is to be done about an event.
+/// The notification for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     Now,
     At(Instant),
-    /// There is nothing to tell.
+    /// No notification is pending.
     Nothing,
 }
 
 impl Gap {
-    /// There is an event for so many subscribers. While others are still being told, these have to wait their turn.
+    /// Decides about the notification of an event for this number of subscribers. It is delayed while subscribers of
+    /// other topics are being notified.
     pub(super) fn event(&mut self, subscribers: usize, now: Instant, telling_others: bool) -> Telling {
         if let Some(due) = self.due {
             return Telling::At(due);
@@ -54,7 +55,7 @@ impl Gap {
         Telling::Now
     }
 
-    /// Time has passed.
+    /// Decides about the pending notification at a later time.
     pub(super) fn passed(&mut self, now: Instant) -> Telling {
         match self.due {
             Some(due) if due > now => Telling::At(due),
@@ -88,10 +89,10 @@ mod tests {
         assert_eq!(gap.passed(after(4_999)), Telling::At(after(5_000)));
         assert_eq!(gap.passed(after(5_100)), Telling::Now);
         assert_eq!(gap.passed(after(5_100)), Telling::Nothing);
-        // Since they were told, and not since it was due.
+        // The interval starts with the actual notification, not with its due time.
         assert_eq!(gap.event(100, after(6_000), false), Telling::At(after(10_100)));
         assert_eq!(gap.passed(after(10_100)), Telling::Now);
-        assert_eq!(gap.event(100, after(15_100), false), Telling::Now, "there was a rest");
+        assert_eq!(gap.event(100, after(15_100), false), Telling::Now, "the interval has passed");
     }
 
     #[test]

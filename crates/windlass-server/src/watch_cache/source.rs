@@ -1,4 +1,4 @@
-//! The stream of the storage's events, which whoever has the lock reads: the pump, or a writer whose event is in it.
+//! The stream of the storage's events. The holder of the lock reads it: the pump, or a writer that waits for its event.
 
 use std::{
     fmt,
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use super::{Round, Shared, SharedEvent, gap};
 use crate::storage::{EventStream, Revision, StorageError};
 
-/// The events that are still to be read and delivered.
+/// The events that are still to be read and dispatched.
 pub(super) struct Source<D> {
-    /// `None` until the pump runs, and from the end of one stream until there is another.
+    /// `None` before the pump runs, and between two streams.
     events: Option<EventStream>,
-    /// The pump's. Only the pump waits for the stream.
+    /// The waker of the pump. Only the pump waits for the stream.
     pump: Option<Waker>,
-    /// How the stream ended when a writer read it; the pump deals with it.
+    /// The end of the stream, if a writer read it. The pump handles it.
     ended: Option<PumpStep>,
-    /// A writer has left something to tell, so the pump has to look again when that is due.
+    /// A writer left notifications behind, so the pump must check when they are due.
     changed: bool,
     round: Round<D>,
 }
@@ -38,7 +38,7 @@ impl<D> Source<D> {
         Self { events: Some(events), ..Self::default() }
     }
 
-    /// Goes on with another stream where the last one ended.
+    /// Continues with another stream where the last one ended.
     pub(super) fn renew(&mut self, events: EventStream) {
         self.events = Some(events);
     }
@@ -57,7 +57,7 @@ impl<D> fmt::Debug for Source<D> {
 }
 
 impl<D: Default> Shared<D> {
-    /// Hands out the next event for the pump.
+    /// Dispatches the next event for the pump.
     pub(super) fn poll_pump(&self, cx: &mut Context<'_>) -> Poll<PumpStep> {
         let mut source = self.source.lock();
         if source.pump.as_ref().is_none_or(|pump| !pump.will_wake(cx.waker())) {
@@ -69,10 +69,10 @@ impl<D: Default> Shared<D> {
         self.poll_hand_out(&mut source, cx)
     }
 
-    /// Hands out events for a writer until those up to `revision` have been, if nobody else is at it and the storage has them.
+    /// Dispatches the available events up to `revision` for a writer. Does nothing if another task is dispatching.
     pub(super) fn hand_out_upto(&self, revision: Revision) {
         let Some(mut source) = self.source.try_lock() else { return };
-        // The pump is to be woken for what comes later.
+        // Later events must wake the pump.
         let Some(pump) = source.pump.clone() else { return };
         let mut cx = Context::from_waker(&pump);
         let due = source.round.due;
@@ -97,7 +97,7 @@ impl<D: Default> Shared<D> {
         if let Some(ended) = source.ended.take() {
             return Poll::Ready(ended);
         }
-        // While there is none, the pump is at work on another one.
+        // Without a stream, the pump is starting another one.
         let Some(events) = &mut source.events else { return Poll::Pending };
         let ended = match ready!(events.poll_next_unpin(cx)) {
             Some(Ok(event)) => {
@@ -111,7 +111,8 @@ impl<D: Default> Shared<D> {
         Poll::Ready(ended)
     }
 
-    /// Tells some of those who are to be told by now. Returns whether nobody is left, and when others are to be told.
+    /// Notifies one batch of the subscribers that are due. Returns `true` if none are left, and the time of the next
+    /// notification.
     pub(super) fn tell_some(&self) -> (bool, Option<Instant>) {
         let round = &mut self.source.lock().round;
         if round.untold.is_empty() && round.due.is_some_and(|due| due <= Instant::now()) {
@@ -121,7 +122,7 @@ impl<D: Default> Shared<D> {
         (round.untold.is_empty(), round.due)
     }
 
-    /// Tells everybody of all that has come.
+    /// Notifies all subscribers of all pending events.
     pub(super) fn tell_all(&self) {
         let round = &mut self.source.lock().round;
         self.tell_due(Instant::now() + gap::MOST, round);

@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiving side of the watch cache.
 
 use std::{
     fmt,
@@ -17,14 +17,14 @@ pub(crate) struct Subscription<D> {
     shared: Arc<Shared<D>>,
     subscriber: Arc<Subscriber<D>>,
     replay: Option<Replay>,
-    delivered: Revision, // all events of the topic up to it were returned (or not asked for)
+    delivered: Revision, // all requested events of the topic up to it were returned
     closed: bool,        // `None` has been returned
 }
 
-/// What the pump had read before the subscription, read once more from the storage's history.
+/// The events that the pump had read before the subscription, read again from the storage's history.
 struct Replay {
-    events: EventStream, // of all keys: that `upto` is an event makes the end recognisable
-    upto: Revision,      // later events come through the mailbox
+    events: EventStream, // of all keys, so that the event `upto` marks the end
+    upto: Revision,      // later events come from the mailbox
 }
 
 impl<D: Default> Subscription<D> {
@@ -37,12 +37,13 @@ impl<D: Default> Subscription<D> {
         self.replay = Some(Replay { events, upto });
     }
 
-    /// The next event; none when the subscription is closed: too slow, shut down, or dropped by a test. Cancel-safe.
+    /// Returns the next event; `None` if the subscription is closed: too slow, shut down, or dropped by a test.
+    /// Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Arc<SharedEvent<D>>> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next event, if it is there. Nobody is woken if it is not.
+    /// Returns the next event if it is ready. Registers no waker.
     pub(crate) fn take(&mut self) -> Option<Arc<SharedEvent<D>>> {
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => event,
@@ -70,7 +71,7 @@ impl<D: Default> Subscription<D> {
         Poll::Ready(next.ok())
     }
 
-    /// The next event of the replay; none when there is nothing (more) to replay.
+    /// Polls for the next event of the replay. Returns `None` after its end.
     fn poll_replay(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Arc<SharedEvent<D>>>, ()>> {
         if self.replay.is_some() && self.subscriber.mailbox.poll_closed(cx).is_ready() {
             return Poll::Ready(Err(()));
@@ -96,12 +97,13 @@ impl<D: Default> Subscription<D> {
         Poll::Ready(Ok(None))
     }
 
-    /// Every event of the topic up to this revision has been returned by [`next`](Self::next). Does not go back while the subscription is open.
+    /// Returns the revision up to which [`next`](Self::next) has returned all events of the topic. Does not decrease
+    /// while the subscription is open.
     pub(crate) fn progress(&self) -> Revision {
         if self.replay.is_some() {
             return self.delivered;
         }
-        // Before the mailbox: what the position covers is in the mailbox by then.
+        // Read before the mailbox: all events up to the position are in the mailbox by then.
         let position = *self.shared.position.borrow();
         let progress = match self.subscriber.mailbox.front(|event| event.event.revision) {
             Front::Item(undelivered) => undelivered.previous(),

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Handle};
 use super::*;
 use crate::storage::{Change, CommitError, Committed, Expect, MemoryStorage, Range, RangeQuery};
 
-/// Stands in for the registry's derived data.
+/// A stand-in for the registry's derived data.
 #[derive(Debug, Default)]
 struct Frame(OnceLock<Bytes>);
 
@@ -131,7 +131,7 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
     let mut readers = Vec::new();
     for n in 0..50 {
         let range = storage.range(RangeQuery::prefix(PODS)).await.unwrap();
-        // Some come late, so that the pump is ahead of them.
+        // Some subscribe late, when the pump is already ahead.
         if n % 2 == 0 {
             cache.reached(range.revision).await.unwrap();
             tokio::task::yield_now().await;
@@ -142,7 +142,7 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
             let mut progress = subscription.progress();
             assert!(progress >= range.revision);
             while progress < Revision(COMMITS + 1) {
-                // Bookmarks are asked for at any moment.
+                // Bookmarks can be requested at any time.
                 match time::timeout(Duration::from_millis(1), subscription.next()).await {
                     Ok(event) => {
                         let revision = event.expect("the subscription is open").event.revision;
@@ -152,7 +152,7 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
                     Err(_) => tokio::task::yield_now().await,
                 }
                 let now = subscription.progress();
-                assert!(now >= progress, "progress went back");
+                assert!(now >= progress, "progress decreased");
                 assert!(seen.last().is_none_or(|last| now >= *last));
                 progress = now;
             }
@@ -199,7 +199,7 @@ async fn a_subscriber_that_is_too_slow_is_closed_and_the_others_go_on() {
         write(&storage, "/registry/pods/ns/a").await;
         assert_eq!(next(&mut quick).await.event.revision, Revision(revision));
     }
-    assert_eq!(slow.progress(), Revision(1), "what was thrown away was not delivered");
+    assert_eq!(slow.progress(), Revision(1), "discarded events were not delivered");
     ended(&mut slow).await;
     let mut again = cache.subscribe(PODS, slow.progress()).await.unwrap();
     assert_eq!(next(&mut again).await.event.revision, Revision(2));
@@ -261,7 +261,7 @@ fn another_runtime_takes_over_when_the_one_of_the_pump_ends() {
     });
 }
 
-/// A storage whose watches end after each event with an error, and cannot be renewed while it is `down`.
+/// A storage whose watches fail after each event, and cannot be renewed while it is `down`.
 #[derive(Debug)]
 struct Flaky {
     inner: MemoryStorage,
@@ -329,7 +329,7 @@ async fn failures_of_the_storage_are_outlived_without_loss() {
         write(&inner, "/registry/pods/ns/a").await;
     }
     let nothing = time::timeout(Duration::from_secs(20), subscription.next()).await;
-    assert!(nothing.is_err(), "silent while the storage is down");
+    assert!(nothing.is_err(), "no events while the storage is down");
     down.store(false, Ordering::SeqCst);
     for revision in 3..=7 {
         assert_eq!(next(&mut subscription).await.event.revision, Revision(revision));
@@ -342,10 +342,11 @@ async fn failure_that_a_writer_meets_loses_nothing() {
     let down = Arc::new(AtomicBool::new(false));
     let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::clone(&down), error: unavailable }));
     let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
-    // The pump waits for events by now.
+    // The pump waits for events at this point.
     tokio::task::yield_now().await;
     for round in 0..20 {
-        // The first write of a round comes through, the second meets the failure, the third comes while there is no stream.
+        // The first write of a round succeeds, the second meets the failure, and the third comes while there is no
+        // stream.
         for _ in 0..3 {
             let revision = write(&inner, "/registry/pods/ns/a").await;
             down.store(true, Ordering::SeqCst);
@@ -382,13 +383,13 @@ async fn of_what_follows_at_once_many_subscribers_are_told_together_and_all_in_o
     write(&storage, "/registry/pods/ns/a").await;
     let first = join_all(subscriptions.iter_mut().map(next)).await;
     assert!(first.iter().all(|event| event.event.revision == Revision(2)));
-    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waits for what comes after a rest");
-    // All are waiting by the time of the next writes.
+    assert_eq!(start.elapsed(), Duration::ZERO, "an event after a pause is not delayed");
+    // All are waiting before the next writes.
     let followed = join_all(subscriptions.iter_mut().map(|subscription| async {
         let one = next(subscription).await.event.revision;
         let waited = start.elapsed();
         assert_eq!((one, next(subscription).await.event.revision), (Revision(3), Revision(4)));
-        assert_eq!(start.elapsed(), waited, "both are told of together");
+        assert_eq!(start.elapsed(), waited, "both events are delivered together");
         waited
     }));
     let writes = async {

@@ -1,4 +1,4 @@
-//! One call of a webhook, and an answer that has to be right.
+//! One call of a webhook, and the validation of its answer.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use crate::{
     webhook::{Call, CallError},
 };
 
-/// What a webhook says.
+/// The answer of a webhook.
 pub(super) struct Answer {
     pub(super) allowed: bool,
-    /// Why not.
+    /// The reason for a denial.
     pub(super) status: Status,
     pub(super) warnings: Vec<String>,
     /// A JSON patch.
     pub(super) patch: Option<Vec<u8>>,
 }
 
-/// Why there is no answer: the words after `failed calling webhook`.
+/// The reason for a failed call: the text after `failed calling webhook`.
 #[derive(Debug)]
 pub(super) struct Failure(String);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Sends a review, and checks what comes back.
+/// Sends a review and verifies the response.
 pub(super) async fn call(hook: &Hook, version: &str, uid: &str, review: &Value) -> Result<Answer, Failure> {
     let call = Call { config: hook.client_config(), timeout: hook.timeout(), user_agent: "kube-apiserver-admission" };
     let answer = call.post(review).await.map_err(|error| match error {
@@ -53,7 +53,7 @@ pub(super) async fn call(hook: &Hook, version: &str, uid: &str, review: &Value) 
     verified(answer, version, uid)
 }
 
-/// The answer to this review, and none that contradicts itself.
+/// Checks that the response belongs to this review and is consistent, and returns the answer.
 fn verified(review: Value, version: &str, uid: &str) -> Result<Answer, Failure> {
     let response = review.at(&["response"]).filter(|response| response.is_object());
     let response = response.ok_or_else(|| Failure::invalid("webhook response was absent"))?;

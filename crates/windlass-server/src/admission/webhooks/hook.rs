@@ -1,4 +1,4 @@
-//! A webhook as it is registered: whether it is to be asked, and what becomes of a write when it cannot be.
+//! A registered webhook: its rules, selectors and failure policy.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub(super) struct Hook {
     webhook: Value,
 }
 
-/// How a webhook sees a write: in the version that one of its rules names.
+/// A webhook's view of a write, in the version that one of its rules names.
 pub(super) struct Invocation {
     pub(super) resource: Arc<ResourceInfo>,
 }
@@ -50,7 +50,7 @@ impl Hook {
         Duration::from_secs(seconds.unwrap_or(10))
     }
 
-    /// The first that is known here.
+    /// Returns the first review version of the webhook that this server supports.
     pub(super) fn review_version(&self) -> Option<&str> {
         let versions = self.webhook.items(&["admissionReviewVersions"]).iter().filter_map(Value::as_str);
         versions.into_iter().find(|version| matches!(*version, "v1" | "v1beta1"))
@@ -72,22 +72,22 @@ impl Hook {
         conditions.evaluate(&self.webhook, request)
     }
 
-    /// A write fails when it cannot be asked.
+    /// Reports whether a write fails if this webhook cannot be called.
     pub(super) fn must_be_asked(&self) -> bool {
         self.webhook.text(&["failurePolicy"]) != "Ignore"
     }
 
-    /// It could not be asked: the write fails, unless that does not matter.
+    /// Handles a failed call. Returns an error if the failure policy is `Fail`.
     pub(super) fn failed(&self, failure: &Failure) -> Result<(), Status> {
         let why = format!("failed calling webhook {:?}: {failure}", self.name());
         if !self.must_be_asked() {
-            tracing::warn!(why, "a webhook was passed over");
+            tracing::warn!(why, "ignored a failed webhook call");
             return Ok(());
         }
         Err(Status::internal(why))
     }
 
-    /// Whether it is to be asked, and how it sees the write.
+    /// Decides whether the webhook is called, and in which version it gets the object.
     pub(super) async fn invoked(&self, registry: &Registry, write: &Attributes) -> Result<Option<Invocation>, Status> {
         if !self.selects_object(write) {
             return Ok(None);
@@ -104,7 +104,7 @@ impl Hook {
         if self.webhook.text(&["matchPolicy"]) != "Equivalent" {
             return None;
         }
-        // Resources are the same if their objects are.
+        // Resources with the same storage prefix are versions of the same resource.
         let resources = registry.resources();
         let same = || resources.all().iter().filter(|resource| resource.prefix == write.resource.prefix);
         let mut found = rules.iter().filter_map(|rule| same().find(|resource| matches(rule, resource, write)));
@@ -113,7 +113,7 @@ impl Hook {
 
     fn selects_object(&self, write: &Attributes) -> bool {
         let selector = self.selector("objectSelector");
-        // Without metadata nothing is selected, not even by what is absent.
+        // Without metadata no selector matches, not even one that requires the absence of a label.
         let selected = |object: &Value| object.at(&["metadata"]).is_some() && selects(&selector, object);
         selector.is_empty() || selected(&write.object) || write.old.as_ref().is_some_and(selected)
     }
@@ -140,7 +140,7 @@ impl Hook {
 }
 
 impl Invocation {
-    /// An object of a write as the webhook sees it; null where there is none.
+    /// Returns an object of a write as the webhook sees it. Null if there is no such object.
     pub(super) async fn object(&self, write: &Attributes, hub: &Value) -> Result<Value, Status> {
         if hub.is_null() {
             return Ok(Value::Null);
@@ -155,12 +155,12 @@ impl Invocation {
 }
 
 impl PartKind {
-    /// As reviews name it.
+    /// Returns the kind as reviews name it.
     pub(super) fn named(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})
     }
 
-    /// An object of the kind as webhooks see it.
+    /// Returns an object of this kind as webhooks see it.
     pub(super) fn shown(&self, object: &Value) -> Value {
         typed(object.clone(), &self.group, &self.version, &self.kind)
     }
@@ -171,7 +171,7 @@ impl PartKind {
     }
 }
 
-/// The object with its kind and version.
+/// Returns the object with its kind and API version set.
 fn typed(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
     if let Some(fields) = object.as_object_mut() {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -182,7 +182,7 @@ fn typed(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
 }
 
 impl ResourceInfo {
-    /// Its kind and itself, as reviews name them.
+    /// Returns the kind and the resource as reviews name them.
     pub(super) fn named(&self) -> (Value, Value) {
         let Self { group, version, kind, plural, .. } = self;
         let kind = json!({"group": group, "version": version, "kind": kind});
@@ -194,7 +194,7 @@ fn selects(selector: &LabelSelector, object: &Value) -> bool {
     selector.matches(|label| object.at(&["metadata", "labels", label]).and_then(Value::as_str))
 }
 
-/// Whether a rule is about this, if the object is looked at as one of `resource`.
+/// Reports whether a rule matches the write, if its object is treated as an object of `resource`.
 fn matches(rule: &Value, resource: &ResourceInfo, write: &Attributes) -> bool {
     let names = |field: &str, wanted: &str| {
         rule.items(&[field]).iter().filter_map(Value::as_str).any(|name| name == "*" || name == wanted)

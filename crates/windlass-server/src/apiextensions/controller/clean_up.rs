@@ -1,4 +1,4 @@
-//! The deletion of the objects of a definition that is being deleted.
+//! The deletion of the custom resources of a deleted CRD.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,22 +24,21 @@ use crate::{
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The deletion of all objects of a definition that is being deleted itself.
+/// The deletion of all custom resources of a CRD that is being deleted.
 ///
-/// It ends early when the definition is gone. A definition that was created again under the same name is another one: its UID
-/// differs.
+/// It ends early if the CRD no longer exists. A recreated CRD has a new UID and is treated as a different one.
 pub(in crate::apiextensions) struct CleanUp {
     registry: WeakRegistry,
     storage: Arc<dyn Storage>,
-    /// The name of the CRD, which a later one can have, too; the UID tells them apart.
+    /// The name of the CRD. A recreated CRD has the same name and another UID.
     name: String,
     uid: String,
-    /// The resource of the objects.
+    /// The resource of the custom resources.
     resource: Arc<ResourceInfo>,
 }
 
 impl CleanUp {
-    /// Prepares the deletion of the objects of a definition. `None`: it stores none.
+    /// Prepares the deletion of a CRD's custom resources. Returns `None` if the CRD has no storage version.
     pub(in crate::apiextensions) fn new(registry: &Registry, definition: &Definition) -> Option<Self> {
         Some(Self {
             registry: registry.downgrade(),
@@ -50,7 +49,7 @@ impl CleanUp {
         })
     }
 
-    /// Deletes the objects, then lets the definition go. Tries again after failures.
+    /// Deletes the custom resources, then removes the CRD's finalizer. Retries after failures.
     pub(in crate::apiextensions) async fn run(self) {
         while let Err(status) = self.attempt().await {
             tracing::warn!(definition = self.name, error = %status, "deleting custom resources failed");
@@ -58,15 +57,16 @@ impl CleanUp {
         }
     }
 
-    /// Returns when nothing is left of objects and definition, or the server is gone.
+    /// Deletes the custom resources and removes the finalizer. Returns early if the CRD no longer exists or the server
+    /// has stopped.
     async fn attempt(&self) -> Result<(), Status> {
         if !self.report_progress().await? {
             return Ok(());
         }
         loop {
-            // Not held while waiting: it would keep the server alive.
+            // The handle is not held while waiting, because it would keep the server alive.
             let Some(registry) = self.registry.upgrade() else { return Ok(()) };
-            // Waiting may have taken long: the objects may be those of the next definition of that name.
+            // The wait may have been long, and the objects may belong to a recreated CRD.
             if self.definition(&registry).await?.is_none() {
                 return Ok(());
             }
@@ -78,13 +78,13 @@ impl CleanUp {
             if left.values.is_empty() {
                 return self.remove_finalizer().await;
             }
-            // Their finalizers are for others to remove.
+            // Other controllers have to remove the remaining objects' finalizers.
             let events = self.storage.watch(&self.resource.prefix, left.revision).await;
             events.map_err(Status::internal)?.next().await;
         }
     }
 
-    /// Reports in the status that objects are being deleted. Returns false if the definition is gone.
+    /// Reports in the status that custom resources are being deleted. Returns `false` if the CRD no longer exists.
     async fn report_progress(&self) -> Result<bool, Status> {
         self.change(|registry, object| {
             let now = format_time(registry.clock().now());
@@ -105,7 +105,7 @@ impl CleanUp {
         self.change(change).await.map(|_| ())
     }
 
-    /// Reads the definition. `None`: it is gone.
+    /// Reads the CRD. Returns `None` if it no longer exists.
     async fn definition(&self, registry: &Registry) -> Result<Option<(Target, Value)>, Status> {
         let Some(target) = target(registry, &self.name) else { return Ok(None) };
         match registry.get(&target, GetParams::default()).await {
@@ -117,8 +117,8 @@ impl CleanUp {
         }
     }
 
-    /// Changes the definition or the subresource that `change` names, again after a conflict. Returns false if the definition
-    /// or the server is gone.
+    /// Changes the CRD, or the subresource that `change` returns. Retries after a conflict. Returns `false` if the CRD
+    /// or the server no longer exists.
     async fn change(&self, change: impl Fn(&Registry, &mut Value) -> Option<&'static str>) -> Result<bool, Status> {
         loop {
             let Some(registry) = self.registry.upgrade() else { return Ok(false) };

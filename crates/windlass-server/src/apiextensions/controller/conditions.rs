@@ -1,4 +1,4 @@
-//! The conditions in the status of a definition.
+//! The conditions in the status of a CRD.
 
 use serde_json::{Map, Value, json};
 
@@ -8,12 +8,12 @@ pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> 
     object.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == kind)
 }
 
-/// Reports whether all names that the definition asks for are its own.
+/// Reports whether all requested names of the CRD are accepted.
 pub(super) fn accepted(object: &Value) -> bool {
     condition(object, "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Sets a condition. The time of its last transition stays if its status does.
+/// Sets a condition. The last transition time changes only if the status does.
 pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&str, &str), now: &str) {
     let status = if holds { "True" } else { "False" };
     let before = condition(object, kind).filter(|condition| condition["status"] == status);
@@ -30,7 +30,7 @@ pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&
     }
     let Some(conditions) = conditions.as_array_mut() else { return };
     match conditions.iter_mut().find(|condition| condition["type"] == kind) {
-        // What else is said of it (observedGeneration) stays.
+        // Other fields of the condition, such as observedGeneration, stay.
         Some(condition) => as_object(condition).extend(new),
         None => conditions.push(Value::Object(new)),
     }

@@ -1,31 +1,30 @@
-//! Names of custom resources: each is used by one definition of a group.
+//! The names of custom resources. Within a group, each name belongs to one CRD.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::{apiextensions::definition::Names, codec::go_quote};
 
-/// The accepted names of all definitions.
+/// The accepted names of all CRDs.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     groups: HashMap<String, Group>,
 }
 
-/// The names in one group, each with the definitions that use it: more than one only if a status was written by hand.
+/// The names in one group, each with the CRDs that use it. There can be several only if a client wrote the status.
 #[derive(Debug, Default)]
 struct Group {
     /// Plural, singular and short names.
     resources: HashMap<String, BTreeSet<String>>,
     kinds: HashMap<String, BTreeSet<String>>,
-    /// The definitions that did not get all names they ask for.
+    /// The CRDs that did not get all requested names.
     waiting: BTreeSet<String>,
 }
 
-/// A name that another definition uses: the reason and the message of the condition.
+/// A name that another CRD uses: the reason and the message of the condition.
 pub(super) type Conflict = (&'static str, String);
 
 impl NameTable {
-    /// Notes the names that a definition has been granted, in place of those it had. Returns the definitions that may get
-    /// what it gives up.
+    /// Replaces the accepted names of a CRD. Returns the CRDs that may now get the released names.
     pub(super) fn replace(&mut self, group: &str, definition: &str, old: &Names, new: &Names) -> Vec<String> {
         if old == new {
             return Vec::new();
@@ -43,7 +42,7 @@ impl NameTable {
         if released { names.waiting.iter().filter(|name| *name != definition).cloned().collect() } else { Vec::new() }
     }
 
-    /// Forgets a definition that is gone. Returns the definitions that may get its names.
+    /// Removes a deleted CRD. Returns the CRDs that may now get its names.
     pub(super) fn remove(&mut self, group: &str, definition: &str, names: &Names) -> Vec<String> {
         let freed = self.replace(group, definition, names, &Names::default());
         if let Some(names) = self.groups.get_mut(group) {
@@ -55,7 +54,8 @@ impl NameTable {
         freed
     }
 
-    /// Decides which of the names that a definition asks for it gets. It keeps what it has if it cannot get another.
+    /// Returns the names that a CRD gets of those that it requests, and the conflict if one is taken. For a taken name,
+    /// the CRD keeps its previous one.
     pub(super) fn grant(
         &mut self,
         group: &str,
@@ -85,7 +85,7 @@ impl NameTable {
         let taken = new.filter(|short| is_resource(short)).map(|short| in_use(short)).collect::<Vec<_>>();
         match &taken[..] {
             [] => granted.short_names.clone_from(&asked.short_names),
-            // Conflicts of kinds are reported before those of short names.
+            // Conflicts of kinds take precedence over those of short names.
             _ if conflict.as_ref().is_some_and(|(reason, _)| reason.ends_with("KindConflict")) => {}
             [one] => conflict = Some(("ShortNamesConflict", one.clone())),
             several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
@@ -104,7 +104,7 @@ fn is_taken(names: &HashMap<String, BTreeSet<String>>, name: &str, by: &str) -> 
     names.get(name).is_some_and(|users| users.iter().any(|user| user != by))
 }
 
-/// Takes names from a definition. Reports whether one of them was its own.
+/// Releases names of a CRD. Reports whether it owned one of them.
 fn release<'n>(
     names: &mut HashMap<String, BTreeSet<String>>,
     definition: &str,

@@ -1,4 +1,4 @@
-//! The work of the CRD controller, and its amount.
+//! Tests of the CRD controller: its results, and the amount of work.
 
 use super::*;
 use crate::{

@@ -9,7 +9,7 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]) -> 
     Rule { groups: all(groups), resources: all(resources), verbs: all(verbs), names: all(names), paths: Vec::new() }
 }
 
-/// 2.56 million permissions in 1,180 bytes.
+/// A rule with 2.56 million permissions in 1,180 bytes.
 fn large() -> Rule {
     Rule {
         groups: numbered("g", 40),
@@ -42,7 +42,7 @@ fn the_list_of_missing_permissions_is_bounded() {
 
 #[test]
 fn rules_that_cut_each_other_to_pieces_are_refused_in_bounded_work() {
-    // Each rule held takes another corner of what is wanted.
+    // Each held rule covers another corner of the requested permissions.
     let corner = |number: usize| {
         let half = |prefix: &str, shift: usize| {
             (0..40)

@@ -5,7 +5,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{AuthorizationConfiguration, Server};
 
-/// A webhook that keeps what it is asked and answers as the user's name says.
+/// A webhook that records reviews and decides by the name of the user.
 #[derive(Debug, Default)]
 struct Scripted(Mutex<Vec<Value>>);
 
@@ -84,7 +84,7 @@ async fn webhook_allows_forbids_or_leaves_it_to_roles() {
     let refused = |user: &str, why: &str| (403, format!("secrets is forbidden: User \"{user}\" {CANNOT}: {why}"));
     assert_eq!(fixture.get("denied", SECRETS).await, refused("denied", "an enemy"));
     assert_eq!(fixture.get("somebody", SECRETS).await, refused("somebody", "a stranger"));
-    // What roles give everybody is theirs, unless the webhook forbids it.
+    // Permissions from roles still apply, unless the webhook denies the request.
     assert_eq!(fixture.get("somebody", "/version").await.0, 200);
     assert_eq!(fixture.get("denied", "/version").await.0, 403);
     let (code, message) = fixture.get("both", SECRETS).await;
@@ -135,7 +135,7 @@ async fn answers_count_for_their_time_and_for_one_user() {
     assert_eq!((asks("allowed").await, asks("nobody").await), (0, 1));
     time::advance(Duration::from_secs(5)).await;
     assert_eq!(asks("allowed").await, 1);
-    // Failures are not kept.
+    // Failures are not cached.
     assert_eq!((asks("lost").await, asks("lost").await), (1, 1));
     let fixture = Fixture::new(json!({"cacheAuthorizedRequests": false}));
     fixture.get("allowed", SECRETS).await;
@@ -158,7 +158,7 @@ async fn conditions_choose_what_a_webhook_is_asked() {
     assert_eq!(fixture.asked(), 0);
     assert_eq!(fixture.get("allowed", SECRETS).await.0, 200);
     assert_eq!(fixture.asked(), 1);
-    // One that cannot be evaluated is a failure, unless another does not hold.
+    // A condition that cannot be evaluated is a failure, unless another condition is false.
     let fixture = Fixture::new(conditions(&["request.resourceAttributes.name == 'x'", "request.user != 'root'"]));
     assert_eq!(fixture.get("allowed", "/version").await.0, 500);
     assert_eq!(fixture.get("root", "/version").await.0, 200);

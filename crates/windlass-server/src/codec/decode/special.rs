@@ -1,4 +1,4 @@
-//! Types whose Go code reads JSON itself.
+//! Types whose Go code decodes JSON itself.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::codec::{
 };
 
 impl Decoder<'_> {
-    /// A type that reads its own JSON; its errors end the decoding.
+    /// Decodes a type with custom JSON; its errors end the decoding.
     pub(super) fn special(&mut self, special: Special) -> Result<Option<Value>, Failure> {
         let first = self.peek();
         match special {
@@ -93,7 +93,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A schema inside of one of the unions: decoded on its own, so nothing in it is reported as unknown.
+    /// Decodes a schema inside of a union. It is decoded separately, so its unknown fields are not reported.
     fn schema(&mut self) -> Result<Value, Failure> {
         let mut inner = Decoder::new(self.raw(), Strictness::Lenient);
         let values = inner.root(types::json_schema());
@@ -142,7 +142,7 @@ impl Decoder<'_> {
         items
     }
 
-    /// What a decoder within this one came to; its errors get this one's struct and field in front.
+    /// Returns the result of a nested decoder; its errors get the struct and field of this decoder as a prefix.
     fn nested<T>(&self, saved: Option<Failure>, result: Result<T, Failure>) -> Result<T, Failure> {
         let failure = match (result, saved) {
             (Ok(value), None) => return Ok(value),
@@ -160,7 +160,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// A string that something else parses further.
+    /// Decodes a string that the caller parses further.
     fn text(&mut self) -> Result<String, Failure> {
         if self.peek() == b'"' {
             return Ok(self.string());

@@ -1,10 +1,10 @@
-//! Moving over the text. It is known to be well-formed: what is missing reads as 0 and ends every loop.
+//! Navigation in the text. The text is well-formed; at its end the functions read 0, which ends every loop.
 
 use super::Decoder;
 use crate::codec::json;
 
 impl<'a> Decoder<'a> {
-    /// First byte of the value ahead.
+    /// Returns the first byte of the next value.
     pub(super) fn peek(&mut self) -> u8 {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.data.get(self.at) {
             self.at += 1;
@@ -12,13 +12,13 @@ impl<'a> Decoder<'a> {
         self.data.get(self.at).copied().unwrap_or_default()
     }
 
-    /// Moves over an opening bracket.
+    /// Skips an opening bracket.
     pub(super) fn open(&mut self) {
         self.peek();
         self.at += 1;
     }
 
-    /// Whether a container has another element; moves over the comma or the closing bracket.
+    /// Reports whether a container has another element; skips the comma or the closing bracket.
     pub(super) fn more(&mut self) -> bool {
         match self.peek() {
             b',' => {
@@ -34,7 +34,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The next key of an object, or `None` behind its end.
+    /// Returns the next key of an object, or `None` after its end.
     pub(super) fn key(&mut self) -> Option<String> {
         if !self.more() {
             return None;
@@ -52,7 +52,7 @@ impl<'a> Decoder<'a> {
         json::unquote(self.data.get(start..self.at.saturating_sub(1)).unwrap_or_default())
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     pub(super) fn literal(&mut self) -> &'a str {
         std::str::from_utf8(self.raw()).unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl<'a> Decoder<'a> {
         &self.data[start..self.at.min(self.data.len())]
     }
 
-    /// Moves over a value.
+    /// Skips a value.
     pub(super) fn skip(&mut self) {
         let mut depth = 0usize;
         self.peek();

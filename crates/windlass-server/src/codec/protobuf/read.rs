@@ -1,4 +1,4 @@
-//! Messages into the values of the table's structs.
+//! The protobuf reader: decodes messages into the values of the table's structs.
 
 use serde_json::{Map, Value};
 
@@ -69,7 +69,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// One occurrence of a field.
+    /// Decodes one occurrence of a field.
     fn field(
         &mut self,
         reader: &mut Reader<'_>,
@@ -130,7 +130,7 @@ impl Decoder {
         Ok((key, value.unwrap_or_else(|| shape::zero(ty))))
     }
 
-    /// A single value; `None` is the zero value.
+    /// Decodes a single value; `None` is the zero value.
     fn single(
         &mut self,
         reader: &mut Reader<'_>,
@@ -161,7 +161,7 @@ impl Decoder {
             Kind::Pointer(inner) => {
                 Some(self.single(reader, wire, name, inner, depth)?.unwrap_or_else(|| shape::zero(inner)))
             }
-            // What is left is a list in a message of its own: `items` is field 1.
+            // The remaining lists are wrapped in a message: `items` is field 1.
             Kind::Slice(element) => {
                 let mut list = Reader { data: reader.bytes(wire, name)?, owner: reader.owner };
                 let mut items = Vec::new();
@@ -182,7 +182,7 @@ impl Decoder {
 
     fn special(&mut self, data: &[u8], special: Special, depth: usize) -> Result<Option<Value>, String> {
         let mut reader = Reader { data, owner: "special" };
-        // The fields that any of these types has; what a type does not have is skipped.
+        // The fields of all these types; fields that a type does not have are skipped.
         let mut bytes: Option<&[u8]> = None;
         let mut second: Vec<&[u8]> = Vec::new();
         let mut third: Option<&[u8]> = None;
@@ -252,7 +252,7 @@ impl Decoder {
     }
 }
 
-/// JSON that travels in a bytes field.
+/// Decodes JSON in a bytes field.
 fn untyped(raw: &[u8], depth: usize) -> Result<Value, String> {
     check_json(raw)?;
     let (value, _) = decode_any(raw, Strictness::Lenient)?;
@@ -268,7 +268,7 @@ fn depth_of(value: &Value) -> usize {
 }
 
 impl Type {
-    /// The wire type of one value.
+    /// Returns the wire type of one value.
     fn wire(&self) -> u8 {
         match &self.kind {
             Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Uint8 => wire::VARINT,

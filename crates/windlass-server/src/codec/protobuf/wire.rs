@@ -1,8 +1,8 @@
-//! The wire format: tags, varints and lengths, read from the front and written from the end.
+//! The wire format: tags, varints and lengths, read forwards and written backwards.
 
 const UNEXPECTED_END: &str = "unexpected EOF";
 
-/// How a field's value stands behind its tag.
+/// The wire types: the encoding of the value after a field's tag.
 pub(super) const VARINT: u8 = 0;
 pub(super) const FIXED64: u8 = 1;
 pub(super) const BYTES: u8 = 2;
@@ -10,27 +10,28 @@ const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// A message that is read from its front.
+/// A reader of a message.
 pub(super) struct Reader<'a> {
-    /// What is left of the message.
+    /// The unread bytes of the message.
     pub(super) data: &'a [u8],
     /// The message's name, for errors.
     pub(super) owner: &'static str,
 }
 
-/// A message that is written from its end, as Go's generated code does: when a length is due, it is known.
+/// A writer that starts at the end of a message, as Go's generated code does, so that each length is known when it is
+/// written.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// The message's end, back to front.
+    /// The written bytes in reverse order.
     reversed: Vec<u8>,
-    /// How many bytes come behind those; somebody else writes them.
+    /// The number of bytes after those, which the caller writes.
     behind: usize,
 }
 
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    /// The next field's number and wire type; none at the end.
+    /// Reads the next field's number and wire type; `None` at the end.
     pub(super) fn tag(&mut self) -> Result<Option<(u32, u8)>, String> {
         if self.data.is_empty() {
             return Ok(None);
@@ -85,7 +86,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).map_err(|_| UNEXPECTED_END)?)
     }
 
-    /// Moves over a field. Groups, which nobody writes any more, count their depth instead of recursing.
+    /// Skips a field. Groups, which are deprecated, are counted by depth instead of recursion.
     pub(super) fn skip(&mut self, wire: u8) -> Result<(), String> {
         let mut wire = wire;
         let mut groups = 0usize;
@@ -121,23 +122,24 @@ fn expect(wire: u8, expected: u8, name: &str) -> Result<(), String> {
 // === impl Writer ===
 
 impl Writer {
-    /// Writes what comes before `behind` bytes of the same message.
+    /// Creates a writer for the part of a message that comes before `behind` bytes.
     pub(super) fn before(behind: usize) -> Self {
         Self { behind, ..Self::default() }
     }
 
-    /// What was written, from its front.
+    /// Returns the written bytes in forward order.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.reversed.reverse();
         self.reversed
     }
 
-    /// Where the message that is written next ends, counted from the end of all; for [`Self::close`].
+    /// Returns the position where the next written message ends, counted from the end of the output; for
+    /// [`Self::close`].
     pub(super) fn end(&self) -> usize {
         self.behind + self.reversed.len()
     }
 
-    /// Puts the length and the tag in front of a message that was written since `end`.
+    /// Writes the length and the tag of a message that was written since `end`.
     pub(super) fn close(&mut self, number: u32, end: usize) {
         self.varint((self.end() - end) as u64);
         self.tag(number, BYTES);
@@ -159,7 +161,7 @@ impl Writer {
         self.tag(number, FIXED64);
     }
 
-    /// Bytes without a tag.
+    /// Writes bytes without a tag.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.reversed.extend(bytes.iter().rev());
     }

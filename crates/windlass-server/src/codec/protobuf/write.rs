@@ -1,4 +1,4 @@
-//! Trees into messages.
+//! The protobuf writer: encodes trees as messages.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl Writer {
-    /// The fields of a struct, the last one first.
+    /// Writes the fields of a struct in reverse order.
     pub(super) fn message(&mut self, shape: &'static Struct, value: &Value) {
         for field in shape.messages.iter().rev() {
             match field.target {
@@ -31,7 +31,7 @@ impl Writer {
         self.close(number, end);
     }
 
-    /// All occurrences of a field: none for what may be absent and is.
+    /// Writes all occurrences of a field; none for an absent optional value.
     fn field(&mut self, number: u32, ty: &Type, value: &Value) {
         match (&ty.kind, value) {
             (Kind::Pointer(_) | Kind::Bytes, Value::Null) => {}
@@ -43,7 +43,7 @@ impl Writer {
             }
             (Kind::Map { value: element, .. }, _) => {
                 let mut entries: Vec<_> = value.as_object().into_iter().flatten().collect();
-                // Mostly they are in order already.
+                // The entries are usually sorted already.
                 entries.sort_unstable_by_key(|(key, _)| *key);
                 for (key, entry) in entries.into_iter().rev() {
                     let end = self.end();
@@ -56,7 +56,7 @@ impl Writer {
         }
     }
 
-    /// One value; what is null is the zero value.
+    /// Writes one value; null is the zero value.
     fn single(&mut self, number: u32, ty: &Type, value: &Value) {
         match &ty.kind {
             Kind::String => self.bytes(number, text(value).as_bytes()),
@@ -71,7 +71,7 @@ impl Writer {
                 self.close(number, end);
             }
             Kind::Pointer(inner) => self.single(number, inner, value),
-            // A list in a message of its own: its elements are field 1.
+            // A list that is wrapped in a message: its elements are field 1.
             Kind::Slice(element) => {
                 let end = self.end();
                 for item in value.as_array().into_iter().flatten().rev() {
@@ -79,12 +79,12 @@ impl Writer {
                 }
                 self.close(number, end);
             }
-            // No type of the table has a map within a map or a list, and protobuf cannot have one.
+            // The table has no map within a map or a list; protobuf does not support them.
             Kind::Map { .. } => {}
         }
     }
 
-    /// What is in the message of a type with an encoding of its own.
+    /// Writes the message content of a type with a custom encoding.
     fn special(&mut self, special: Special, value: &Value) {
         match (special, value) {
             (Special::Quantity, Value::Null) => self.bytes(1, b"0"),
@@ -138,7 +138,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Negative numbers are extended to 64 bits, those of 32 bits too.
+/// Returns the varint of an integer. Negative numbers, including 32-bit ones, are extended to 64 bits.
 fn integer(value: &Value) -> u64 {
     value.as_i64().unwrap_or_default().cast_unsigned()
 }

@@ -1,5 +1,6 @@
-//! Documents of any kind of the table, made up from a seed: what clients may send, not only what Go would write.
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number will do")]
+//! Generates documents of any kind of the table from a seed: any input that clients may send, not only what Go would
+//! encode.
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "any number is suitable")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,10 @@ use super::{
     super::types::{self, Kind, Special, Struct, Type},
 };
 
-/// How often one struct may lie within itself.
+/// The maximum number of times that a struct may contain itself.
 const MAX_RECURSION: usize = 2;
 
-/// Texts that an encoding may trip over.
+/// Texts that are difficult for an encoding.
 const TEXTS: &[&str] = &[
     "",
     "a",
@@ -89,7 +90,7 @@ const QUANTITIES: &[&str] = &[
     "12345678901234567890",
     "0.0000000001",
 ];
-/// Without Go's zero time, which is written as null, and null is read as no pointer.
+/// Does not contain Go's zero time: it is encoded as null, which decodes to a nil pointer.
 const TIMES: &[&str] = &[
     "2023-11-14T22:13:31Z",
     "2023-11-14T22:13:31.5+02:00",
@@ -102,10 +103,10 @@ const MICRO_TIMES: &[&str] =
 const DURATIONS: &[&str] = &["0", "1h2m3.5s", "-1ns", "1.000001s", "100us", "2562047h47m16.854775807s"];
 const KEYS: &[&str] = &["a", "b", "10", "é", "a.b/c", "", "yes", "<", "\n"];
 
-/// Makes up documents, and remembers which fields it has set.
+/// Generates documents and records the fields that it has set.
 pub(super) struct Generator {
     entropy: Entropy,
-    /// Each field in that many of ten cases.
+    /// The probability that a field is set, in tenths.
     density: u64,
     open: BTreeMap<&'static str, usize>,
     pub(super) reached: BTreeSet<(&'static str, &'static str)>,
@@ -116,8 +117,8 @@ impl Generator {
         Self { entropy: Entropy::seeded(seed), density, open: BTreeMap::new(), reached: BTreeSet::new() }
     }
 
-    /// An object of the struct. What its type is, and that of objects within it, is left to whoever reads it: protobuf has no
-    /// place for that.
+    /// Generates an object of the struct, without kind and apiVersion, also in nested objects: protobuf does not encode
+    /// them there.
     pub(super) fn object(&mut self, shape: &'static Struct) -> Value {
         *self.open.entry(shape.name).or_default() += 1;
         let mut fields = Map::new();
@@ -134,7 +135,7 @@ impl Generator {
         Value::Object(fields)
     }
 
-    /// A value of the type; none where it would lie too deep.
+    /// Generates a value of the type; `None` if it would be nested too deeply.
     fn value(&mut self, ty: &Type) -> Option<Value> {
         Some(match &ty.kind {
             Kind::String => Value::from(self.one_of(TEXTS)),
@@ -194,7 +195,7 @@ impl Generator {
         })
     }
 
-    /// JSON without a type.
+    /// Generates untyped JSON.
     fn anything(&mut self, depth: u64) -> Value {
         match self.entropy.below(if depth == 0 { 5 } else { 8 }) {
             0 => Value::Null,
@@ -229,7 +230,7 @@ impl Generator {
             3 => f64::MIN_POSITIVE,
             _ => f64::from_bits(self.entropy.next_u64()),
         };
-        // Without a fraction it is an integer, as YAML that was read makes of it; what is no number is none in JSON.
+        // A whole number is an integer, as in decoded YAML. JSON has no NaN and no infinities.
         go_float(number).map_or(json!(1.25), Value::Number)
     }
 

@@ -1,4 +1,4 @@
-//! What was decoded is encoded and decoded again, in every encoding, for made-up objects of every kind.
+//! Round-trip tests: generated objects of every kind are decoded, encoded and decoded again in every encoding.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{
     generate::Generator,
 };
 
-/// How densely objects are filled, of ten fields: all of them once, then less and less.
+/// The share of set fields in an object, in tenths: first all fields, then fewer.
 const DENSITIES: [u64; 6] = [10, 7, 5, 3, 2, 1];
 
 fn decoded(plan: &Plan, body: &[u8], format: Format) -> Value {
@@ -32,11 +32,11 @@ fn objects_of_every_kind_survive_every_encoding() {
             let text = object.to_string();
             assert_eq!(decoded(plan, text.as_bytes(), Format::Json).to_string(), text, "{kind} as JSON");
             let yaml = to_yaml(&object);
-            // YAML puts the keys of what has no type in order.
+            // YAML sorts the keys of untyped objects.
             assert_eq!(decoded(plan, yaml.as_bytes(), Format::Yaml), object, "{kind} as YAML:\n{yaml}");
             let mut object = object;
             forget_empty(plan.shape(), &mut object);
-            // What storing forgets is left out as what is written.
+            // Removes the fields that storing in protobuf drops.
             let object = plan.normalise(object, FieldValidation::Strict).unwrap().value;
             let Some(protobuf) = to_protobuf(&object) else {
                 assert!(["Table", "TableOptions", "WatchEvent"].contains(&kind), "{kind} has no message");
@@ -60,7 +60,7 @@ fn a_tree_is_settled_in_place_as_its_text_would_be_decoded() {
         for (round, density) in DENSITIES.into_iter().enumerate() {
             let sent = Generator::new((index * 100 + round) as u64, density).object(plan.shape());
             let expected = decoded(plan, sent.to_string().as_bytes(), Format::Json);
-            // What was sent may have numbers for quantities, whose text counts.
+            // The sent tree may contain numbers for quantities, and the decoder keeps their text.
             for (mut tree, must_fit) in [(expected.clone(), true), (upside_down(&expected), true), (sent, false)] {
                 if plan.settle(&mut tree) {
                     assert_eq!(tree.to_string(), expected.to_string(), "{kind}");
@@ -76,7 +76,7 @@ fn a_tree_is_settled_in_place_as_its_text_would_be_decoded() {
     assert!(settled > 1_000 && unfit.is_empty(), "not settled: {unfit:?}");
 }
 
-/// The same with the fields of the object, and of its metadata, in reverse.
+/// Returns the object with its fields, and those of its metadata, in reverse order.
 fn upside_down(value: &Value) -> Value {
     let turned = |(key, value): (&String, &Value)| {
         (key.clone(), if key == "metadata" { upside_down(value) } else { value.clone() })
@@ -84,7 +84,7 @@ fn upside_down(value: &Value) -> Value {
     value.as_object().map_or_else(|| value.clone(), |entries| entries.iter().rev().map(turned).collect())
 }
 
-/// The fields of the structs of all kinds that are not among these.
+/// Returns the fields of all kinds' structs that are not in `reached`.
 fn missed(reached: &BTreeSet<(&str, &str)>) -> Vec<String> {
     let mut missed = Vec::new();
     for shape in types::all_structs() {

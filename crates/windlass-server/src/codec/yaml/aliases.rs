@@ -1,7 +1,7 @@
-//! How much the aliases of a document add to it, found out before anything is built.
+//! The expansion limit for YAML aliases, checked before the document is built.
 //!
-//! Limits are those of Go's yaml.v2: a document may consist of aliases to 99 % while it is small, and to 10 % when it is
-//! large. Texts count by their bytes, too: Go shares them, but a JSON document is written out.
+//! The limits are those of Go's yaml.v2: aliases may make up 99 % of a small document and 10 % of a large one. The size
+//! of texts counts as well: Go shares texts, but a JSON document repeats them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use granit_parser::Event;
 
 use super::{Events, MAX_DEPTH};
 
-/// Below this count aliases may be nearly everything.
+/// Up to this number of nodes, aliases may make up 99 %.
 const FEW: u32 = 400_000;
-/// From this count on they may be a tenth.
+/// From this number of nodes on, aliases may make up 10 %.
 const MANY: u32 = 4_000_000;
-/// The most bytes of text that aliases may add: as many as a request may have.
+/// The maximum number of text bytes that aliases may add; the same as the limit of a request body.
 const MAX_BYTES: usize = 3 << 20;
 
-/// The anchors that are referred to; only these need to be kept when the document is built.
+/// Returns the anchors that aliases refer to; the builder only keeps the nodes of these.
 pub(super) fn referenced(text: &str) -> Result<HashSet<usize>, String> {
     Ok(Counter::over(text)?.referenced)
 }
@@ -33,7 +33,7 @@ struct Counter {
     aliased: Size,
     /// The sizes of finished anchors.
     anchors: HashMap<usize, Size>,
-    /// The open containers: the anchor of each, and what had been built before it.
+    /// The open containers: the anchor of each, and the size of the document before it.
     open: Vec<(usize, Size)>,
     referenced: HashSet<usize>,
 }
@@ -80,7 +80,7 @@ impl Counter {
     fn refer(&mut self, anchor: usize) -> Result<(), String> {
         self.referenced.insert(anchor);
         self.built.nodes += 1;
-        // An anchor within itself is refused when the document is built.
+        // The builder rejects an anchor that contains an alias to itself.
         let Some(size) = self.anchors.get(&anchor) else { return Ok(()) };
         for sum in [&mut self.built, &mut self.aliased] {
             sum.nodes += size.nodes;
@@ -96,7 +96,7 @@ impl Counter {
     }
 }
 
-/// The share of a document of so many nodes that may come from aliases.
+/// Returns the share of a document with this many nodes that may come from aliases.
 fn allowed_share(nodes: usize) -> f64 {
     let (few, many) = (f64::from(FEW), f64::from(MANY));
     0.99 - 0.89 * ((as_float(nodes) - few) / (many - few)).clamp(0.0, 1.0)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn nodes_are_counted_as_go_counts_them() {
-        // The list, two texts of it; the map, its keys, the alias and what it stands for.
+        // The list and its two texts; the map, its keys, the alias and its expansion.
         assert_eq!(built("a: &a [x, yy]\nb: *a\n"), Size { nodes: 1 + 1 + 3 + 1 + 1 + 3, bytes: 1 + 3 + 1 + 3 });
         assert_eq!(allowed_share(400_000).to_bits(), 0.99_f64.to_bits());
         assert!((allowed_share(4_000_000) - 0.1).abs() < 1e-9);

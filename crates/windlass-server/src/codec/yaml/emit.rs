@@ -1,4 +1,5 @@
-//! Writing YAML as yaml.v2 does: keys sorted, sequences not indented under their key, long lines folded at 80.
+//! A YAML writer that follows yaml.v2: keys are sorted, sequences are not indented under their key, long lines are
+//! folded at 80.
 
 use std::{cmp::Ordering, fmt::Write};
 
@@ -6,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::{Plain, plain};
 
-/// Where lines are folded, at the next single space.
+/// The column after which lines are folded at the next single space.
 const WIDTH: usize = 80;
 /// Longer keys are written with `? `.
 const SIMPLE_KEY: usize = 128;
 
-/// The value as a YAML document.
+/// Formats the value as a YAML document.
 pub(crate) fn to_yaml(value: &Value) -> String {
     let mut emitter = Emitter { out: String::new(), column: 0 };
     match value {
@@ -27,7 +28,7 @@ pub(crate) fn to_yaml(value: &Value) -> String {
 
 struct Emitter {
     out: String,
-    /// Characters since the last line break.
+    /// The number of characters since the last line break.
     column: usize,
 }
 
@@ -40,7 +41,7 @@ enum Style {
 }
 
 impl Emitter {
-    /// `inline`: the first entry follows on the current line.
+    /// Writes a mapping. `inline`: the first entry continues the current line.
     fn mapping(&mut self, entries: &Map<String, Value>, indent: usize, inline: bool) {
         let mut sorted: Vec<_> = entries.iter().collect();
         sorted.sort_by(|left, right| compare_keys(left.0, right.0));
@@ -73,7 +74,7 @@ impl Emitter {
         }
     }
 
-    /// What follows a key and its colon.
+    /// Writes the value after a key and its colon.
     fn value(&mut self, value: &Value, indent: usize) {
         match value {
             Value::Object(entries) if !entries.is_empty() => self.mapping(entries, indent + 2, false),
@@ -99,7 +100,7 @@ impl Emitter {
         }
     }
 
-    /// A scalar or an empty container; `indent` is that of continuation lines.
+    /// Writes a scalar or an empty container; `indent` is that of continuation lines.
     fn scalar(&mut self, value: &Value, indent: usize) {
         match value {
             Value::Null => self.put("null"),
@@ -131,7 +132,8 @@ impl Emitter {
         }
     }
 
-    /// Text whose lone spaces may become line breaks; `edge` keeps the first and last ones.
+    /// Writes text whose single spaces may become line breaks. A non-zero `edge` preserves the first and last
+    /// characters.
     fn folded(&mut self, text: &str, indent: usize, fold: bool, edge: usize, mut write: impl FnMut(&mut Self, char)) {
         let (mut spaces, mut broken) = (false, false);
         let mut characters = text.char_indices().peekable();
@@ -159,7 +161,8 @@ impl Emitter {
         }
     }
 
-    /// Line breaks occur here only as Unicode's, which are written as they are and followed by the indentation.
+    /// Writes single-quoted text. Only Unicode line breaks occur here; they are written literally, followed by the
+    /// indentation.
     fn single(&mut self, text: &str, indent: usize, fold: bool) {
         self.folded(text, indent, fold, 1, |emitter, character| {
             if character == '\'' {
@@ -171,7 +174,7 @@ impl Emitter {
 
     fn double(&mut self, text: &str, indent: usize, fold: bool) {
         let mut spaces = false;
-        // The library takes every character of a text for the byte order mark that the text begins with.
+        // If a text starts with a byte order mark, yaml.v2 treats every character as one.
         let escape_all = text.starts_with('\u{feff}');
         let mut characters = text.char_indices().peekable();
         while let Some((at, character)) = characters.next() {
@@ -248,7 +251,7 @@ impl Emitter {
         }
     }
 
-    /// Starts a line, unless one has just been started.
+    /// Starts a line, unless the current line is empty.
     fn line(&mut self, indent: usize) {
         if self.column > 0 {
             self.push('\n');
@@ -272,7 +275,7 @@ impl Emitter {
     }
 }
 
-/// The style that yaml.v2's encoder asks for and its emitter can do.
+/// Returns the style that yaml.v2's encoder requests, or the nearest one that its emitter supports.
 fn style(text: &str, key: bool) -> Style {
     let facts = Facts::of(text);
     if text.contains('\n') {
@@ -288,7 +291,7 @@ fn style(text: &str, key: bool) -> Style {
     }
 }
 
-/// Which styles can hold a text.
+/// The styles that can represent a text.
 struct Facts {
     plain: bool,
     single: bool,
@@ -344,7 +347,7 @@ fn is_printable(character: char) -> bool {
     matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Whether yaml.v2 would take the text for a time.
+/// Reports whether yaml.v2 would parse the text as a time.
 fn is_timestamp(text: &str) -> bool {
     let number =
         |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -387,7 +390,8 @@ fn is_timestamp(text: &str) -> bool {
     clock && zone
 }
 
-/// `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`: nobody reads these as numbers any more, but they are still quoted.
+/// Matches `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`. Parsers no longer read these as numbers, but yaml.v2 still
+/// quotes them.
 fn is_base60(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -403,7 +407,7 @@ fn is_base60(text: &str) -> bool {
         })
 }
 
-/// As `%g` with the shortest digits.
+/// Formats a float like `%g` with the shortest digits.
 fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
@@ -416,7 +420,7 @@ fn float(number: f64) -> String {
     text
 }
 
-/// yaml.v2's order of keys: letters after everything else, runs of digits by their value.
+/// Compares keys in yaml.v2's order: letters after all other characters, runs of digits by their value.
 fn compare_keys(left: &str, right: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else { return a.len().cmp(&b.len()) };

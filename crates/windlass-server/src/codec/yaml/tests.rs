@@ -148,7 +148,7 @@ fn the_real_servers_yaml_is_reproduced_and_read_back() {
         assert_eq!(ours, theirs);
     }
     assert_eq!(to_yaml(&value), expected);
-    // YAML 1.2 knows Unicode's line breaks no more, so this one text comes back with the indentation in it.
+    // YAML 1.2 does not support Unicode line breaks, so this text is read back with the indentation in it.
     let mut read = read(expected);
     read["data"]["uni"] = value["data"]["uni"].clone();
     assert_eq!(read, value);
@@ -184,7 +184,7 @@ fn aliases_expand_as_far_as_go_lets_them() {
 
 #[test]
 fn anchors_without_aliases_are_not_copied() {
-    // A copy for each of a hundred anchors around a list of 200,000 would be gigabytes.
+    // A copy for each of a hundred anchors around a list of 200,000 elements would take gigabytes.
     let text =
         (0..100).map(|level| format!("&a{level} [")).collect::<String>() + &"0,".repeat(200_000) + &"]".repeat(100);
     let referenced = aliases::referenced(&(text.clone() + "\n# *a0")).unwrap();

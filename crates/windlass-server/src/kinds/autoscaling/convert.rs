@@ -1,7 +1,7 @@
-//! Between the two versions of autoscalers.
+//! Conversion between the two versions of autoscalers.
 //!
-//! What the first version has no field for is kept in annotations, as JSON in the first version's own (internal) form, and
-//! taken from there on the way back. Annotations that do not parse are dropped.
+//! Fields without a counterpart in v1 are stored in annotations, as JSON of v1's internal type, and restored from
+//! there. Invalid annotations are dropped.
 
 use serde_json::{Map, Value, json};
 
@@ -21,8 +21,8 @@ const ALL: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The fields of one kind of metric: the name in the first version, and the path in the second. Those of a spec first,
-/// then those of a status.
+/// The fields of one kind of metric: the name in v1 and the path in v2. The first list is for a spec, the second for a
+/// status.
 struct Fields {
     source: &'static str,
     spec: &'static [(&'static str, &'static [&'static str])],
@@ -105,7 +105,7 @@ const FIELDS: [Fields; 5] = [
     },
 ];
 
-/// Fields of the first version that are written even when there is nothing to write.
+/// The v1 fields that are written even without a value.
 const VALUES: [(&str, &str); 6] = [
     ("object", "targetValue"),
     ("object", "currentValue"),
@@ -115,7 +115,7 @@ const VALUES: [(&str, &str); 6] = [
     ("containerResource", "currentAverageValue"),
 ];
 
-/// An autoscaler of `autoscaling/v2` as one of `autoscaling/v1`.
+/// Converts an autoscaler from `autoscaling/v2` to `autoscaling/v1`.
 pub(super) fn first_version(mut autoscaler: Value) -> Value {
     drop_annotations(&mut autoscaler);
     as_object(&mut autoscaler).insert("apiVersion".to_owned(), "autoscaling/v1".into());
@@ -164,7 +164,7 @@ pub(super) fn first_version(mut autoscaler: Value) -> Value {
     autoscaler
 }
 
-/// An autoscaler of `autoscaling/v1` as one of `autoscaling/v2`.
+/// Converts an autoscaler from `autoscaling/v1` to `autoscaling/v2`.
 pub(super) fn second_version(mut autoscaler: Value) -> Value {
     let annotation =
         |key: &str| -> Option<Value> { serde_json::from_str(autoscaler.text(&["metadata", "annotations", key])).ok() };
@@ -208,7 +208,7 @@ pub(super) fn second_version(mut autoscaler: Value) -> Value {
     autoscaler
 }
 
-/// Removes the annotations that only the first version has.
+/// Removes the annotations that only exist in v1.
 pub(super) fn drop_annotations(autoscaler: &mut Value) {
     let metadata = metadata_mut(autoscaler);
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
@@ -228,7 +228,7 @@ fn old_status(metric: &Value) -> Value {
     renamed(metric, |fields| fields.status)
 }
 
-/// A metric of the second version with the fields of the first one, in its order.
+/// Converts a v2 metric to v1, with v1's field names and order.
 fn renamed(metric: &Value, names: impl Fn(&Fields) -> &'static [(&'static str, &'static [&'static str])]) -> Value {
     let mut old = json!({"type": metric.text(&["type"])});
     for fields in &FIELDS {
@@ -250,7 +250,7 @@ fn new_metric(metric: &Value) -> Value {
     let mut new = restored(metric, |fields| fields.spec);
     for fields in &FIELDS {
         let Some(Value::Object(source)) = new.get_mut(fields.source) else { continue };
-        // What counts is what is given; a value of nothing beside an average is none.
+        // The type follows from the present fields. A zero value next to an average value counts as absent.
         let has = |field: &str| source.at(&["target", field]).is_some();
         let zero = source.text(&["target", "value"]) == "0";
         let kind = match fields.source {
@@ -274,7 +274,7 @@ fn new_status(metric: &Value) -> Value {
     restored(metric, |fields| fields.status)
 }
 
-/// A metric of the first version with the fields of the second one.
+/// Converts a v1 metric to v2's field names.
 fn restored(metric: &Value, names: impl Fn(&Fields) -> &'static [(&'static str, &'static [&'static str])]) -> Value {
     let mut new = json!({"type": metric.text(&["type"])});
     for fields in &FIELDS {
@@ -293,7 +293,7 @@ fn restored(metric: &Value, names: impl Fn(&Fields) -> &'static [(&'static str, 
     new
 }
 
-/// The names of the fields of a behavior: as they are, and as the annotation has them.
+/// The names of a behavior's fields: in the object and in the annotation.
 const BEHAVIOR_NAMES: [(&str, &str); 9] = [
     ("scaleUp", "ScaleUp"),
     ("scaleDown", "ScaleDown"),
@@ -306,7 +306,7 @@ const BEHAVIOR_NAMES: [(&str, &str); 9] = [
     ("periodSeconds", "PeriodSeconds"),
 ];
 
-/// A behavior as the annotation has it: with the names of Go's fields, and with all of them.
+/// Converts a behavior to the form of the annotation: with Go's field names, and with all fields.
 fn internal_behavior(behavior: &Value) -> Value {
     let at = |value: &Value, field: &str| value.at(&[field]).cloned().unwrap_or_default();
     let direction = |field: &str| match behavior.at(&[field]) {
@@ -333,7 +333,7 @@ fn internal_behavior(behavior: &Value) -> Value {
     json!({"ScaleUp": direction("scaleUp"), "ScaleDown": direction("scaleDown")})
 }
 
-/// A behavior from the annotation; the case of names does not matter there.
+/// Parses a behavior from the annotation. Field names are not case-sensitive.
 fn external_behavior(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(external_behavior).collect(),

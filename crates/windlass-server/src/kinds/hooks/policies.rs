@@ -19,7 +19,7 @@ const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
 const MUTATING_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];
 const PATCH_TYPES: &[&str] = &["ApplyConfiguration", "JSONPatch"];
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
-/// In bytes.
+/// The maximum length of an audit annotation's expression, in bytes.
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
 
 // === defaults ===
@@ -178,7 +178,7 @@ fn validate_mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !PATCH_TYPES.contains(&kind) {
         return errors.unsupported(&place, kind, PATCH_TYPES);
     }
-    // That of the type first.
+    // The form that matches the patch type comes first.
     forms.sort_by_key(|(form, _)| *form != kind);
     for (form, field) in forms {
         let place = path.child(field);

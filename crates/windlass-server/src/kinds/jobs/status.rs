@@ -1,4 +1,4 @@
-//! What the status of a job may say.
+//! Validation of a job's status.
 
 use serde_json::Value;
 use windlass_api::parse_time;
@@ -8,7 +8,7 @@ use crate::registry::{Errors, Path, Tree, same};
 
 const STATUS: Path<'static> = Path::new("status");
 
-/// What a status says must hold together; of what was wrong before, only changes count.
+/// Validates that a status is consistent. Existing inconsistencies are only reported if the affected fields change.
 pub(in crate::kinds) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors) {
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.not_negative(&STATUS.child(field), new.int(&["status", field]));
@@ -82,7 +82,7 @@ pub(in crate::kinds) fn validate_job_status(new: &Value, old: &Value, errors: &m
     validate_job_progress(new, old, &is, errors);
 }
 
-/// Which indexes have come to an end, and how.
+/// Validates the completed and failed indexes.
 fn validate_job_indexes(new: &Value, old: &Value, errors: &mut Errors) {
     const FIELDS: [&str; 2] = ["completedIndexes", "failedIndexes"];
     let changed = |field: &str| new.at(&["status", field]) != old.at(&["status", field]);
@@ -121,7 +121,7 @@ fn validate_job_indexes(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// What has happened stays so.
+/// Validates that progress is not undone.
 fn validate_job_progress(new: &Value, old: &Value, is: &dyn Fn(&Value, &str) -> bool, errors: &mut Errors) {
     let conditions = STATUS.child("conditions");
     for kind in ["Failed", "Complete", "FailureTarget"] {

@@ -1,14 +1,14 @@
-//! When an indexed job has succeeded before all of its pods have.
+//! The success policy, by which an indexed job succeeds before all of its pods do.
 
 use serde_json::Value;
 
 use crate::registry::{Errors, Path, Tree};
 
 const MAX_RULES: usize = 20;
-/// How long a list of indexes may be, in bytes.
+/// The maximum length of a list of indexes, in bytes.
 const MAX_INDEXES: usize = 64 << 10;
 
-/// Complains about the policy of a spec with so many completions.
+/// Validates the policy of a spec with this number of completions.
 pub(super) fn validate(spec: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child("successPolicy");
     let list = path.child("rules");
@@ -53,7 +53,7 @@ pub(super) fn validate(spec: &Value, completions: i64, path: &Path<'_>, errors: 
     }
 }
 
-/// How many indexes a list like `0,3-5` has.
+/// Returns the number of indexes in a list such as `0,3-5`.
 pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -70,7 +70,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// The first index that two lists have both. Intervals that cannot be read are left out.
+/// Returns the first index that both lists contain. Invalid intervals are ignored.
 pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|interval| interval_of(interval, completions).ok()).collect()
@@ -90,7 +90,7 @@ pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i
     None
 }
 
-/// One index, or the first and last of several.
+/// Parses an interval: a single index, or the first and last of a range.
 fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |part: &str| {
         let number =

@@ -1,4 +1,4 @@
-//! The environment of a container: variables, and where their values come from.
+//! The environment of a container: variables and their sources.
 
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use crate::{
 
 const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
 
-/// Who asks for a field of the pod.
+/// The context of a field selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldSelector {
     Variable,
     Volume,
 }
 
-/// The fields that a variable can show, sorted.
+/// The fields that a variable can refer to, sorted.
 const OF_VARIABLES: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -28,10 +28,10 @@ const OF_VARIABLES: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// The fields that a file can show, sorted.
+/// The fields that a downward API file can refer to, sorted.
 const OF_VOLUMES: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// The amounts that can be shown, sorted.
+/// The resource amounts that can be referred to, sorted.
 const AMOUNTS: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
@@ -42,7 +42,7 @@ const AMOUNTS: [&str; 6] = [
 ];
 const SIZES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// Complains about the variables of a container.
+/// Validates the variables of a container.
 pub(super) fn validate_environment(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("env");
     for (index, variable) in container.items(&["env"]).iter().enumerate() {
@@ -112,7 +112,7 @@ fn validate_value(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A variable that a file of a volume sets.
+/// Validates a reference to a variable in a file of a volume.
 fn validate_file_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (key, volume, file) = (selector.text(&["key"]), selector.text(&["volumeName"]), selector.text(&["path"]));
     for (field, text) in [("key", key), ("volumeName", volume), ("path", file)] {
@@ -127,7 +127,7 @@ fn validate_file_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// The volumes of such files are there, and empty at first.
+/// Validates that the volumes of such files exist and are of type `emptyDir`.
 pub(super) fn validate_file_volumes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         let list_path = path.child(list);
@@ -150,7 +150,7 @@ pub(super) fn validate_file_volumes(spec: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// A field of the pod.
+/// Validates a reference to a field of the pod.
 pub(super) fn validate_field_selector(selector: &Value, asker: FieldSelector, path: &Path<'_>, errors: &mut Errors) {
     if selector.text(&["apiVersion"]).is_empty() {
         return errors.required(&path.child("apiVersion"), "");
@@ -192,7 +192,7 @@ pub(super) fn validate_field_selector(selector: &Value, asker: FieldSelector, pa
     }
 }
 
-/// An amount that a container asks for, or may have.
+/// Validates a reference to a container's request or limit.
 pub(super) fn validate_resource_selector(selector: &Value, asker: FieldSelector, path: &Path<'_>, errors: &mut Errors) {
     let resource = selector.text(&["resource"]);
     let pages = ["limits.hugepages-", "requests.hugepages-"].iter().any(|prefix| resource.starts_with(prefix));

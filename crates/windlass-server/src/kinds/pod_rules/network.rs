@@ -1,15 +1,15 @@
-//! How a pod is called, and how it finds others.
+//! The hostname of a pod, and its DNS configuration.
 
 use serde_json::Value;
 
 use super::one_of;
 use crate::registry::{Errors, Path, Tree, dns_subdomain, dns_subdomain_with_underscores, validate_address};
 
-/// What the resolver of the system takes.
+/// The limits of the system's resolver.
 const NAME_SERVERS: usize = 3;
 const SEARCHES: usize = 32;
 
-/// Who shares the network of its node has the same ports outside and inside.
+/// Validates that host ports equal the container ports if the pod uses the host network.
 pub(super) fn validate_host_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !spec.flag(&["hostNetwork"]) {
         return;
@@ -28,7 +28,7 @@ pub(super) fn validate_host_ports(spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// The name that a pod gives itself in place of its own.
+/// Validates the hostname override of a pod.
 pub(super) fn validate_own_name(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     const LONGEST: usize = 64;
     let Some(name) = spec.at(&["hostnameOverride"]).and_then(Value::as_str) else { return };
@@ -44,7 +44,7 @@ pub(super) fn validate_own_name(spec: &Value, path: &Path<'_>, errors: &mut Erro
     errors.invalid_each(&path, name, dns_subdomain(name));
 }
 
-/// Who resolves names, and how.
+/// Validates the DNS configuration.
 pub(super) fn validate_dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let config = spec.at(&["dnsConfig"]);
     let path = path.child("dnsConfig");
@@ -88,7 +88,7 @@ pub(super) fn validate_dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Names that the pod knows by itself.
+/// Validates additional entries of the hosts file.
 pub(super) fn validate_host_aliases(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("hostAliases");
     for (index, alias) in spec.items(&["hostAliases"]).iter().enumerate() {
@@ -102,7 +102,7 @@ pub(super) fn validate_host_aliases(spec: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Whose resolver is used.
+/// Validates the DNS policy.
 pub(super) fn validate_dns_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
 }

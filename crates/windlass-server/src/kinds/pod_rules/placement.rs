@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, spreading, tolerations, gates.
+//! The placement of a pod: affinity, topology spread constraints, tolerations and gates.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::{
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Which nodes, and beside which pods.
+/// Validates node affinity and pod affinity.
 pub(super) fn validate_affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.child("affinity");
     if let Some(nodes) = spec.at(&["affinity", "nodeAffinity"]) {
@@ -53,7 +53,7 @@ fn validate_weight(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which pods, and what it means to be beside them.
+/// Validates a term of a pod affinity.
 fn validate_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_selector(term.at(&["labelSelector"]), &path.child("labelSelector"), errors);
     validate_selector(term.at(&["namespaceSelector"]), &path.child("namespaceSelector"), errors);
@@ -68,7 +68,7 @@ fn validate_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_each(&path.child("topologyKey"), key, qualified_name(key));
 }
 
-/// The labels by whose values pods are matched beside the selector, which has had them added by now.
+/// Validates label keys. Their values have already been added to the selector.
 fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     const FIELDS: [&str; 2] = ["matchLabelKeys", "mismatchLabelKeys"];
     let keys = |field: &'static str| term.items(&[field]).iter().filter_map(Value::as_str);
@@ -103,11 +103,11 @@ fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// How evenly pods are spread.
+/// Validates topology spread constraints.
 pub(super) fn validate_spreading(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("topologySpreadConstraints");
     let constraints = spec.items(&["topologySpreadConstraints"]);
-    // How many constraints of each pair are still to come.
+    // The number of remaining constraints for each pair.
     let mut coming: HashMap<(&str, &str), usize> = HashMap::new();
     for constraint in constraints {
         *coming.entry((constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]))).or_default() += 1;
@@ -149,7 +149,7 @@ fn positive(number: Option<i64>, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which taints do not keep it away.
+/// Validates tolerations.
 pub(in crate::kinds) fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("tolerations");
     for (index, toleration) in spec.items(&["tolerations"]).iter().enumerate() {
@@ -178,7 +178,7 @@ pub(in crate::kinds) fn validate_tolerations(spec: &Value, path: &Path<'_>, erro
                 errors.invalid(&place.child("operator"), value, "value must be empty when `operator` is 'Exists'");
             }
             "Exists" => {}
-            // Comparisons are known, and switched off.
+            // These operators belong to a disabled feature.
             "Lt" | "Gt" => {
                 errors.unsupported(&place.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]);
             }
@@ -188,7 +188,7 @@ pub(in crate::kinds) fn validate_tolerations(spec: &Value, path: &Path<'_>, erro
     }
 }
 
-/// What must happen before the pod is looked at, and before it counts as ready.
+/// Validates readiness gates and scheduling gates.
 pub(super) fn validate_gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("readinessGates");
     for (index, gate) in spec.items(&["readinessGates"]).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What containers, and pods as a whole, ask for: amounts, and claims of devices.
+//! The resources of containers and pods: requests, limits and device claims.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::{
     registry::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
 };
 
-/// For whom an amount is.
+/// The owner of the resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asker {
     Container,
@@ -21,21 +21,21 @@ const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
-/// The amounts that a pod as a whole can ask for.
+/// The resources that can be requested at pod level.
 const OF_PODS: [&str; 3] = ["cpu", HUGE_PAGES, "memory"];
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Complains about the amounts of a container or of a pod; `claims` are the names of the pod's claims.
+/// Validates the resources of a container or of a pod; `claims` are the names of the pod's claims.
 pub(super) fn validate_resources(owner: &Value, asker: Asker, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let nothing = Value::Null;
     validate_amounts(owner.at(&["resources"]).unwrap_or(&nothing), asker, &path.child("resources"), errors);
     validate_used_claims(owner, claims, &path.child("resources.claims"), errors);
 }
 
-/// What running the pod takes beside what its containers ask for.
+/// Validates the overhead of a pod.
 pub(super) fn validate_overhead(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(overhead) = spec.at(&["overhead"]) {
-        // Looked at as if these were the limits of a container.
+        // The overhead is validated like the limits of a container.
         let limits = json!({"limits": overhead});
         validate_amounts(&limits, Asker::Container, &path.child("overhead"), errors);
     }
@@ -68,12 +68,12 @@ fn validate_amounts(resources: &Value, asker: Asker, path: &Path<'_>, errors: &m
     }
 }
 
-/// What a cluster has by itself, unlike that which others bring along.
+/// Reports whether a resource is native, and not an extended resource of a vendor.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// What can be promised more often than it is there.
+/// Reports whether a resource can be overcommitted.
 fn is_shared(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE_PAGES)
 }
@@ -96,7 +96,7 @@ fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// A request beside its limit.
+/// Validates a request against its limit.
 fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors: &mut Errors) {
     let value = amount(text).unwrap_or_default();
     let place = path.child("requests");
@@ -115,7 +115,7 @@ fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors
 }
 
 fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    // The requests that are referred to, by the claim; an empty one is the claim as a whole.
+    // The requests by claim; an empty request stands for the whole claim.
     let mut names: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (index, claim) in owner.items(&["resources", "claims"]).iter().enumerate() {
         let place = path.index(index);
@@ -132,7 +132,7 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
             if !request.is_empty() {
                 errors.invalid_each(&place.child("request"), request, dns_label(request));
             }
-            // Who refers to a claim as a whole refers to each of its requests.
+            // A reference to a whole claim duplicates all references to its requests.
             if !requests.insert(request) {
                 errors.duplicate(&place, &format!("{name}/{request}"));
             } else if request.is_empty() {
@@ -141,7 +141,7 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
                 }
             }
         }
-        // Each of these complaints lists all that are known.
+        // Each of these errors lists all known names.
         if known.binary_search(&name).is_err() && !errors.is_full() {
             let known = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
             let message = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
@@ -150,7 +150,7 @@ fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: 
     }
 }
 
-/// The claims of a pod: each is there already, or made from a template. Returns their names in order.
+/// Validates the resource claims of a pod: each refers to a claim or to a template. Returns their names in order.
 pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
     let list = path.child("resourceClaims");
     let (mut names, mut seen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
@@ -167,7 +167,7 @@ pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut
         }
         let of = |field: &str| claim.at(&[field]).cloned().unwrap_or_default();
         let (existing, template) = (of("resourceClaimName"), of("resourceClaimTemplateName"));
-        // As the Go type is written.
+        // The value is shown with Go's field names.
         let shown = json!({
             "Name": name, "ResourceClaimName": existing, "ResourceClaimTemplateName": template,
         });
@@ -189,7 +189,7 @@ pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut
     names
 }
 
-/// How containers take other amounts while they run.
+/// Validates the resize policy of a container.
 pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("resizePolicy");
     let mut names = HashSet::new();
@@ -198,7 +198,7 @@ pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Pat
         if !names.insert(name) {
             errors.duplicate(&list.index(index), name);
         }
-        // Neither complaint says which of the fields it is about.
+        // Like in the real server, these errors do not name the field.
         for (text, known) in [(name, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
             if text.is_empty() {
                 errors.required(&list, "");
@@ -212,7 +212,7 @@ pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Pat
     }
 }
 
-/// What a pod asks for as a whole must be enough for its containers.
+/// Validates that the pod-level resources are sufficient for the containers.
 pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if spec.at(&["resources"]).is_none() {
         return;
@@ -247,7 +247,7 @@ pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<
     }
 }
 
-/// Of a container that runs first: without a policy, rules are not looked at.
+/// Validates the restart policy of an init container. Without a policy, the rules themselves are not validated.
 pub(super) fn validate_init_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     match container.at(&["restartPolicy"]) {
         None => validate_ruled(container, path, errors),
@@ -255,14 +255,14 @@ pub(super) fn validate_init_restart(container: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// Rules need a policy.
+/// Validates that a container with restart rules also has a restart policy.
 fn validate_ruled(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !container.items(&["restartPolicyRules"]).is_empty() && container.at(&["restartPolicy"]).is_none() {
         errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
     }
 }
 
-/// When a container starts again.
+/// Validates the restart policy and rules of a container.
 pub(super) fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
     let rules = container.items(&["restartPolicyRules"]);

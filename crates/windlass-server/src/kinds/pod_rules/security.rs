@@ -1,7 +1,6 @@
-//! As whom a pod and its containers run, and what its system can be asked for.
+//! The security context of a pod and its containers, and the settings that depend on the operating system.
 //!
-//! Privileged containers are let through, as the real server does when it is started to (`--allow-privileged`), and as
-//! test environments start it.
+//! Privileged containers are allowed, as in a real server with `--allow-privileged`, which test environments set.
 
 use std::collections::HashSet;
 
@@ -16,7 +15,7 @@ const SYSCTL: &str = "must have at most 253 characters and match regex \
 const WINDOWS: &str = "cannot be set for a windows pod";
 const LINUX: &str = "windows options cannot be set for a linux pod";
 
-/// What a windows pod has not, in the order of the complaints: the field's path, and how it is called there.
+/// The fields that Windows pods must not have, in the order of the errors.
 const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
     &["securityContext", "appArmorProfile"],
     &["securityContext", "seLinuxOptions"],
@@ -34,7 +33,7 @@ const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
     &["securityContext", "supplementalGroupsPolicy"],
     &["securityContext", "seLinuxChangePolicy"],
 ];
-/// And what its containers have not.
+/// The security context fields that containers of Windows pods must not have.
 const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
@@ -48,7 +47,7 @@ const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
     "runAsGroup",
 ];
 
-/// A pod's.
+/// Validates the security context of a pod.
 pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(context) = spec.at(&["securityContext"]) else { return };
     let path = path.child("securityContext");
@@ -72,7 +71,7 @@ pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut 
     one_of(context, "seLinuxChangePolicy", &["Recursive"], &path, errors);
 }
 
-/// A container's.
+/// Validates the security context of a container.
 pub(super) fn validate_container_security(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(context) = container.at(&["securityContext"]) else { return };
     let path = path.child("securityContext");
@@ -99,7 +98,7 @@ pub(super) fn validate_container_security(container: &Value, spec: &Value, path:
     validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
 }
 
-/// A context by the names of Go's internal struct.
+/// Formats a context with Go's internal field names.
 fn shown(context: &Value) -> Value {
     const FIELDS: [(&str, &str); 12] = [
         ("Capabilities", "capabilities"),
@@ -126,7 +125,7 @@ fn shown(context: &Value) -> Value {
     Value::Object(shown.collect())
 }
 
-/// Users and groups are numbers from 0 on.
+/// Validates that the id of a user or group is not negative.
 fn validate_id(id: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     let id = id.and_then(Value::as_i64);
     if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
@@ -149,7 +148,7 @@ fn validate_sysctls(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Words of letters, digits, dashes and underscores between dots or slashes.
+/// Reports whether a name is a valid sysctl: letters, digits, dashes and underscores, separated by dots or slashes.
 fn is_sysctl(name: &str) -> bool {
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
@@ -157,7 +156,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_word)
 }
 
-/// A profile of what may be called: the runtime's, a file of the node, or none.
+/// Validates a seccomp or AppArmor profile: the runtime's, one of the node, or none.
 fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
     const PLAIN: [&str; 2] = ["RuntimeDefault", "Unconfined"];
     let Some(profile) = context.at(&[field]) else { return };
@@ -180,7 +179,7 @@ fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, e
     }
 }
 
-/// Who has users of its own shares nothing else with its node.
+/// Validates that a pod in a user namespace does not share other namespaces and devices with its node.
 pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     const WHY: &str = "when `hostUsers` is false";
     if spec.at(&["hostUsers"]) != Some(&Value::Bool(false)) {
@@ -201,7 +200,7 @@ pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// The system that a pod is for, and what that has not.
+/// Validates the operating system of a pod, and rejects fields that the system does not support.
 pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     const SYSTEMS: [&str; 2] = ["linux", "windows"];
     if spec.at(&["os"]).is_none() {

@@ -1,4 +1,4 @@
-//! The volumes of a pod, and what its containers mount of them.
+//! The volumes of a pod, and their mounts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +20,11 @@ use crate::{
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MODES_OF_PROPAGATION: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
-/// The sound volumes of a pod, by name. Only those can be mounted.
+/// The valid volumes of a pod, by name. Only these can be mounted.
 pub(super) struct Volumes<'v>(HashMap<&'v str, &'v Value>);
 
-/// The kinds of volumes in the order in which they are looked at, and the fields that each needs. Complaints about a
-/// second kind call some of them by names of their own.
+/// The volume types in the order of validation: the field, its name in errors about a second type, and the required
+/// fields.
 const SOURCES: [(&str, &str, &[&str]); 30] = [
     ("emptyDir", "emptyDir", &[]),
     ("hostPath", "hostPath", &["path"]),
@@ -60,7 +60,7 @@ const SOURCES: [(&str, &str, &[&str]); 30] = [
 
 // === volumes ===
 
-/// Complains about the volumes of a spec, and returns those that are sound.
+/// Validates the volumes of a spec, and returns the valid ones.
 pub(super) fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Volumes<'v> {
     let list = path.child("volumes");
     let mut sound = HashMap::new();
@@ -85,7 +85,7 @@ pub(super) fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mu
     Volumes(sound)
 }
 
-/// A volume is of one kind; the first counts.
+/// Validates that a volume has exactly one type. If it has several, the first one is validated.
 fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut sources = SOURCES.iter().filter(|(name, ..)| volume.at(&[name]).is_some());
     let Some((name, _, required)) = sources.next() else {
@@ -100,7 +100,7 @@ fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What a kind of volume asks for beyond fields that must be there.
+/// Validates the rules of a volume type beyond required fields.
 fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     match name {
         "emptyDir" if amount(source.text(&["sizeLimit"])).is_some_and(|limit| limit < 0.0) => {
@@ -121,7 +121,7 @@ fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Er
         "downwardAPI" => {
             validate_mode(source, "defaultMode", path, errors);
             for file in source.items(&["items"]) {
-                // The real server does not say which of them.
+                // The real server does not report the index.
                 validate_file(file, path, errors);
             }
         }
@@ -133,7 +133,7 @@ fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Files made of keys.
+/// Validates the mapping of keys to files.
 fn validate_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("items");
     for (index, item) in source.items(&["items"]).iter().enumerate() {
@@ -148,7 +148,7 @@ fn validate_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A file that tells something of its pod.
+/// Validates a file of a downward API volume.
 fn validate_file(file: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = file.text(&["path"]);
     if name.is_empty() {
@@ -171,7 +171,7 @@ fn validate_file(file: &Value, path: &Path<'_>, errors: &mut Errors) {
     validate_mode(file, "mode", path, errors);
 }
 
-/// Several sources in one directory: no path comes twice.
+/// Validates the sources of a projected volume. Their paths must not conflict.
 fn validate_projections(projected: &Value, path: &Path<'_>, errors: &mut Errors) {
     let sources = path.child("sources");
     let mut paths = HashSet::new();
@@ -221,7 +221,7 @@ fn validate_mode(value: &Value, field: &str, path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// A path that stays below where it begins.
+/// Validates that a path is relative and does not leave its directory.
 fn descending(file: &str, path: &Path<'_>, errors: &mut Errors) {
     if file.starts_with('/') {
         errors.invalid(path, file, "must be a relative path");
@@ -229,7 +229,7 @@ fn descending(file: &str, path: &Path<'_>, errors: &mut Errors) {
     no_steps_back(file, path, errors);
 }
 
-/// The same, and its first name is none that the kubelet uses.
+/// Like [`descending`], and rejects names that the kubelet reserves.
 fn local(file: &str, path: &Path<'_>, errors: &mut Errors) {
     descending(file, path, errors);
     if file.starts_with("..") && !file.starts_with("../") && file != ".." {
@@ -237,9 +237,9 @@ fn local(file: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-// === what containers mount ===
+// === volume mounts ===
 
-/// What a container mounts as a directory or a file.
+/// Validates the volume mounts of a container.
 pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumeMounts");
     let mut paths = HashSet::new();
@@ -295,7 +295,7 @@ fn validate_propagation(mount: &Value, container: &Value, path: &Path<'_>, error
     }
 }
 
-/// Whether what is mounted below a mount can be written.
+/// Validates the recursive read-only setting of a mount.
 fn validate_depth(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
     match mount.at(&["recursiveReadOnly"]).and_then(Value::as_str) {
         None | Some("Disabled") => {}
@@ -311,7 +311,7 @@ fn validate_depth(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What a container uses as a device: claims only.
+/// Validates the volume devices of a container.
 pub(super) fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("volumeDevices");
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());

@@ -1,19 +1,19 @@
-//! The options of containers for Windows.
+//! The Windows options of containers.
 
 use serde_json::Value;
 
 use super::ContainerKind;
 use crate::registry::{Errors, Path, Tree, dns_subdomain};
 
-/// In bytes.
+/// The maximum length of a credential spec, in bytes.
 const LONGEST_CREDENTIALS: usize = 64 * 1024;
-/// In bytes; a domain is shorter, a user not longer.
+/// The limits on domain and user, in bytes: a domain must be shorter, a user must not be longer.
 const LONGEST_DOMAIN: usize = 256;
 const LONGEST_USER: usize = 104;
-/// What stands in no name of a user.
+/// Characters that user names must not contain.
 const NOT_OF_USERS: &str = "\"/\\:;|=,+*?<>@[]";
 
-/// Of a pod's or a container's security context.
+/// Validates the Windows options of a pod's or a container's security context.
 pub(super) fn validate_options(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(options) = context.at(&["windowsOptions"]) else { return };
     let path = path.child("windowsOptions");
@@ -37,7 +37,7 @@ pub(super) fn validate_options(context: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// What is wrong with `USER` or `DOMAIN\USER`.
+/// Returns the problems of `USER` or `DOMAIN\USER`.
 fn user_problems(name: &str) -> Vec<&'static str> {
     if name.is_empty() {
         return vec![" cannot be an empty string"];
@@ -73,7 +73,7 @@ fn user_problems(name: &str) -> Vec<&'static str> {
     problems
 }
 
-/// Up to 15 characters, the first of which is no dot.
+/// Reports whether a domain is a NetBIOS name: up to 15 characters, and no dot at the beginning.
 fn is_net_bios(domain: &str) -> bool {
     const NOT_THERE: &str = "\\/:*?\"<>|";
     (1..=15).contains(&domain.chars().count())
@@ -81,7 +81,7 @@ fn is_net_bios(domain: &str) -> bool {
         && !domain.contains(|letter| NOT_THERE.contains(letter))
 }
 
-/// Labels of a DNS name, in large letters too.
+/// Reports whether a domain is a DNS name. Upper case letters are allowed.
 fn is_domain(domain: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -92,7 +92,7 @@ fn is_domain(domain: &str) -> bool {
     domain.split('.').all(is_label)
 }
 
-/// Containers that are processes of their node: all of a pod, or none, and then in the node's network.
+/// Validates host process containers: all containers of a pod or none, and only with the host network.
 pub(super) fn validate_host_processes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     const FIELD: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
     let asked = |of: &Value| of.at(&FIELD).and_then(Value::as_bool);

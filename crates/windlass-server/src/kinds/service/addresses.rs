@@ -1,4 +1,4 @@
-//! The addresses and ports that services are given, and the range that they come from.
+//! The allocation of service addresses and ports.
 
 use std::{collections::BTreeSet, fmt, net::Ipv4Addr, str::FromStr, sync::Arc};
 
@@ -15,20 +15,20 @@ use crate::{
 
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
-/// The range of IPv4 addresses that services get theirs from.
+/// The IPv4 address range of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceCidr {
     network: u32,
-    /// Of the prefix, from 8 to 30.
+    /// The length of the prefix, from 8 to 30 bits.
     bits: u8,
 }
 
-/// A text that is no range for services.
+/// The text is not a valid service address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no IPv4 range for services, such as 10.0.0.0/24")]
+#[error("{0:?} is not an IPv4 range for services, such as 10.0.0.0/24")]
 pub struct InvalidServiceCidr(String);
 
-/// The addresses and ports that are taken. Filled from the stored services when the server starts.
+/// The allocated addresses and ports. Initialized from the stored services when the server starts.
 #[derive(Debug)]
 pub(super) struct Addresses {
     cidr: ServiceCidr,
@@ -42,14 +42,15 @@ struct Taken {
     ports: BTreeSet<u16>,
 }
 
-/// What a service has.
+/// An address or port of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Address(u32),
     Port(u16),
 }
 
-/// What a write takes and gives up. Dropped, it gives back what it took.
+/// The addresses and ports that a write allocates and releases. If dropped before the write, the allocated ones are
+/// released.
 struct Allocation {
     addresses: Arc<Addresses>,
     took: Vec<Claim>,
@@ -59,13 +60,13 @@ struct Allocation {
 // === impl ServiceCidr ===
 
 impl ServiceCidr {
-    /// The address of the service `kubernetes`: the first of the range.
+    /// Returns the first address of the range, which the service `kubernetes` has.
     #[must_use]
     pub fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
 
-    /// How many services can have an address: not the network's own, not the last one.
+    /// Returns the number of usable addresses, without the network address and the last address.
     fn size(self) -> u32 {
         (1 << (32 - u32::from(self.bits))) - 2
     }
@@ -76,7 +77,7 @@ impl ServiceCidr {
 }
 
 impl Default for ServiceCidr {
-    /// `10.0.0.0/24`
+    /// Returns `10.0.0.0/24`.
     fn default() -> Self {
         Self { network: u32::from(Ipv4Addr::new(10, 0, 0, 0)), bits: 24 }
     }
@@ -117,14 +118,15 @@ impl Addresses {
         }
     }
 
-    /// A free address: of the upper part of the range, so that the lower one is left to those who choose their own.
+    /// Allocates a free address. Prefers the upper part of the range, because the lower part is for services that
+    /// request a specific address.
     fn take_any_address(&self) -> Option<u32> {
         let size = self.cidr.size();
         let reserved = (size / 16).clamp(16, 256).min(size.saturating_sub(1));
         let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
         let upper = (0..size - reserved).map(|step| reserved + (offset + step) % (size - reserved));
         let mut taken = self.taken.lock();
-        // The first address is that of the service `kubernetes`, which asks for it by name.
+        // The first address is excluded, because the service `kubernetes` requests it explicitly.
         let mut all = upper.chain(1..reserved).map(|at| self.cidr.network + 1 + at);
         let address = all.find(|address| !taken.addresses.contains(address))?;
         taken.addresses.insert(address);
@@ -154,7 +156,7 @@ impl Allocator for Addresses {
                 }
             }
         } else {
-            // Before anything is given out, and so without what else is wrong.
+            // Validated before the allocation, and thus reported without other errors.
             let mut errors = Errors::default();
             validate_addresses(new.at(&["spec"]).unwrap_or(&Value::Null), &mut errors);
             errors.check(&GroupKind::new("", "Service"), &name)?;
@@ -188,7 +190,7 @@ impl Taken {
     }
 }
 
-/// What a service has.
+/// Returns the addresses and ports of a service.
 fn claims(service: &Value) -> Vec<Claim> {
     let addresses =
         service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
@@ -234,7 +236,7 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
         Ipv4Addr::from(address).to_string()
     } else if let Ok(ip) = asked.parse::<Ipv4Addr>() {
         let claim = Claim::Address(ip.into());
-        // Who has an address keeps it for life: validation will say so.
+        // Cluster IPs are immutable; validation rejects changes.
         if !before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
             let cidr = allocation.addresses.cidr;
             if !cidr.contains(ip.into()) {
@@ -250,7 +252,7 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
     } else if asked == HEADLESS {
         asked
     } else {
-        // Validation will say what is wrong with it.
+        // Validation reports the invalid address.
         return Ok(());
     };
     spec.insert("clusterIP".to_owned(), address.clone().into());
@@ -273,7 +275,7 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
     let wanted = match spec.text(&["type"]) {
         "NodePort" => true,
         "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
-        // Validation will say so if it asks for one all the same.
+        // Validation reports unsupported node ports.
         _ => return Ok(()),
     };
     let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
@@ -297,7 +299,7 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
                         format!("provided port is not in the valid range. The range of valid ports is {low}-{high}");
                     errors.invalid(&path.child("nodePort"), &i64::from(number), &why);
                 } else if !allocation.took.contains(&Claim::Port(number)) {
-                    // The same port may serve two protocols of one service.
+                    // A service may use the same port for two protocols.
                     if allocation.addresses.taken.lock().insert(Claim::Port(number)) {
                         allocation.took.push(Claim::Port(number));
                     } else {
@@ -316,7 +318,8 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
     Ok(())
 }
 
-/// Balancers that keep clients' addresses ask each node whether it has a pod; the service says on which port.
+/// Allocates the health check port. Load balancers with the external traffic policy `Local` use it to find the nodes
+/// with pods.
 fn allocate_health_check(allocation: &mut Allocation, new: &mut Value) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
     if !checks_health(spec) || spec.int(&["healthCheckNodePort"]).is_some_and(|port| port != 0) {
@@ -330,13 +333,13 @@ fn allocate_health_check(allocation: &mut Allocation, new: &mut Value) -> Result
     Ok(())
 }
 
-/// What the addresses that are asked for need and this cluster has not: it has IPv4 only.
+/// Validates the requested IP families. The cluster only supports IPv4.
 fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
     if spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none() {
         return Ok(());
     }
     let mut errors = Errors::default();
-    // Who says nothing gets one family.
+    // Without a policy, a service has a single family.
     if matches!(spec.text(&["ipFamilyPolicy"]), "" | "SingleStack") && spec.items(&["ipFamilies"]).len() == 2 {
         let text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
         errors.invalid(&SPEC.child("ipFamilyPolicy"), "SingleStack", text);
@@ -355,4 +358,4 @@ fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
     errors.check(&GroupKind::new("", "Service"), name)
 }
 
-// === defaults, changes, rules ===
+// === defaults, updates and validation ===

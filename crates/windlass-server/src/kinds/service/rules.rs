@@ -1,4 +1,4 @@
-//! What services must be like, in the order of the real server.
+//! Validation of services, in the order of the real server.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use crate::{
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
-/// The longest that a client stays with a pod, in seconds: a day.
+/// The maximum session affinity timeout, in seconds: one day.
 const LONGEST_AFFINITY: i64 = 86_400;
 const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
 const ONLY_ONCE: &str = "may not change once set";
@@ -118,7 +118,7 @@ fn validate_port<'v>(port: &'v Value, count: usize, names: &mut Seen<&'v str>, p
     }
 }
 
-/// The addresses within the cluster, and of which families they are.
+/// Validates the cluster IPs and their families.
 pub(super) fn validate_addresses(spec: &Value, errors: &mut Errors) {
     let path = SPEC.child("clusterIPs");
     let ips = spec.items(&["clusterIPs"]);
@@ -175,7 +175,7 @@ pub(super) fn validate_addresses(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// No port is there twice, neither of the service nor of the nodes.
+/// Validates that ports and node ports are unique.
 fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &mut Errors) {
     let on_nodes = |port: &Value| port.int(&["nodePort"]).filter(|port| *port != 0);
     let numbered = || ports.iter().enumerate().filter_map(|(index, port)| Some((index, port, on_nodes(port)?)));
@@ -194,7 +194,7 @@ fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &m
     let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         if seen.repeats((port.int(&["port"]), port.text(&["protocol"]))) {
-            // The value is shown with the names of Go's fields.
+            // The value is shown with Go's field names.
             let shown = json!({
                 "Name": "",
                 "Protocol": port.text(&["protocol"]),
@@ -208,7 +208,7 @@ fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &m
     }
 }
 
-/// What is said of balancers, and of balanced services only.
+/// Validates the fields of load balancers.
 fn validate_balancer(spec: &Value, kind: &str, errors: &mut Errors) {
     let balanced = kind == "LoadBalancer";
     let path = SPEC.child("LoadBalancerSourceRanges");
@@ -239,7 +239,7 @@ fn validate_class(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Where traffic from outside and from inside goes.
+/// Validates the traffic policies.
 fn validate_traffic(spec: &Value, errors: &mut Errors) {
     let path = SPEC.child("externalTrafficPolicy");
     let policy = spec.text(&["externalTrafficPolicy"]);
@@ -290,7 +290,7 @@ pub(in crate::kinds) fn validate_update(new: &Value, old: &Value, errors: &mut E
     }
 }
 
-/// The first address and its family stay for life; a second one may come and go.
+/// Validates that the first address and its family do not change; a second one may be added or removed.
 fn keep_addresses(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     let (headless, was_headless) = (is_headless(spec), is_headless(old_spec));
     let single = || spec.text(&["ipFamilyPolicy"]) == "SingleStack";
@@ -327,7 +327,7 @@ fn keep_addresses(spec: &Value, old_spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Where a balancer can be reached; only a balanced service has one.
+/// Validates the load balancer's ingress points; only services of type LoadBalancer have them.
 pub(in crate::kinds) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("status.loadBalancer.ingress");
     let doors = new.items(&["status", "loadBalancer", "ingress"]);

@@ -1,7 +1,8 @@
 //! The document that a JSON patch changes.
 //!
-//! As in the library of the real server, a container is opened when a path first leads through it, and is written back with
-//! its keys in order. Opening happens once, so that an operation costs what it changes, not what is around it.
+//! Like in the real server's library, a container is opened when a path first leads through it, and is encoded with
+//! sorted keys afterwards. Each container is opened once, so the cost of an operation depends on its change and not on
+//! the size of the document.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +10,17 @@ use serde_json::{Map, Value};
 
 use crate::codec::MAX_DEPTH;
 
-/// The most bytes that all `copy` operations of a patch may add.
+/// The maximum number of bytes that all `copy` operations of a patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
-/// The most values that the operations of a patch may visit or move beside those that they are about.
+/// The maximum number of values that the operations of a patch may visit or move, in addition to their targets.
 const MAX_WORK: usize = 20_000_000;
 
-/// Why an operation was not carried out.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It does not fit the document.
+    /// The operation does not fit the document.
     Inapplicable,
-    /// The patch as a whole has moved too much.
+    /// The patch exceeded its work limit.
     TooMuchWork,
 }
 
@@ -33,17 +34,17 @@ pub(super) struct Document {
 /// A value of the document.
 #[derive(Debug)]
 enum Node {
-    /// No path has led through it.
+    /// A value that no path has led through.
     Closed(Value),
     Object(BTreeMap<String, Self>),
     Array(Vec<Self>),
 }
 
-/// Counts the values that were visited or moved.
+/// A counter of visited and moved values.
 #[derive(Debug, Default)]
 struct Work(usize);
 
-/// The container that a path leads to, its last segment, and how deep that lies.
+/// The container that a path leads to, the path's last segment, and the nesting depth.
 struct Place<'a> {
     container: &'a mut Node,
     key: String,
@@ -66,7 +67,7 @@ impl Document {
         self.root.into_value()
     }
 
-    /// Counts the values that were visited or moved so far.
+    /// Returns the number of values that were visited or moved so far.
     #[cfg(test)]
     pub(super) fn work(&self) -> usize {
         self.work.0
@@ -118,7 +119,7 @@ impl Document {
     }
 
     fn find(&mut self, path: &str) -> Outcome<Place<'_>> {
-        // What stands before the first slash is ignored.
+        // The text before the first slash is ignored.
         let (_, path) = path.split_once('/').ok_or(Failure::Inapplicable)?;
         let mut segments: Vec<String> = path.split('/').map(unescape).collect();
         let key = segments.pop().ok_or(Failure::Inapplicable)?;
@@ -160,7 +161,7 @@ impl Work {
 // === impl Node ===
 
 impl Node {
-    /// Makes the entries of a container reachable.
+    /// Opens a container, so that its entries are accessible.
     fn open(&mut self) {
         let Self::Closed(value) = self else { return };
         *self = match std::mem::take(value) {
@@ -188,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Compares with a value of the patch; the sum of those bounds the time.
+    /// Compares a node with a value of the patch. The size of the patch bounds the total time of all comparisons.
     fn equals(&self, other: &Value) -> bool {
         match (self, other) {
             (Self::Closed(value), other) => value == other,
@@ -203,7 +204,7 @@ impl Node {
         }
     }
 
-    /// How deep it nests.
+    /// Returns the nesting depth.
     fn depth(&self, work: &mut Work) -> Outcome<usize> {
         match self {
             Self::Closed(value) => depth(value, work),
@@ -237,7 +238,7 @@ fn deepest<T>(
 // === impl Place ===
 
 impl Place<'_> {
-    /// The value there; `None` for a missing key of an object, which reads as null.
+    /// Returns the value; `None` for a missing key of an object, which reads as null.
     fn get(&self) -> Outcome<Option<&Node>> {
         match &*self.container {
             Node::Object(entries) => Ok(entries.get(&self.key)),
@@ -268,7 +269,7 @@ impl Place<'_> {
             Node::Object(entries) => drop(entries.insert(std::mem::take(&mut self.key), node)),
             Node::Array(items) if self.key == "-" => items.push(node),
             Node::Array(items) => {
-                // There is one place more than there are items.
+                // An item can also be inserted after the last one.
                 let index = position(&self.key, items.len() + 1).ok_or(Failure::Inapplicable)?;
                 self.work.add(items.len() - index)?;
                 items.insert(index, node);
@@ -290,20 +291,20 @@ impl Place<'_> {
         }
     }
 
-    /// Many small operations must not build what no stack can hold.
+    /// Returns an error if the document would be nested too deeply, which could overflow the stack.
     fn check_depth(&mut self, node: &Node) -> Outcome<()> {
         applicable(self.depth + node.depth(self.work)? <= MAX_DEPTH)
     }
 }
 
-/// An index below `count`; negative ones count from the end.
+/// Parses an index below `count`; negative indices count from the end.
 fn position(text: &str, count: usize) -> Option<usize> {
     let index: i64 = text.parse().ok()?;
     let index = if index < 0 { index + i64::try_from(count).ok()? } else { index };
     usize::try_from(index).ok().filter(|index| *index < count)
 }
 
-/// `~1` is a slash and `~0` a tilde.
+/// Decodes the escapes of a segment: `~1` is a slash and `~0` a tilde.
 fn unescape(segment: &str) -> String {
     let mut text = String::with_capacity(segment.len());
     let mut rest = segment;

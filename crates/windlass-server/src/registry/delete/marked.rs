@@ -1,4 +1,4 @@
-//! Objects that are marked as being deleted and removed by the same request: pods that run nowhere.
+//! Deletion of objects that are marked and removed by the same request: pods that are not assigned to a node.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use super::{
 };
 use crate::storage::Revision;
 
-/// How long an object that goes at once is seen by watchers as being deleted. On the real server a write to etcd lies between the
-/// two events; a controller that has to see the first one in its cache needs that time.
+/// The time between the deletion mark and the removal. On the real server a write to etcd takes this time; controllers
+/// need it to see the marked object in their cache.
 const MARK_VISIBLE: Duration = Duration::from_millis(3);
 
-/// How far a deletion has got.
+/// The progress of a deletion.
 pub(super) struct Progress {
-    /// With the version that the mark made, if the client named one.
+    /// The client's preconditions. A resourceVersion is replaced by that of the mark.
     pub(super) preconditions: Preconditions,
-    /// The revision at which admission has let it pass.
+    /// The revision at which admission accepted the deletion.
     pub(super) admitted: Option<Revision>,
-    /// The object as it is marked, and as it was before.
+    /// The object after the mark, and before it.
     pub(super) marked: Option<(Item, Value)>,
 }
 
 impl Registry {
-    /// Removes an object whose deletion has been marked. Watchers have some time to deal with the mark before.
+    /// Removes an object whose deletion has been marked. Watchers get some time to process the mark first.
     ///
-    /// A client that goes away meanwhile does not keep the object from being removed.
+    /// The object is removed even if the client disconnects in the meantime.
     pub(super) fn remove_marked(
         self,
         target: Target,
         params: DeleteParams,
         progress: Progress,
     ) -> BoxFuture<'static, Result<Deleted, Status>> {
-        // Whoever has seen the object being deleted needs no time to see it again.
+        // If the object was already marked by an earlier request, watchers need no further time.
         let news =
             progress.marked.as_ref().filter(|(_, old)| !is_being_deleted(old)).map(|(marked, _)| marked.revision);
         let key = target.key(target.name());

@@ -1,8 +1,8 @@
-//! Evicting a pod: it is deleted, if its disruption budget allows that.
+//! Pod eviction: deletes a pod if its PodDisruptionBudget allows it.
 //!
-//! Guaranteed: a disruption that a budget allows is taken from it by a write before the pod goes; of several evictions at
-//! once, no more succeed than are allowed. Counting what is allowed is the disruption controller's work: a budget that no
-//! controller has seen allows nothing.
+//! Guaranteed: an allowed disruption is subtracted from the budget by a write before the pod is deleted. Of several
+//! concurrent evictions, no more succeed than the budget allows. The disruption controller computes the allowed
+//! disruptions: a budget that no controller has processed allows none.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,17 +17,17 @@ use crate::registry::{
     update::Aspect,
 };
 
-/// How often the eviction of a pod that no budget guards is tried again because the pod has changed.
+/// The maximum number of attempts to evict a pod that is not guarded by a budget and changes concurrently.
 const MAX_ATTEMPTS: usize = 5;
-/// How many announced deletions a budget holds that its controller has not yet confirmed.
+/// The maximum number of deletions in a budget's `disruptedPods` that its controller has not yet confirmed.
 const MAX_DISRUPTED: usize = 2000;
-/// What an eviction is refused with that may succeed later.
+/// The message of an eviction that is rejected but may succeed later.
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// After how many seconds to ask a budget again whose controller has not counted yet.
+/// The retry delay in seconds for a budget that its controller has not processed yet.
 const RETRY_SECONDS: u32 = 10;
 
 impl Registry {
-    /// Deletes a pod on behalf of its node.
+    /// Evicts a pod.
     pub(super) async fn evict(
         &self,
         target: &Target,
@@ -43,7 +43,8 @@ impl Registry {
                 break found;
             }
             let pinned = deletion.preconditions.resource_version.is_some();
-            // One that is pending may become ready, and guarded, before it is deleted.
+            // A pending pod may become ready, and thus guarded, before it is deleted. So the deletion is bound to its
+            // version.
             let pin = !pinned && found.text(&["status", "phase"]) == "Pending" && !is_deleting(&found);
             let deletion = if pin { at_version(&deletion, &found) } else { deletion.clone() };
             match self.disrupt(&pod, deletion, params).await {
@@ -95,7 +96,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The budgets whose selectors match a pod.
+    /// Returns the budgets whose selectors match a pod.
     async fn budgets(&self, pod: &Target, found: &Value) -> Result<Vec<Value>, Status> {
         let table = self.resources();
         let Some(resource) = table.get("policy", "v1", "poddisruptionbudgets") else { return Ok(Vec::new()) };
@@ -107,7 +108,7 @@ impl Registry {
         Ok(budgets.items.iter().map(super::super::Item::value).filter(guards).collect())
     }
 
-    /// Takes one disruption from what a budget allows.
+    /// Subtracts one disruption from a budget.
     async fn take_disruption(&self, pod: &Target, budget: &str, dry_run: DryRun) -> Result<(), Status> {
         let table = self.resources();
         let resource = table.get("policy", "v1", "poddisruptionbudgets").ok_or_else(Status::unknown_resource)?;
@@ -123,7 +124,7 @@ impl Registry {
     }
 }
 
-/// The deletion that an eviction asks for.
+/// Returns the deletion that an eviction requests.
 pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Status> {
     let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
     let dry_runs = options.items(&["dryRun"]);
@@ -159,12 +160,13 @@ fn is_deleting(pod: &Value) -> bool {
     pod.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// Whether budgets are asked at all: what does not run disturbs nobody by its end.
+/// Reports whether budgets guard the pod. Pods that do not run are not guarded.
 fn is_guarded(pod: &Value) -> bool {
     !is_deleting(pod) && !matches!(pod.text(&["status", "phase"]), "Pending" | "Succeeded" | "Failed")
 }
 
-/// Whether a pod counts for nothing in its budget, so that its end takes nothing from it.
+/// Reports whether a pod can be evicted without a disruption of its budget. That requires that the pod is not ready,
+/// and that the budget allows it or has enough healthy pods.
 fn is_harmless(pod: &Value, budget: &Value) -> bool {
     let conditions = pod.items(&["status", "conditions"]);
     let is_ready = conditions
@@ -178,7 +180,7 @@ fn is_harmless(pod: &Value, budget: &Value) -> bool {
         || (count("desiredHealthy") > 0 && count("currentHealthy") >= count("desiredHealthy"))
 }
 
-/// A budget after one disruption of those that it allows.
+/// Returns the budget after one allowed disruption.
 fn disrupted(budget: &Value, pod: &str, now: Timestamp) -> Result<Value, Status> {
     let name = budget.text(&["metadata", "name"]);
     let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
@@ -220,7 +222,7 @@ fn mark_disrupted(pod: &mut Value, now: Timestamp) {
     set_condition(object_mut(pod, "status").entry("conditions").or_insert_with(|| json!([])), condition);
 }
 
-/// Sets the condition of its type; one whose status stays keeps the time since when it has it.
+/// Sets a condition. If the condition's status is unchanged, the transition time stays.
 fn set_condition(conditions: &mut Value, mut new: Value) {
     let Some(conditions) = conditions.as_array_mut() else { return };
     match conditions.iter_mut().find(|old| old.text(&["type"]) == new.text(&["type"])) {
@@ -236,13 +238,13 @@ fn set_condition(conditions: &mut Value, mut new: Value) {
     }
 }
 
-/// Refused because the controller has not counted since the budget was last changed.
+/// Rejects an eviction because the controller has not yet processed the budget's last change.
 fn not_counted(budget: &str) -> Status {
     let message = format!("The disruption budget {budget} is still being processed by the server.");
     Status::too_many_requests(REFUSED, RETRY_SECONDS).with_causes(vec![cause(message)])
 }
 
-/// Refused because nothing is left, with what the controller says about it.
+/// Rejects an eviction because no disruption is allowed, with the controller's reason.
 fn exhausted(budget: &Value, name: &str) -> Status {
     let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
     let conditions = budget.items(&["status", "conditions"]);
@@ -271,7 +273,8 @@ fn cause(message: String) -> Cause {
     Cause { reason: "DisruptionBudget".to_owned(), message, field: String::new() }
 }
 
-/// A selector of a budget; none when it cannot be understood, which matches nothing. The empty one matches every pod.
+/// Parses the selector of a budget. Returns `None` for an invalid selector, which matches no pod. An empty selector
+/// matches every pod.
 fn selector(value: &Value) -> Option<LabelSelector> {
     let labels = value.entries(&["matchLabels"]);
     let mut requirements: Vec<_> = labels

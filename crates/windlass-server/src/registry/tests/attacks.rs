@@ -1,18 +1,18 @@
-//! Requests that are small to send and were expensive to answer.
+//! Small requests that were expensive to answer.
 //!
-//! Work is counted where it is done (`Seen`, `Causes`, the aliases of YAML, the coverage of rules, the document of a JSON
-//! patch). Here whole requests are answered, so large that comparing all items with each other would take hours.
+//! Other tests count the work where it is done (`Seen`, `Causes`, YAML aliases, the coverage of rules, the document of
+//! a JSON patch). These tests answer whole requests, so large that a comparison of all pairs of items would take hours.
 
 use std::{sync::mpsc, thread};
 
 use super::*;
 
-/// How many items a list has.
+/// The number of items in a list.
 const MANY: usize = 60_000;
-/// When an answer is given up. None of those below takes a tenth of it.
+/// The time limit for a response. Every request here takes less than a tenth of it.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// Answers in a thread of its own, which is left behind when it does not come to an end.
+/// Runs a request in a separate thread, which is abandoned if it does not finish.
 fn answer<T: Send + 'static>(name: &str, ask: impl AsyncFnOnce(Fixture) -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -20,10 +20,10 @@ fn answer<T: Send + 'static>(name: &str, ask: impl AsyncFnOnce(Fixture) -> T + S
         let answer = runtime.block_on(async { ask(Fixture::new().await).await });
         drop(sender.send(answer));
     });
-    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("{name} has no answer"))
+    receiver.recv_timeout(DEADLINE).unwrap_or_else(|_| panic!("no response to {name}"))
 }
 
-/// Creates an object and returns the status of a refusal.
+/// Creates an object and returns the error status.
 fn create(plural: &'static str, object: Value) -> Result<(), Status> {
     answer(plural, async move |f: Fixture| f.create(plural, object).await.map(drop))
 }
@@ -40,7 +40,7 @@ fn list(item: impl Fn(usize) -> Value) -> Value {
     (0..MANY).map(item).collect()
 }
 
-/// Refused, with complaints that are bounded in number.
+/// Asserts that an object is rejected with a bounded number of errors.
 fn assert_invalid(plural: &'static str, object: Value) {
     let status = propose(plural, object).unwrap_err();
     let causes = status.details.map_or(0, |details| details.causes.len());
@@ -84,7 +84,7 @@ fn many_invalid_items_get_a_bounded_answer_in_time() {
     let mut object = deployment("d");
     object["spec"]["selector"] = json!({"matchExpressions": expressions});
     assert_invalid("deployments", object);
-    // Each complaint shows the whole list.
+    // Each error shows the whole list.
     let scopes = list(|index| json!(format!("Odd{index}")));
     assert_invalid("resourcequotas", json!({"metadata": {"name": "q"}, "spec": {"scopes": scopes}}));
 }
@@ -180,7 +180,7 @@ async fn any_grace_period_is_taken_as_go_multiplies_it() {
         answered(&f.delete("pods", name, params).await.unwrap())["metadata"].clone()
     };
     let in_seconds = |seconds: i64| format_time(f.registry.clock().now() + jiff::SignedDuration::from_secs(seconds));
-    // What the real server answers to these: 2180, now less a second, 1734.
+    // The real server's timestamps for these grace periods: the year 2180, one second ago, the year 1734.
     for (name, grace, after) in
         [("a", 300_000_000_000, 4_852_094_820), ("b", i64::MAX, -1), ("c", 9_223_372_037, -9_223_372_037)]
     {

@@ -125,7 +125,7 @@ async fn evictions_take_from_the_budget_of_running_pods() {
         let eviction = Body::Value(json!({"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 0}}));
         f.registry.create(&f.object("pods", name).subresource("eviction"), eviction, WriteParams::default()).await
     };
-    assert_eq!(evict("a").await.unwrap_err().code, 429, "no controller has counted");
+    assert_eq!(evict("a").await.unwrap_err().code, 429, "the budget has not been processed");
     let counted = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}});
     f.merge(&f.object("poddisruptionbudgets", "b").subresource("status"), counted).await.unwrap();
     evict("a").await.unwrap();

@@ -1,4 +1,4 @@
-//! What differs between kinds, asked of the kinds that are not workloads.
+//! Tests of the rules of kinds that are not workloads.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn claim(name: &str) -> Value {
     }})
 }
 
-/// What is wrong with it: the fields and the complaints.
+/// Returns the fields and messages of the causes.
 fn complaints(status: Status) -> Vec<(String, String)> {
     let causes = status.details.unwrap().causes;
     causes.into_iter().map(|cause| (cause.field, cause.message)).collect()
@@ -127,7 +127,7 @@ async fn an_autoscaler_is_the_same_in_both_versions() {
         old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"],
         "[{\"type\":\"Pods\",\"pods\":{\"metricName\":\"m\",\"targetAverageValue\":\"10\"}}]"
     );
-    // A write through the old version loses nothing of the new one.
+    // A write through the old version keeps the fields of the new version.
     let written =
         fixture.merge(&object(&first), json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await.unwrap();
     assert_eq!(written["spec"]["targetCPUUtilizationPercentage"], 60);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The next thing as text: `ADDED a`, `BOOKMARK 7`, `END`.
+/// Returns the next item as text: `ADDED a`, `BOOKMARK 7`, `END`.
 async fn next(session: &mut WatchSession) -> String {
     match session.next().await {
         None => "END".to_owned(),

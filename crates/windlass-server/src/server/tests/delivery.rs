@@ -1,4 +1,4 @@
-//! Events reach watchers before the writer has its answer.
+//! Tests that events reach watchers before the writer gets its response.
 
 use parking_lot::Mutex;
 
@@ -9,7 +9,7 @@ use super::{
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// The frames that a watch has sent, read by a task of its own.
+/// The frames that a watch has sent, read by a separate task.
 #[derive(Clone, Default)]
 struct Frames(Arc<Mutex<Vec<Bytes>>>);
 
@@ -28,7 +28,7 @@ impl Frames {
         frames
     }
 
-    /// The types of the events so far.
+    /// Returns the types of all events so far.
     fn types(&self) -> Vec<String> {
         let frames = self.0.lock();
         let events = frames.iter().map(|frame| serde_json::from_slice::<Value>(frame).unwrap());
@@ -68,7 +68,7 @@ async fn watchers_have_the_event_when_the_writer_has_its_answer() {
             assert_eq!(watch.types(), expected, "watch {number}");
         }
     }
-    assert_eq!(began.elapsed(), Duration::ZERO, "nothing waited for a timer");
+    assert_eq!(began.elapsed(), Duration::ZERO, "no write waited for a timer");
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn event_is_at_a_watchers_socket_before_the_answer() {
         let request = head("POST", CONFIG_MAPS, &more) + &body;
         writer.write_all(request.as_bytes()).await.unwrap();
         until(&mut writer, "\"k\":\"v").await;
-        // Nobody reads from the watcher's connection meanwhile: what has arrived is in its buffer.
+        // No task reads from the watcher's connection in the meantime, so the data is in the socket's buffer.
         let arrived = socket.peek(&mut [0]);
-        assert!(matches!(arrived, Ok(1)), "the answer came first: {arrived:?}");
+        assert!(matches!(arrived, Ok(1)), "the response arrived before the event: {arrived:?}");
         until(&mut watcher, &format!("map-{number}-x")).await;
     }
     running.stop().await;
@@ -121,7 +121,7 @@ async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
     tokio::task::yield_now().await;
     let answer = send(&service, request("DELETE", &object).body(String::new()).unwrap()).await;
     assert_eq!(answer.code, 200, "{}", answer.body);
-    assert_eq!(get(&service, &object).await.code, 404, "the answer means that it is gone");
+    assert_eq!(get(&service, &object).await.code, 404, "after the response the object does not exist");
     let (marked, found, since, removed) = controller.await.unwrap();
     assert_eq!((marked, found, removed), (json!("MODIFIED"), 200, json!("DELETED")));
     assert!(since.is_string());

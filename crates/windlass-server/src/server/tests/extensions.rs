@@ -1,4 +1,4 @@
-//! Kinds that extend, secure and order the server itself, from end to end.
+//! End-to-end tests of the kinds that extend, secure and configure the server.
 
 use super::*;
 

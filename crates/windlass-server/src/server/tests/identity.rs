@@ -1,4 +1,5 @@
-//! Attacks on authorization, from end to end: writes that need more than their verb, and what a server tells of itself.
+//! End-to-end tests of authorization attacks: writes that need more than their verb, and the server's public
+//! information.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -13,7 +14,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a";
 const KUBE_SYSTEM: &str = "/api/v1/namespaces/kube-system/configmaps";
 
-/// Lets jane do in the whole cluster what the rules say.
+/// Grants these rules to jane in the whole cluster.
 async fn grant(admin: &Service, rules: Value) {
     let role = json!({"metadata": {"name": "janes"}, "rules": rules});
     assert_eq!(post(admin, &format!("{ROLES}/clusterroles"), role).await.code, 201);
@@ -52,7 +53,7 @@ async fn apply_and_put_cannot_create_without_create() {
     let lease = json!({"metadata": {"name": "a"}});
     refused(&with_body(&jane, "PUT", LEASE, "application/json", &lease).await, "leases", "coordination.k8s.io");
     assert_eq!(get(&admin, &format!("{CONFIG_MAPS}/a")).await.code, 404);
-    // What exists is changed as before.
+    // Existing objects can still be changed.
     assert_eq!(with_body(&admin, "PATCH", &applied, APPLY, &config).await.code, 201);
     let changed = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     assert_eq!(with_body(&jane, "PATCH", &applied, APPLY, &changed).await.code, 200);
@@ -111,7 +112,7 @@ async fn certificates_need_leave_for_their_signer() {
         let conditions = if code == 403 { json!([failed]) } else { json!([approved, failed]) };
         let failure = json!({"status": {"conditions": conditions}});
         assert_eq!(patched("status", &failure).await, expected("sign"));
-        // What is neither signed nor decided needs no leave.
+        // Other changes need no permission to sign or approve.
         assert_eq!(patched("status", &json!({"metadata": {"labels": {"a": "b"}}})).await.0, 200);
     }
 }
@@ -129,12 +130,12 @@ async fn tracking_of_tokens_is_recorded_since_the_start() {
 async fn authority_of_clients_is_published_in_kube_system() {
     let path = format!("{KUBE_SYSTEM}/extension-apiserver-authentication");
     let server = server();
-    assert_eq!(get(&server.service(), &path).await.code, 404, "there is no authority yet");
+    assert_eq!(get(&server.service(), &path).await.code, 404, "no CA is published yet");
     let tls = TlsIdentity::generate(["127.0.0.1"]).unwrap();
     let ca = TlsIdentity::generate(["ca"]).unwrap().ca_pem().to_owned();
     let tls = tls.with_client_ca(&ca).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // It is published before the first connection is accepted.
+    // The CA is published before the first connection is accepted.
     server.serve(listener, tls, std::future::ready(())).await.unwrap();
     assert_eq!(get(&server.service(), &path).await.json()["data"], json!({"client-ca-file": ca}));
 }

@@ -1,4 +1,4 @@
-//! Clients that do not read, do not finish and do not leave.
+//! Tests with clients that do not read, do not finish requests or do not disconnect.
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
@@ -18,7 +18,7 @@ async fn running(limits: Limits) -> (Running, TlsIdentity) {
     (Running::of(server, Some(identity.clone())).await, identity)
 }
 
-/// A client that lets the server send so many bytes on each stream.
+/// Connects a client with this window for each stream.
 async fn http2(running: &Running, identity: &TlsIdentity, window: u32) -> Http2 {
     let stream = tls_connect(running, identity, b"h2").await;
     let builder = &mut hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -39,7 +39,7 @@ async fn large_config_map(server: &Server) {
     assert_eq!(post(&server.service(), CONFIG_MAPS, object).await.code, 201);
 }
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !holds() {
@@ -62,7 +62,7 @@ async fn unread_responses_are_bounded_and_given_up() {
         })
         .collect();
     eventually("the first response waits", || budget.held() > MEBIBYTE).await;
-    // Another client does not notice.
+    // Other clients are not affected.
     let mut other = http2(&running, &identity, 1 << 20).await;
     for _ in 0..20 {
         let answer = other.send_request(ask("/api/v1/namespaces/default")).await.unwrap();
@@ -70,7 +70,7 @@ async fn unread_responses_are_bounded_and_given_up() {
         assert!(answer.into_body().collect().await.unwrap().to_bytes().starts_with(b"{\"kind\":\"Namespace\""));
         assert!(budget.held() < 3 * MEBIBYTE, "{} bytes", budget.held());
     }
-    // Stalled streams are reset, which lets the next ones through; the last are refused.
+    // Stalled streams are reset, so the next ones can proceed. The last ones are rejected.
     let (mut refused, mut unread) = (0, Vec::new());
     for asked in asked {
         let answer = time::timeout(DEADLINE, asked).await.unwrap().unwrap();
@@ -96,7 +96,7 @@ async fn unfinished_requests_are_bounded() {
     tokio::spawn(async move { drop(connection.await) });
     let mut answers = Vec::new();
     for _ in 0..20 {
-        // A body that begins, and does not end.
+        // An incomplete body.
         let piece = Bytes::from(vec![b' '; MEBIBYTE / 8]);
         let begun = futures::StreamExt::chain(
             futures::stream::iter([Ok(http_body::Frame::data(piece))]),
@@ -155,7 +155,7 @@ async fn idle_connections_give_way_at_the_limit() {
         left = rest(first) => assert_eq!(left, ""),
         left = rest(second) => assert_eq!(left, ""),
     }
-    // The watch was not idle.
+    // A watch does not count as idle.
     let mut namespace = config_map("new");
     namespace["kind"] = "Namespace".into();
     post(&running.server.service(), "/api/v1/namespaces", namespace).await;

@@ -1,4 +1,4 @@
-//! Answers in protobuf: what they say is what JSON says.
+//! Tests that protobuf responses have the same content as JSON responses.
 
 use http::header;
 
@@ -7,7 +7,7 @@ use crate::codec::{Format, plan};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Status, Content-Type, and the body frame by frame.
+/// Returns the status, the Content-Type and the frames of the body.
 async fn ask(service: &Service, method: &str, path: &str, accept: &str) -> (u16, String, Vec<Bytes>) {
     let request = request(method, path).header(header::ACCEPT, accept).body(String::new()).unwrap();
     let (parts, mut body) = service.clone().oneshot(request).await.unwrap().into_parts();
@@ -18,14 +18,14 @@ async fn ask(service: &Service, method: &str, path: &str, accept: &str) -> (u16,
     (parts.status.as_u16(), parts.headers[header::CONTENT_TYPE].to_str().unwrap().to_owned(), frames)
 }
 
-/// Reads a document of that kind.
+/// Decodes a document of this kind.
 fn read(kind: (&str, &str, &str), body: &[u8]) -> Value {
     let decoded =
         plan(kind.0, kind.1, kind.2).unwrap().decode(body, Format::Protobuf, windlass_api::FieldValidation::Warn);
     decoded.unwrap().value
 }
 
-/// The event in a frame: its type, and the object's bytes.
+/// Decodes the event in a frame into its type and the bytes of the object.
 fn event(frame: &[u8]) -> (&str, &[u8]) {
     let (length, message) = frame.split_first_chunk::<4>().unwrap();
     assert_eq!(u32::from_be_bytes(*length) as usize, message.len());

@@ -1,4 +1,4 @@
-//! What only a socket shows.
+//! Tests that need a socket.
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
@@ -6,7 +6,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
 
-/// A server on a socket, until it is stopped.
+/// A server on a socket. It runs until it is stopped.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -47,7 +47,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends bytes as they are and reads until the server closes.
+    /// Sends raw bytes and reads until the server closes the connection.
     pub(super) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes.as_ref()).await.unwrap();
@@ -68,7 +68,7 @@ pub(super) async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Reads until `text` has come.
+/// Reads until `text` has been received.
 pub(super) async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
     let mut answer = String::new();
     let reading = async {
@@ -148,7 +148,7 @@ async fn http_1_and_2_are_both_spoken_over_tls() {
     let response = sender.send_request(ask("/api/v1/namespaces/default")).await.unwrap();
     assert_eq!(response.status(), 200);
     drop(response.into_body().collect().await.unwrap());
-    // A watch is open while others ask on the same connection; it ends with the server.
+    // A watch stays open during other requests on the same connection. It ends with the server.
     let mut watch = sender.send_request(ask("/api/v1/namespaces?watch=1")).await.unwrap().into_body();
     let first = time::timeout(DEADLINE, watch.frame()).await.unwrap().unwrap().unwrap();
     assert!(first.into_data().unwrap().starts_with(b"{\"type\":\"ADDED\""));
@@ -167,7 +167,7 @@ async fn a_body_that_is_too_large_is_refused_without_being_read() {
     let refused = running.raw(&announced).await;
     assert!(refused.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{refused}");
     assert!(refused.ends_with("{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Request entity too large: limit is 3145728\",\"reason\":\"RequestEntityTooLarge\",\"code\":413}\n"), "{refused}");
-    // A client that sends first and listens afterwards gets the answer too.
+    // A client that sends the whole request before it reads gets the response, too.
     for framing in ["Content-Length: 10485760\r\n", "Transfer-Encoding: chunked\r\n"] {
         let mut request =
             head("POST", CONFIG_MAPS, &format!("Content-Type: application/json\r\n{framing}")).into_bytes();
@@ -185,7 +185,7 @@ async fn a_body_that_is_too_large_is_refused_without_being_read() {
 #[tokio::test]
 async fn half_a_request_is_answered_or_closed() {
     let running = Running::plain().await;
-    // The body breaks off.
+    // An incomplete body.
     let mut stream = running.connect().await;
     let begun = head("POST", CONFIG_MAPS, "Content-Type: application/json\r\nContent-Length: 100\r\n");
     stream.write_all(format!("{begun}{{\"metadata\"").as_bytes()).await.unwrap();
@@ -195,12 +195,12 @@ async fn half_a_request_is_answered_or_closed() {
         assert!(answer.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"), "{answer}");
         assert!(answer.ends_with(r#""reason":"Timeout","details":{},"code":504}"#), "{answer}");
     }
-    // The body is malformed.
+    // A malformed body.
     let chunked = head("POST", CONFIG_MAPS, "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n");
     let answer = running.raw(format!("{chunked}zz\r\n{{\"metadata\"")).await;
     assert!(answer.starts_with("HTTP/1.1 500 Internal Server Error\r\n"), "{answer}");
     assert!(answer.contains(r#""message":"invalid byte in chunk length","code":500}"#), "{answer}");
-    // The head breaks off, or is none.
+    // An incomplete or invalid head.
     for bytes in [&b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuth"[..], b"\x00\x01garbage\r\n\r\n"] {
         let mut stream = running.connect().await;
         stream.write_all(bytes).await.unwrap();
@@ -217,18 +217,18 @@ async fn a_client_killed_in_the_middle_of_its_watch_leaves_nothing_behind() {
     let running = Running::plain().await;
     let mut stream = running.connect().await;
     stream.write_all(head("GET", &format!("{CONFIG_MAPS}?watch=1"), "").as_bytes()).await.unwrap();
-    // Headers come before the first event.
+    // Headers arrive before the first event.
     let started = until(&mut stream, "\r\n\r\n").await;
     assert!(started.starts_with("HTTP/1.1 200 OK\r\n"), "{started}");
     assert!(started.contains("transfer-encoding: chunked\r\n"), "{started}");
     assert!(!started.contains("content-length"), "{started}");
     post(&running.server.service(), CONFIG_MAPS, config_map("a")).await;
     assert!(until(&mut stream, "}\n").await.contains(r#"{"type":"ADDED""#));
-    // Sockets that are closed with unread data are reset, as those of a killed process.
+    // A socket closed with unread data sends a reset, like a socket of a killed process.
     drop(stream);
     let references = || Arc::strong_count(running.server.inner());
     let deadline = Instant::now() + DEADLINE;
-    // This handle and the one that serves; each connection would hold another.
+    // This handle and the serving one. Each connection would hold another one.
     while references() > 2 {
         assert!(Instant::now() < deadline, "{} references to the server", references());
         time::sleep(Duration::from_millis(5)).await;
@@ -253,7 +253,7 @@ async fn shutdown_ends_watches_and_idle_connections_within_a_second() {
     };
     let server = running.server.clone();
     assert!(running.stop().await < Duration::from_secs(1));
-    // The watch has ended as a chunked body ends, not by a cut.
+    // The watch ends as a complete chunked body, not with an aborted connection.
     assert!(rest(&mut watching).await.ends_with("0\r\n\r\n"));
     rest(&mut idle).await;
     assert_eq!(Arc::strong_count(server.inner()), 1);
@@ -270,7 +270,7 @@ async fn no_task_is_left_of_a_server_that_is_gone() {
     let mut body = watch(&running.server.service(), "/api/v1/namespaces?watch=1").await.into_body();
     assert!(frame(&mut body).await.is_some());
     assert!(alive() > 0);
-    // The last handles are dropped with it: the watch in this process ends, too.
+    // Stopping drops the last handles, so the in-process watch ends, too.
     running.stop().await;
     while frame(&mut body).await.is_some() {}
     let deadline = Instant::now() + DEADLINE;

@@ -1,4 +1,4 @@
-//! Views of what has no table: the real server's answers.
+//! Tests of table views of kinds without tables, with kube-apiserver's responses.
 
 use super::*;
 

@@ -12,37 +12,37 @@ use tokio::time::Instant;
 
 use super::{Revision, StorageError, StoredValue, pins::Pins};
 
-/// Every key with the versions that can still be read.
+/// Every key with its readable versions.
 #[derive(Debug)]
 pub(super) struct Index {
     keys: BTreeMap<Arc<str>, Versions>,
-    revision: Revision, // of the last commit
-    oldest: Revision,   // the oldest one that can be read; older versions may linger until they are trimmed
-    live_bytes: usize,  // the bodies of the latest versions together
-    pins: Mutex<Pins>,  // what lists in pages can read although it is older; locked after the index
+    revision: Revision, // the revision of the last commit
+    oldest: Revision,   // the oldest readable revision; older versions may exist until they are trimmed
+    live_bytes: usize,  // the total size of the latest versions' bodies
+    pins: Mutex<Pins>,  // older revisions that paged lists can read; locked after the index
 }
 
-/// What a commit left behind at one key.
+/// The result of a commit for one key.
 #[derive(Debug)]
 pub(super) enum Version {
     Live(StoredValue),
     Deleted(Revision),
 }
 
-/// One key. Most have a single version, which costs no allocation of its own.
+/// The versions of a key. Most keys have a single version, which needs no extra allocation.
 #[derive(Debug)]
 struct Versions {
     latest: Version,
     older: VecDeque<Version>, // oldest first, all older than `latest`
 }
 
-/// A stretch of keys to visit.
+/// A range of keys to visit.
 #[derive(Debug)]
 pub(super) struct Page<'a> {
     pub(super) from: Bound<&'a str>,
     pub(super) prefix: &'a str,
     pub(super) at: Revision,
-    pub(super) keys: usize, // at most so many keys, at least one
+    pub(super) keys: usize, // the maximum number of keys, at least one
 }
 
 impl Index {
@@ -63,7 +63,7 @@ impl Index {
         self.live_bytes
     }
 
-    /// The revision to read at, if it can be read.
+    /// Returns the revision to read at, or an error if it cannot be read.
     pub(super) fn readable(&self, at: Option<Revision>) -> Result<Revision, StorageError> {
         let requested = at.unwrap_or(self.revision);
         if requested > self.revision {
@@ -75,8 +75,8 @@ impl Index {
         }
     }
 
-    /// The revision to read keys under `prefix` at, if they can be read: as long as history goes back, or a list in pages
-    /// goes on.
+    /// Returns the revision to read keys under `prefix` at. Returns an error if it is neither in the history nor pinned
+    /// by a paged list.
     pub(super) fn readable_below(&self, prefix: &str, at: Option<Revision>) -> Result<Revision, StorageError> {
         match (self.readable(at), at) {
             (Err(StorageError::Compacted { .. }), Some(at)) if self.pins.lock().holds(at, prefix) => Ok(at),
@@ -84,7 +84,7 @@ impl Index {
         }
     }
 
-    /// The lists in pages that are under way.
+    /// Returns the paged lists in progress.
     pub(super) fn pins(&self) -> MutexGuard<'_, Pins> {
         self.pins.lock()
     }
@@ -93,12 +93,13 @@ impl Index {
         self.keys.get(key)?.latest.live()
     }
 
-    /// The value of `key` as it was at a readable revision.
+    /// Returns the value of `key` at a readable revision.
     pub(super) fn get(&self, key: &str, at: Revision) -> Option<&StoredValue> {
         self.keys.get(key)?.at(at)
     }
 
-    /// Shows each value of the page, in key order. Returns the last key visited unless the prefix ends within the page.
+    /// Calls `show` with each value of the page, in key order. Returns the last visited key unless the prefix ends
+    /// within the page.
     pub(super) fn visit<'a>(&'a self, page: &Page<'_>, mut show: impl FnMut(&'a StoredValue)) -> Option<Arc<str>> {
         let mut keys = self.keys.range::<str, _>((page.from, Bound::Unbounded));
         let mut visited = None;
@@ -112,12 +113,12 @@ impl Index {
         visited.cloned()
     }
 
-    /// The allocation of `key` that the index already has, or a new one.
+    /// Returns the index's allocation of `key`, or a new one.
     pub(super) fn shared_key(&self, key: &str) -> Arc<str> {
         self.keys.get_key_value(key).map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key))
     }
 
-    /// Commits `version`, whose revision becomes the current one.
+    /// Commits `version`. Its revision becomes the current one.
     pub(super) fn put(&mut self, key: &Arc<str>, version: Version) {
         self.revision = version.revision();
         self.live_bytes += version.bytes();
@@ -132,20 +133,20 @@ impl Index {
         }
     }
 
-    /// Makes older revisions unreadable. Their versions go with [`trim`](Self::trim).
+    /// Makes older revisions unreadable. [`trim`](Self::trim) removes their versions.
     pub(super) fn forget_before(&mut self, oldest: Revision) {
         self.oldest = self.oldest.max(oldest);
     }
 
-    /// Takes out the versions of `key` that no readable revision shows.
+    /// Removes the versions of `key` that are visible at no readable revision.
     pub(super) fn trim(&mut self, key: &Arc<str>, freed: &mut Vec<Version>) {
         let Some(versions) = self.keys.get_mut(key) else { return };
         let pins = self.pins.get_mut();
         let mut kept = 0;
-        // A version is shown until its successor's revision.
+        // A version is visible until the revision of its successor.
         while let Some(version) = versions.older.get(kept) {
             let successor = versions.older.get(kept + 1).unwrap_or(&versions.latest).revision();
-            // A deletion is like no version at all, if there is none before it.
+            // A deletion without an older version is equivalent to no version.
             let gone = kept == 0 && matches!(version, Version::Deleted(at) if *at <= self.oldest);
             if successor > self.oldest && !gone {
                 break;
@@ -165,14 +166,14 @@ impl Index {
         }
     }
 
-    /// Lets go of the lists that have not gone on for long, and of the oldest ones if all together hold more than `most` bytes.
+    /// Releases lists that have expired, and the oldest ones if all together hold more than `most` bytes.
     pub(super) fn unpin_excess(&mut self, most: usize, now: Instant, freed: &mut Vec<Version>) {
         while let Some(keys) = self.pins.get_mut().take_excess(most, now) {
             self.trim_all(keys, freed);
         }
     }
 
-    /// Lets go of the lists that are read at revisions before this one.
+    /// Releases the lists at revisions before this one.
     pub(super) fn unpin_before(&mut self, oldest: Revision, freed: &mut Vec<Version>) {
         while let Some(keys) = self.pins.get_mut().take_before(oldest) {
             self.trim_all(keys, freed);

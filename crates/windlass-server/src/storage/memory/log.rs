@@ -1,4 +1,4 @@
-//! The retained events, and the watches that wait for more.
+//! The log of retained events, and the watches that wait for new ones.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,24 +7,24 @@ use tokio::time::Instant;
 use super::{Capacity, Discarded, Retention, Revision, StorageError, StorageEvent};
 use crate::storage::mailbox::Mailbox;
 
-/// What an event costs beside its bodies: the event, its place in the log and a version in the index.
+/// The cost of an event without bodies: the event, its log entry and a version in the index.
 const EVENT_BYTES: usize = 320;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    events: VecDeque<Arc<StorageEvent>>, // of consecutive revisions, the last one is the current
-    bytes: usize,                        // what `events` hold beyond the live bodies, see `history_bytes`
-    oldest: Revision,                    // events up to it are forgotten, though they may linger until trimmed
-    ages: VecDeque<(Instant, Revision)>, // since when there are events, and from which one on: see `AGES`
+    events: VecDeque<Arc<StorageEvent>>, // events of consecutive revisions; the last one is current
+    bytes: usize,                        // the size of `events` without live bodies, see `history_bytes`
+    oldest: Revision,                    // events up to it are inaccessible, but may exist until trimmed
+    ages: VecDeque<(Instant, Revision)>, // the time and revision of the first event of each part, see `AGES`
     retention: Retention,
     watchers: Vec<Arc<Watcher>>,
 }
 
-/// How many parts the retained time has. The time is noted of the first event in each, and all events of a part are forgotten
-/// together, once the last one is too old.
+/// The number of parts of the retention period. The log records the time of the first event in each part. All events of
+/// a part are removed together when the last one is too old.
 const AGES: u32 = 30;
 
-/// A watch as the log sees it.
+/// The log's view of a watch.
 #[derive(Debug)]
 pub(super) struct Watcher {
     prefix: Box<str>,
@@ -48,7 +48,7 @@ impl Log {
         Self { events, bytes: 0, oldest: Revision(1), ages, retention, watchers: Vec::new() }
     }
 
-    /// Adds the event of the next revision. Returns the watchers to wake.
+    /// Appends the event of the next revision. Returns the watchers to wake.
     pub(super) fn append(
         &mut self,
         event: Arc<StorageEvent>,
@@ -103,7 +103,7 @@ impl Log {
             || self.too_old(now).is_some()
     }
 
-    /// The last revision that is too old, if its events are still there.
+    /// Returns the last revision that is too old, if its events still exist.
     fn too_old(&self, now: Instant) -> Option<Revision> {
         let age = self.retention.age;
         let (began, _) = self.ages.front()?;
@@ -111,7 +111,7 @@ impl Log {
         (now.duration_since(*began) > age.saturating_add(age / AGES)).then(|| next.previous())
     }
 
-    /// The oldest revision that the retention policy allows to keep.
+    /// Returns the oldest revision that the retention policy allows.
     pub(super) fn oldest_within_budget(&mut self, live_bytes: usize, now: Instant) -> Revision {
         let most = self.retention.most_bytes(live_bytes);
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
@@ -133,12 +133,12 @@ impl Log {
         oldest
     }
 
-    /// Makes watches after older revisions impossible. The events go with [`pop_forgotten`](Self::pop_forgotten).
+    /// Prevents watches after older revisions. [`pop_forgotten`](Self::pop_forgotten) removes the events.
     pub(super) fn forget_before(&mut self, oldest: Revision) {
         self.oldest = self.oldest.max(oldest);
     }
 
-    /// Takes out the oldest event if it is forgotten.
+    /// Removes and returns the oldest event if it was compacted.
     pub(super) fn pop_forgotten(&mut self) -> Option<Arc<StorageEvent>> {
         let event = self.events.pop_front_if(|event| event.revision <= self.oldest)?;
         self.bytes -= history_bytes(&event);
@@ -160,8 +160,8 @@ fn body_bytes(value: Option<&super::StoredValue>) -> usize {
     value.map_or(0, |value| value.body.len())
 }
 
-/// What keeping an event costs. The body that it superseded is held by history alone; the one that it put is either live
-/// or counted with the event that superseded it.
+/// Returns the cost of keeping an event: the body that it replaced, which only history holds, and a fixed part. The new
+/// body is either live or counted with the next event of its key.
 fn history_bytes(event: &StorageEvent) -> usize {
     body_bytes(event.previous.as_ref()) + EVENT_BYTES
 }

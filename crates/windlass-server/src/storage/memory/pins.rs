@@ -1,4 +1,4 @@
-//! Lists in pages that are under way: what their next pages need is kept although history has forgotten it.
+//! Paged lists in progress. The versions for their next pages are kept even after compaction.
 
 use std::{collections::HashMap, ops::Range, sync::Arc, time::Duration};
 
@@ -6,29 +6,31 @@ use tokio::time::Instant;
 
 use super::Revision;
 
-/// How long a list may pause between two pages. An API server over etcd forgets a page's revision after five to ten minutes.
+/// The maximum pause of a list between two pages. An API server over etcd loses the revision of a page after five to
+/// ten minutes.
 pub(super) const BETWEEN_PAGES: Duration = Duration::from_mins(5);
 
-/// How long the last page can be read again, by a client that has lost it.
+/// The time for which the last page can be read again by a client that has lost it.
 pub(super) const AFTER_LAST_PAGE: Duration = Duration::from_secs(10);
 
-/// Lists at once. Each makes forgetting a version a little slower.
+/// The maximum number of lists. Each slows down compaction a little.
 const MOST_PINS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     pins: Vec<Pin>,
-    bytes: usize,            // what all pins keep; counted several times if several keep it
-    released: Vec<Arc<str>>, // keys to trim, of pins that had to make room
+    bytes: usize,            // the size that all pins keep; bodies kept by several pins count several times
+    released: Vec<Arc<str>>, // keys to trim, from evicted pins
 }
 
-/// A revision at which the keys under a prefix can be read.
+/// A pinned revision at which the keys under a prefix can be read.
 #[derive(Debug)]
 struct Pin {
     revision: Revision,
     prefix: Box<str>,
     until: Instant,
-    /// Keys with a version that history has forgotten, and the size of its body: at most one for each, the one of `revision`.
+    /// The keys with a compacted version that is kept for `revision`, at most one for each key, and the size of its
+    /// body.
     kept: HashMap<Arc<str>, usize>,
     bytes: usize,
 }
@@ -38,7 +40,7 @@ impl Pins {
         self.pins.iter().any(|pin| pin.revision == revision && prefix.starts_with(&*pin.prefix))
     }
 
-    /// A list has more pages. The revision must be readable.
+    /// Pins the revision of a list that has more pages. The revision must be readable.
     pub(super) fn hold(&mut self, revision: Revision, prefix: &str, now: Instant) {
         let until = now + BETWEEN_PAGES;
         if let Some(pin) = self.find(revision, prefix) {
@@ -53,14 +55,14 @@ impl Pins {
         self.pins.push(Pin { revision, prefix, until, kept: HashMap::new(), bytes: 0 });
     }
 
-    /// A list is complete.
+    /// Shortens the pin of a completed list.
     pub(super) fn last_page(&mut self, revision: Revision, prefix: &str, now: Instant) {
         if let Some(pin) = self.find(revision, prefix) {
             pin.until = now + AFTER_LAST_PAGE;
         }
     }
 
-    /// Reports whether a version of a key, shown at `revisions`, has to be kept.
+    /// Reports whether a version of a key that is visible at `revisions` must be kept.
     pub(super) fn keep(&mut self, key: &Arc<str>, revisions: Range<Revision>, bytes: usize) -> bool {
         let mut kept = false;
         for pin in &mut self.pins {
@@ -75,7 +77,7 @@ impl Pins {
         kept
     }
 
-    /// Takes out a pin that is over, or the oldest one if they keep too much. Returns the keys to trim.
+    /// Removes an expired pin, or the oldest one if the pins keep too much. Returns the keys to trim.
     pub(super) fn take_excess(&mut self, most_bytes: usize, now: Instant) -> Option<Vec<Arc<str>>> {
         if !self.released.is_empty() {
             return Some(std::mem::take(&mut self.released));
@@ -86,7 +88,7 @@ impl Pins {
         (self.bytes > most_bytes).then(|| self.take_oldest())
     }
 
-    /// Takes out a pin of an older revision. Returns the keys to trim.
+    /// Removes a pin of an older revision. Returns the keys to trim.
     pub(super) fn take_before(&mut self, revision: Revision) -> Option<Vec<Arc<str>>> {
         let older = self.pins.iter().position(|pin| pin.revision < revision)?;
         Some(self.take(older))

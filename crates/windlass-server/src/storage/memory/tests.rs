@@ -1,4 +1,4 @@
-//! What the suite cannot see: retention, memory, and what this backend does with slow watches.
+//! Tests of retention, memory and slow watches, which the suite does not cover.
 
 use futures::StreamExt;
 use tokio::time;
@@ -87,7 +87,7 @@ async fn history_older_than_its_age_is_forgotten() {
 #[tokio::test]
 async fn compaction_leaves_nothing_of_deleted_keys() {
     let storage = MemoryStorage::new();
-    // More than one piece of a compaction.
+    // More keys than a compaction visits at once.
     for n in 0..KEYS_PER_LOCK + 10 {
         let key = format!("/a/{n}");
         let modified = write(&storage, &key, b"1", 2).await;
@@ -140,7 +140,7 @@ async fn a_slow_watch_ends_with_an_error_from_which_another_can_go_on() {
     let error = events.next().await.unwrap().unwrap_err();
     assert!(matches!(error, StorageError::Lagged { after: Revision(2) }), "{error}");
     assert!(events.next().await.is_none());
-    // What it did not read can be longer than its buffer: it is replayed.
+    // The unread events can exceed the buffer, because they are replayed.
     let mut again = storage.watch("/a", Revision(2)).await.unwrap();
     for revision in 3..=8 {
         assert_eq!(again.next().await.unwrap().unwrap().revision, Revision(revision));

@@ -1,11 +1,11 @@
-//! Lists in pages, whose revision history forgets meanwhile.
+//! Tests of paged lists whose revision is compacted in between.
 
 use super::{
     super::pins::{AFTER_LAST_PAGE, BETWEEN_PAGES},
     *,
 };
 
-/// Keeps no history but that of lists in pages.
+/// Retains history for paged lists only.
 const FORGETFUL: Retention =
     Retention { age: Duration::MAX, events: 0, bytes: 0, percent_of_live: 0, pages: usize::MAX };
 
@@ -20,7 +20,7 @@ async fn store(retention: Retention) -> MemoryStorage {
     storage
 }
 
-/// Replaces all values, and some of them for good.
+/// Replaces all values, and deletes some of them.
 async fn churn(storage: &MemoryStorage) {
     for value in storage.range(RangeQuery::default()).await.unwrap().values {
         let modified =
@@ -136,7 +136,7 @@ async fn explicit_compaction_ends_lists_in_pages() {
     assert_eq!(versions(&storage), live.values.len());
 }
 
-/// Each page shows the state of its revision while others write, whatever else is kept and forgotten.
+/// Each page shows the state of its revision during concurrent writes and compactions.
 #[tokio::test(start_paused = true)]
 async fn pages_under_random_churn_show_the_state_of_their_revision() {
     let storage = store(Retention { events: 3, ..FORGETFUL }).await;
