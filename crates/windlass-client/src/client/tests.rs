@@ -45,7 +45,7 @@ fn body(fake: &Fake) -> Value {
     serde_json::from_slice(fake.last().body()).unwrap()
 }
 
-/// Only compiled: calls can be moved into tasks, and clients shared between them.
+/// Compiled but not run: calls can be moved into tasks, and clients shared between them.
 #[allow(dead_code, reason = "it is compiled, which is the test")]
 fn calls_are_send(client: &'static Client) {
     fn send<T: Send + 'static>(_: T) {}
@@ -218,7 +218,7 @@ async fn c_13_33_a_client_says_of_all_its_writes_what_the_calls_leave_open() {
             format!("GET {one}"),
         ]
     );
-    // A deletion says it in its body, whatever options it is given.
+    // A deletion sends the option in its body, whatever options it is given.
     client.delete::<Pod>("p").options(DeleteOptions::default()).await.unwrap();
     assert_eq!(body(&fake)["dryRun"], json!(["All"]));
     client.delete_collection::<Pod>().await.unwrap();

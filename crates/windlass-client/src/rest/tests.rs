@@ -16,7 +16,7 @@ fn core(fake: &Fake) -> RestClient {
     fake.client().rest(GroupVersion::new("", "v1"))
 }
 
-/// The path with which a request goes out, or what is wrong with it.
+/// Returns the path of the sent request, or the error.
 async fn path(build: impl FnOnce(&RestClient, &RestClient) -> RestRequest) -> String {
     let fake = Fake::json("{}");
     let apps = fake.client().rest(GroupVersion::new("apps", "v1"));
@@ -37,7 +37,7 @@ async fn a_pod_is_read_part_by_part() {
     assert_eq!(pod.into::<Pod>().unwrap().name(), "test");
     assert_eq!(fake.seen(), ["GET /api/v1/namespaces/default/pods/test"]);
     assert_eq!(fake.last().headers()["accept"], "application/json, */*");
-    // `.await` sends as well.
+    // `.await` also sends the request.
     core(&fake).delete().namespace("default").resource("pods").name("test").await.unwrap();
     assert_eq!(fake.seen()[1], "DELETE /api/v1/namespaces/default/pods/test");
 }

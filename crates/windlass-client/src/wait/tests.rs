@@ -6,7 +6,7 @@ use windlass_api::{DynamicObject, k8s_openapi::api::core::v1::Pod};
 use super::*;
 use crate::testing::Fake;
 
-/// A server whose lists and watches are these, in turn; then its watches hang.
+/// Returns a server with these lists and watches, in turn. After the last one, its watches hang.
 fn server(lists: Vec<&'static str>, watches: Vec<&'static str>) -> Fake {
     let (lists, watches) = (Mutex::new(lists.into_iter()), Mutex::new(watches.into_iter()));
     Fake::new(move |request| {

@@ -1,4 +1,4 @@
-//! With programs of the shell: `sh -c SCRIPT`.
+//! Tests with shell programs: `sh -c SCRIPT`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn script(script: &str) -> ExecConfig {
     ExecConfig::new("sh", ExecVersion::V1).with_args(["-c", script])
 }
 
-/// A program that counts its runs in a file and hands out `token-N`, with more fields in the status.
+/// Returns a plugin that counts its runs in a file and returns `token-N`, with additional fields in the status.
 fn counting(folder: &Folder, status: &str) -> ExecConfig {
     let count = folder.path().join("count");
     script(&format!(
@@ -32,7 +32,7 @@ fn counting(folder: &Folder, status: &str) -> ExecConfig {
     ))
 }
 
-/// Sends one request with what a program hands out; the `Authorization` header, or why there is none.
+/// Sends one request with a plugin's credentials. Returns the `Authorization` header or the error.
 async fn signed(config: ExecConfig) -> Result<String, String> {
     let fake = Fake::json("{}");
     let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &Audience::default()).unwrap();
@@ -90,7 +90,7 @@ async fn what_the_server_refuses_is_renewed_and_the_request_sent_once_more() {
     });
     assert_eq!(send(&fake, &credentials).await.unwrap().status(), 200);
     assert_eq!(fake.seen().len(), 2);
-    // What is accepted stays in use.
+    // An accepted token remains in use.
     assert_eq!(send(&fake, &credentials).await.unwrap().status(), 200);
     assert_eq!(fake.seen().len(), 3);
 }

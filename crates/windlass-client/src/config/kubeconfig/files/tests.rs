@@ -118,7 +118,7 @@ fn what_is_deleted_is_gone_from_its_file_and_no_other() {
         })
         .unwrap();
     assert!(!two.text("first").contains("two"));
-    // As with kubectl, what stood behind it shows up.
+    // As with kubectl, the value of the next file becomes visible.
     let merged = two.merged();
     assert_eq!(merged.users.iter().map(|user| &*user.name).collect::<Vec<_>>(), ["zoe", "adam", "eve"]);
     assert!(merged.contexts.is_empty() && merged.clusters.is_empty());
@@ -175,7 +175,7 @@ fn a_lock_holds_off_others() {
     assert_eq!(error.to_string(), format!("{} is there: somebody else is changing the kubeconfig", lock.display()));
     assert!(!two.folder.path().join("first.lock").exists(), "the lock that was had is given back");
     fs::remove_file(lock).unwrap();
-    // The lock is there while the change goes on.
+    // The lock exists during the change.
     let held = two.files.edit(|_| Ok(two.folder.path().join("first.lock").exists())).unwrap();
     assert!(held && !two.folder.path().join("first.lock").exists());
 }
