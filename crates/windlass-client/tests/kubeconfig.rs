@@ -35,7 +35,7 @@ fn each_file_leads_to_what_is_expected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// In these files, every secret contains the word `secret`.
+/// In these files, every secret contains `s3cret`.
 #[test]
 fn no_secret_is_shown() {
     for file in files() {
