@@ -1,4 +1,4 @@
-//! From a kind to its definition.
+//! `#[derive(CustomResource)]`: the CustomResourceDefinition of a kind.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ use crate::{
     schema,
 };
 
-/// What `#[resource(…)]` says beyond the identity.
+/// The attributes of `#[resource(…)]` beyond the identity.
 struct Declaration {
     singular: Option<LitStr>,
     list_kind: Option<LitStr>,
@@ -21,7 +21,7 @@ struct Declaration {
     is_served: bool,
     is_stored: bool,
     has_status: bool,
-    /// Empty for the server's own words.
+    /// Empty for the server's default text.
     deprecated: Option<String>,
     scale: Option<TokenStream>,
     columns: Vec<TokenStream>,
@@ -31,7 +31,7 @@ struct Declaration {
 const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi, crate, singular, list_kind, categories, storage, \
                         served, deprecated, status, scale, column, selectable, labels or annotations";
 
-/// The impls of `Resource`, `Metadata` and `CustomResource`.
+/// Returns the impls of `Resource`, `Metadata` and `CustomResource`.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let mut given = Declaration::new();
     let identity = Identity::read_with(input, &mut |name, meta| given.take(name, meta))?;
@@ -149,12 +149,12 @@ impl Declaration {
     }
 }
 
-/// `storage`, or `storage = false`.
+/// Parses `storage`, or `storage = false`.
 fn flag(meta: &ParseNestedMeta<'_>) -> Result<bool> {
     if meta.input.peek(Token![=]) { Ok(meta.value()?.parse::<LitBool>()?.value) } else { Ok(true) }
 }
 
-/// `("key" = "value", …)`
+/// Parses `("key" = "value", …)`.
 fn pairs(meta: &ParseNestedMeta<'_>, pairs: &mut Vec<(LitStr, LitStr)>) -> Result<()> {
     let list;
     syn::parenthesized!(list in meta.input);
@@ -226,7 +226,7 @@ fn column(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     })
 }
 
-/// The texts in a list of `name = "text"`, in the order of the names.
+/// Parses a list of `name = "text"`. Returns the texts in the order of `names`.
 fn fields<const N: usize>(meta: &ParseNestedMeta<'_>, names: [&str; N]) -> Result<[Option<LitStr>; N]> {
     let mut found = [const { None }; N];
     meta.parse_nested_meta(|meta| {
@@ -239,7 +239,7 @@ fn fields<const N: usize>(meta: &ParseNestedMeta<'_>, names: [&str; N]) -> Resul
     Ok(found)
 }
 
-/// Paths begin at the object: `.spec.replicas`.
+/// Checks that a path starts at the object: `.spec.replicas`.
 fn check_path(path: &LitStr) -> Result<()> {
     if path.value().starts_with('.') {
         return Ok(());

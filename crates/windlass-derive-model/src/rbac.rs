@@ -1,4 +1,4 @@
-//! `#[rbac(…)]`: what an API server has to allow, beside what does it.
+//! `#[rbac(…)]`: permissions declared beside the code that needs them.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -10,7 +10,7 @@ use syn::{
 
 use crate::markers::some_or_none;
 
-/// One rule as it is written.
+/// A rule with its attributes.
 #[derive(Default)]
 struct Rule {
     groups: Vec<String>,
@@ -22,14 +22,14 @@ struct Rule {
     role_name: Option<LitStr>,
 }
 
-/// What concerns all rules of an item.
+/// The options for all rules of an item.
 #[derive(Default)]
 struct Options {
     constant: Option<Ident>,
     api: Option<Path>,
 }
 
-/// An item: its attributes, and the rest as it is.
+/// An item: its attributes, and the remaining tokens.
 struct Item {
     attributes: Vec<Attribute>,
     visibility: Visibility,
@@ -42,7 +42,7 @@ impl Parse for Item {
     }
 }
 
-/// The item, and its rules as a constant beside it.
+/// Returns the item, followed by a constant with its rules.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut item = syn::parse2::<Item>(item)?;
     let mut options = Options::default();
@@ -59,7 +59,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     Ok(quote! {
         #(#attributes)* #visibility #rest
 
-        /// What an API server has to allow.
+        /// The permissions that the program requires.
         #[allow(unreachable_pub, reason = "manifests are made elsewhere")]
         pub const #constant: &[#api::rbac::Rule] = &[#(#rules),*];
     })
@@ -90,7 +90,7 @@ impl Rule {
         let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "groups" => {
-                // As in the rules themselves, the core group has no name.
+                // In RBAC rules, the core group has an empty name.
                 let groups =
                     words(meta, true)?.into_iter().map(|group| if group == "core" { String::new() } else { group });
                 self.groups = groups.collect();
@@ -130,7 +130,7 @@ impl Rule {
     }
 }
 
-/// `= "a,b"`
+/// Parses `= "a,b"`.
 fn words(meta: &ParseNestedMeta<'_>, may_be_empty: bool) -> Result<Vec<String>> {
     let text: LitStr = meta.value()?.parse()?;
     let words = text.value().split([',', ';']).map(|word| word.trim().to_owned()).collect::<Vec<_>>();

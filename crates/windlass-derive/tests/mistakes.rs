@@ -1,4 +1,4 @@
-//! What a mistake looks like to whoever makes it: the message, and the place that it points to.
+//! Compile errors of the macros: their messages and positions.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Source, and the compiler's errors: `line:column: error: message`.
+/// The source, and the compiler's errors: `line:column: error: message`.
 const MISTAKES: &[(&str, &str)] = &[
     (
         "#[resource(version = \"v1\")]\nstruct Site { metadata: () }",
@@ -55,7 +55,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same of `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
+/// The same for `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
 const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     (
         "colour = \"red\"",
@@ -81,13 +81,13 @@ const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     ("selectable(\"spec.colour\")", "3:55: error: a path begins with a dot: \".spec.replicas\""),
 ];
 
-/// One that is whole, of `#[derive(CustomResource)]`.
+/// A complete source with `#[derive(CustomResource)]`.
 const OF_NO_GROUP: (&str, &str) = (
     "#[resource(group = \"\", version = \"v1\")]\nstruct Site { metadata: () }",
     "4:8: error: a custom kind has a group: the core group is the API server's own",
 );
 
-/// The same of `#[derive(Schema)]`.
+/// The same for `#[derive(Schema)]`.
 const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(minimum = \"1\")] a: i32 }", "3:31: error: expected a number"),
     (
@@ -204,7 +204,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same of `#[rbac(…)]`.
+/// The same for `#[rbac(…)]`.
 const MISTAKES_OF_RULES: &[(&str, &str)] = &[
     (
         "groups = \"apps\", resources = \"deployments\"",
@@ -223,7 +223,7 @@ const MISTAKES_OF_RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The derive as the compiler loads it: beside this test, the newest where there are several.
+/// Returns the path of the compiled derive beside this test; the newest if there are several.
 fn the_derive() -> PathBuf {
     let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
     let is_it = |path: &PathBuf| {
@@ -274,7 +274,7 @@ fn each_mistake_is_named_where_it_stands() {
     assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
 }
 
-/// The sources that say what is wrong.
+/// The sources that contain error messages.
 const SOURCES: &[(&str, &str)] = &[
     ("case.rs", include_str!("../../windlass-derive-model/src/case.rs")),
     ("custom_resource.rs", include_str!("../../windlass-derive-model/src/custom_resource.rs")),
@@ -285,7 +285,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("serde_attributes.rs", include_str!("../../windlass-derive-model/src/serde_attributes.rs")),
 ];
 
-/// What comes before the words of an error.
+/// The code in front of an error message.
 const BEFORE_WORDS: &[&str] = &[
     "Error::new(",
     ".error(",
@@ -297,7 +297,7 @@ const BEFORE_WORDS: &[&str] = &[
     "only(Place::",
 ];
 
-/// The literals of Rust up to the end of what begins here: a bracket closed, or a statement.
+/// Returns the string literals up to the end of the bracket or statement.
 fn literals(text: &str) -> Vec<String> {
     let (mut found, mut depth, mut letters) = (Vec::new(), 0, text.chars());
     while let Some(letter) = letters.next() {
@@ -328,7 +328,7 @@ fn literals(text: &str) -> Vec<String> {
     found
 }
 
-/// What an error always says: the text between its placeholders.
+/// Returns the constant parts of an error message, between its placeholders.
 fn words(literal: &str) -> Vec<String> {
     let parts = literal.split(['{', '}']).step_by(2);
     parts.map(|part| part.trim().to_owned()).filter(|part| part.len() > 6).collect()

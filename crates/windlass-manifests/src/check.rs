@@ -1,4 +1,4 @@
-//! What a cluster would refuse, told before and where it stands in the types.
+//! Checks for errors that a cluster would report, with their place in the types.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use windlass_cel::{WrongRule, check_rules, compile_pattern};
 
 use crate::{Manifests, Policy, webhook::Webhook};
 
-/// One thing that a cluster would refuse.
+/// An error that a cluster would report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Of what: `Website v1: spec.replicas`.
+    /// The place: `Website v1: spec.replicas`.
     pub place: String,
-    /// What is wrong there.
+    /// The reason.
     pub why: String,
-    /// The CEL rule that is wrong, if it is one.
+    /// The invalid CEL rule, if the error is in one.
     pub rule: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Which keywords say something of which types.
+/// The schema keywords that are only valid for some types, with these types.
 const KEYWORDS: [(&str, &[&str]); 16] = [
     ("minimum", &["integer", "number"]),
     ("maximum", &["integer", "number"]),
@@ -80,14 +80,14 @@ pub(crate) fn check(
     problems
 }
 
-// === definitions ===
+// === CustomResourceDefinitions ===
 
-/// Where one is in a schema.
+/// A place in a schema.
 #[derive(Clone)]
 struct Place {
-    /// `Website v1`
+    /// The kind and version: `Website v1`.
     kind: String,
-    /// `spec.list[].name`
+    /// The field: `spec.list[].name`.
     field: String,
 }
 
@@ -118,13 +118,13 @@ fn check_version(kind: &str, version: &CustomResourceDefinitionVersion, problems
     let before = problems.len();
     check_schema(&schema, &place, problems);
     if problems.len() == before {
-        // Rules are read against a schema that is right.
+        // Rules are checked only against a valid schema.
         for cause in check_rules(&schema, "") {
             let Some(wrong) = WrongRule::of(&cause) else {
                 problems.push(place.problem(format!("{}: {}", cause.field, cause.message)));
                 continue;
             };
-            // What costs too much is not shown.
+            // Cost errors do not contain the rule.
             let rule = wrong.rule.unwrap_or_else(|| rule_at(&schema, &cause.field));
             let place = if wrong.field.is_empty() { place.clone() } else { place.field(&wrong.field) };
             problems
@@ -184,7 +184,7 @@ fn check_schema(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Items are told apart by fields that each of them has.
+/// Checks that the key fields of lists are required in the items.
 fn check_keys(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     let item = &schema["items"];
     for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -198,7 +198,7 @@ fn check_keys(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a value is what a schema asks for: types, enums, bounds, and what has to be there.
+/// Checks a value against a schema: types, enums, bounds and required fields.
 fn fits(value: &Value, schema: &Value) -> Result<(), String> {
     is_of_type(value, schema)?;
     if let Some(values) = schema["enum"].as_array().filter(|values| !values.contains(value)) {
@@ -274,7 +274,7 @@ fn is_of_type(value: &Value, schema: &Value) -> Result<(), String> {
     if is_it { Ok(()) } else { Err(format!("it is not of type {}", schema["type"].as_str().unwrap_or_default())) }
 }
 
-/// The rule that a path in the schema means: `.properties[spec].x-kubernetes-validations[0].rule`.
+/// Returns the rule at a path in the schema: `.properties[spec].x-kubernetes-validations[0].rule`.
 fn rule_at(schema: &Value, path: &str) -> String {
     let (mut schema, mut rest) = (schema, path);
     loop {
@@ -294,7 +294,7 @@ fn rule_at(schema: &Value, path: &str) -> String {
     rule.unwrap_or_default().to_owned()
 }
 
-/// Columns, selectable fields and the scale name fields.
+/// Checks that columns, selectable fields and the scale refer to existing fields.
 fn check_paths(version: &CustomResourceDefinitionVersion, schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     for column in version.additional_printer_columns.iter().flatten() {
         if let Err(error) = JsonPath::parse(&column.json_path) {
@@ -329,12 +329,12 @@ fn check_paths(version: &CustomResourceDefinitionVersion, schema: &Value, place:
     }
 }
 
-/// The schema at `.spec.replicas`.
+/// Returns the schema at a path such as `.spec.replicas`.
 fn at<'s>(schema: &'s Value, path: &str) -> Option<&'s Value> {
     path.strip_prefix('.')?.split('.').try_fold(schema, |schema, name| schema["properties"].get(name))
 }
 
-// === webhooks ===
+// === Webhooks ===
 
 fn check_webhooks(webhooks: &[Webhook], problems: &mut Vec<Problem>) {
     for (index, Webhook { purpose, webhook }) in webhooks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The program of a project that writes its manifests.
+//! The command that writes the manifests of a project.
 
 use std::{
     env, fs, io,
@@ -14,7 +14,7 @@ Writes what a cluster is told of this project below DIR (config): definitions, r
 policies only when they are named.
 With --check nothing is written, and it fails if a file is not as it would be.";
 
-/// What is done with the files.
+/// The operation on the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Write,
@@ -23,15 +23,16 @@ enum Mode {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
-    /// One, or all and the policies.
+    /// One part, or all parts and the policies.
     parts: Vec<Part>,
     folder: PathBuf,
     mode: Mode,
 }
 
-/// What `main` of the program is: `crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]`.
+/// Runs the manifest program: `crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]`. Call it from
+/// `main`.
 ///
-/// It fails with 1 where the manifests are wrong, or are not what was written; with 2 where it is not understood.
+/// Returns exit code 1 if the manifests are invalid or differ from the files, and 2 for invalid arguments.
 #[must_use]
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 pub fn main(manifests: Manifests) -> ExitCode {
@@ -96,7 +97,7 @@ impl Arguments {
     }
 }
 
-/// What was done, a line per file.
+/// Runs the command and returns a line per file.
 fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, String> {
     let Arguments { parts, folder, mode } = arguments;
     let mut files = Vec::new();
@@ -134,7 +135,7 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
     }
 }
 
-/// Problems with where they are in the sources, as far as that can be found.
+/// Formats errors with their position in the sources, as far as it can be found.
 fn told(problems: &Problems, sources: &Path) -> String {
     let mut lines = Vec::new();
     for problem in &problems.0 {
@@ -146,7 +147,7 @@ fn told(problems: &Problems, sources: &Path) -> String {
     lines.join("\n")
 }
 
-/// The file and line in which a rule is written, as a literal in whatever form.
+/// Returns the file and line that contain a rule as a string literal of any form.
 fn find(sources: &Path, rule: &str) -> Option<(PathBuf, usize)> {
     let escaped = format!("{rule:?}");
     let forms = [rule, escaped.trim_matches('"')];
@@ -169,7 +170,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// Definitions that were written for kinds that are no more.
+/// Returns the generated CustomResourceDefinitions of kinds that no longer exist.
 fn left_over(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>, String> {
     let folder = folder.join(DEFINITIONS);
     let entries = match fs::read_dir(&folder) {

@@ -1,4 +1,4 @@
-//! Golden files, and what is told of mistakes.
+//! Golden files, and reported errors.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn manifests() -> Manifests {
         .webhook(Webhook::defaulting::<Website>().again_if_needed())
 }
 
-/// The file as it was agreed on; `WINDLASS_GOLDEN=write` writes it anew.
+/// Compares a file with its golden file. `WINDLASS_GOLDEN=write` writes the golden file.
 pub(crate) fn golden(file: &File) {
     let name = file.path.replace('/', "_");
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
@@ -114,7 +114,7 @@ fn descriptions_are_cut_or_left_out() {
     assert!(text(20).contains("description: What the page says.\n"), "{}", text(20));
 }
 
-// === mistakes ===
+// === Errors ===
 
 macro_rules! kind {
     ($name:ident, { $($resource:tt)* }, $spec:ty) => {

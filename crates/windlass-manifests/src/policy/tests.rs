@@ -1,4 +1,4 @@
-//! Policies and the schemas that they are made of judge alike.
+//! Policies and their schemas accept and reject the same objects.
 
 use std::collections::BTreeMap;
 
@@ -80,13 +80,13 @@ fn manifests() -> Manifests {
     Manifests::new("gate-operator").kind::<Gate>()
 }
 
-/// Expressions about whole objects.
+/// Returns the CEL environment of expressions about whole objects.
 fn environment() -> Environment {
     let any = Shape::any();
     ["object", "oldObject"].iter().fold(Environment::new(), |all, name| all.with(name, &any, Presence::Certain))
 }
 
-/// What the policy says of an object.
+/// Returns the policy's errors for an object.
 fn denied(object: &Value, old: &Value) -> Vec<String> {
     let policies = manifests().policies().unwrap();
     let spec = policies[0].0.spec.clone().unwrap();
@@ -104,7 +104,7 @@ fn denied(object: &Value, old: &Value) -> Vec<String> {
     denied
 }
 
-/// What the schema says.
+/// Returns the schema's errors for an object.
 fn refused(object: &Value, old: &Value) -> Vec<String> {
     let definition = serde_json::to_value(Definition::of::<Gate>().build().unwrap()).unwrap();
     let rules = Rules::compile(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap();
