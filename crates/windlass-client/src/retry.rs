@@ -10,7 +10,8 @@ use windlass_api::{Backoff, Entropy};
 
 use crate::{Error, Result};
 
-/// Retries an operation while `worth_another` returns `true` for its error and `backoff` has attempts left. Returns the last result.
+/// Retries an operation while `worth_another` returns `true` for its error and `backoff` has attempts left. Returns
+/// the last result.
 pub async fn on_error<T, E, F>(
     backoff: Backoff,
     entropy: &Entropy,

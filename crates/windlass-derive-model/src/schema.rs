@@ -181,7 +181,7 @@ fn named(
         let name = ident.unraw().to_string();
         let serde = Part::read(&field.attrs)?;
         let markers = Markers::read(&field.attrs, Place::Field)?;
-        // A field without a schema of its own may still be mentioned by attributes.
+        // A field in `without` is included only if its attributes contain its whole schema.
         if (without.contains(&name.as_str()) && !markers.is_whole) || serde.is_skipped || markers.is_skipped {
             continue;
         }

@@ -128,6 +128,7 @@ pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
 /// - without data in any variant: a string with these values
 /// - with data: an object with one of several fields
 /// - with `tag`: an object with a field that names the variant
+/// - with `tag` and `content`: an object with a field that names the variant and one that contains its data
 /// - with `untagged`: one of several objects, or an integer or string
 ///
 /// | in `#[schema(…)]` | of | meaning |

@@ -44,8 +44,7 @@ impl Client {
     ///
     /// A request is retried when the server answers 429 or a server error with a `Retry-After` header, and when the
     /// server never started it. A read is also retried when the connection broke. A request that the server never
-    /// started is retried
-    /// at least three times, whatever the maximum.
+    /// started is retried at least three times, whatever the maximum.
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         self.with(|policy| policy.retries = retries)
