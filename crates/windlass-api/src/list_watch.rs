@@ -108,7 +108,7 @@ pub enum ListWatchError {
     #[error("the connection to the server failed")]
     Transport(#[source] BoxError),
     /// The response is not valid for this API.
-    #[error("the server sent what cannot be read")]
+    #[error("the response of the server cannot be decoded")]
     Decode(#[source] BoxError),
     /// An object exceeds the size limit. The list or watch continues with the next object.
     #[error("an object is too large")]

@@ -54,7 +54,7 @@ pub enum Patch {
 #[non_exhaustive]
 pub enum DiffError {
     /// The compared value is a list or a scalar.
-    #[error("a patch is made of two objects")]
+    #[error("a patch requires two objects")]
     NoObject,
     /// An object cannot be encoded.
     #[error("the object cannot be encoded: {message}")]
@@ -63,7 +63,7 @@ pub enum DiffError {
         message: String,
     },
     /// The kind is not built in, so its merge keys for a strategic merge patch are unknown.
-    #[error("{kind} is no built-in kind, and only those have strategic merge patches")]
+    #[error("{kind} is not a built-in kind, and only built-in kinds have strategic merge patches")]
     NotBuiltIn {
         /// Group, version and kind.
         kind: String,
@@ -75,7 +75,7 @@ pub enum DiffError {
         path: String,
     },
     /// An item of a list lacks its merge key.
-    #[error("an item of {path} has no {key}, which tells it from the others")]
+    #[error("an item of {path} lacks the merge key {key}")]
     NoMergeKey {
         /// The list's path, separated by dots.
         path: String,
@@ -83,10 +83,10 @@ pub enum DiffError {
         key: String,
     },
     /// The object has no resource version for optimistic locking.
-    #[error("the object has no resourceVersion that the patch could be bound to")]
+    #[error("the object has no resourceVersion for optimistic locking")]
     NoVersion,
     /// The user's change conflicts with another change.
-    #[error("{path} has been changed by somebody else, in another way")]
+    #[error("{path} was changed differently by another writer")]
     Conflict {
         /// The path, separated by dots.
         path: String,

@@ -72,7 +72,7 @@ pub struct DecodedObject {
 #[non_exhaustive]
 pub enum SchemeError {
     /// The kind is already registered with another type.
-    #[error("{kind} is registered as {registered}, and cannot be {refused} too")]
+    #[error("{kind} is already registered as {registered} and cannot be registered as {refused}")]
     Taken {
         /// The kind.
         kind: GroupVersionKind,

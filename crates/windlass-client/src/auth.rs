@@ -84,19 +84,19 @@ pub enum AuthError {
         source: std::io::Error,
     },
     /// A token contains characters that are invalid in a header.
-    #[error("the token from {origin} holds characters that no header can carry")]
+    #[error("the token from {origin} contains characters that are invalid in a header")]
     Unprintable {
         /// The origin of the token.
         origin: String,
     },
     /// A part of the impersonation contains characters that are invalid in a header.
-    #[error("the {what} to act as holds characters that no header can carry")]
+    #[error("the impersonated {what} contains characters that are invalid in a header")]
     Impersonation {
         /// The part.
         what: &'static str,
     },
     /// The plugin returned no credentials.
-    #[error("the plugin {command:?} gave no credentials")]
+    #[error("the plugin {command:?} returned no credentials")]
     Plugin {
         /// The program.
         command: String,
@@ -104,13 +104,13 @@ pub enum AuthError {
         source: PluginError,
     },
     /// The program's token source returned an error.
-    #[error("the program's own source gave no token")]
+    #[error("the program's token source failed")]
     Source {
         /// The cause.
         source: BoxError,
     },
     /// The OpenID Connect provider returned no token.
-    #[error("the provider {issuer} gave no token")]
+    #[error("the provider {issuer} returned no token")]
     Oidc {
         /// The provider.
         issuer: String,

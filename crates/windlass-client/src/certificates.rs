@@ -47,7 +47,7 @@ pub enum CertificateError {
         source: BoxError,
     },
     /// A key or certificate cannot be parsed.
-    #[error("this is no {what} in PEM that can be used")]
+    #[error("not a usable {what} in PEM")]
     Read {
         /// The item.
         what: &'static str,
@@ -55,7 +55,7 @@ pub enum CertificateError {
         source: BoxError,
     },
     /// The key of a certificate is missing or does not match it.
-    #[error("the certificate and the key do not go together")]
+    #[error("the key does not match the certificate")]
     Mismatch,
     /// A file operation failed.
     #[error("{operation} {}", path.display())]
@@ -84,7 +84,7 @@ pub enum CertificateError {
         message: String,
     },
     /// The request was deleted before it was signed.
-    #[error("the certificate signing request {request:?} is gone")]
+    #[error("the certificate signing request {request:?} was deleted")]
     Gone {
         /// The name of the request.
         request: String,

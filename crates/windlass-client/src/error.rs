@@ -18,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The request is invalid and was not sent.
-    #[error("{operation}: not a valid request")]
+    #[error("{operation}: invalid request")]
     Request {
         /// The operation.
         operation: Box<Operation>,
@@ -51,7 +51,7 @@ pub enum Error {
         source: BoxError,
     },
     /// The operation or wait exceeded its time limit.
-    #[error("{operation}: what was waited for did not come within {limit:?}")]
+    #[error("{operation}: timed out after {limit:?}")]
     TimedOut {
         /// The operation.
         operation: Box<Operation>,
@@ -72,7 +72,7 @@ pub enum Error {
         limit: Duration,
     },
     /// The response is not valid for this API.
-    #[error("{operation}: the answer cannot be read")]
+    #[error("{operation}: the response cannot be decoded")]
     Decode {
         /// The operation.
         operation: Box<Operation>,

@@ -20,7 +20,7 @@ pub enum ManifestError {
         field: &'static str,
     },
     /// An object has an invalid `apiVersion`.
-    #[error("object {index} has an apiVersion that cannot be")]
+    #[error("object {index} has an invalid apiVersion")]
     Version {
         /// The index of the object in the text, starting at 0.
         index: usize,
@@ -28,7 +28,7 @@ pub enum ManifestError {
         source: GroupVersionError,
     },
     /// An object has invalid metadata.
-    #[error("object {index} is none")]
+    #[error("object {index} is invalid")]
     Object {
         /// The index of the object in the text, starting at 0.
         index: usize,
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(read("apiVersion: v1").unwrap_err(), "object 0 has no kind");
         assert_eq!(read("just text").unwrap_err(), "object 0 has no apiVersion");
         let odd = read("apiVersion: a/b/c\nkind: Pod").unwrap_err();
-        assert_eq!(odd, "object 0 has an apiVersion that cannot be: unexpected GroupVersion string: a/b/c");
+        assert_eq!(odd, "object 0 has an invalid apiVersion: unexpected GroupVersion string: a/b/c");
         assert!(
             read("apiVersion: v1\nkind: Pod\nmetadata: {name: [1]}").unwrap_err().starts_with("object 0 is none: ")
         );

@@ -203,7 +203,7 @@ impl Sending<'_> {
                 return attempts.conclude(outcome);
             };
             let Repeat { wait, why } = repeat;
-            tracing::debug!(operation = %self.operation, attempt = attempts.number(), ?wait, why, "sending again");
+            tracing::debug!(operation = %self.operation, attempt = attempts.number(), ?wait, why, "retrying the request");
             attempts.failed(outcome);
             body = again;
             tokio::time::sleep(wait).await;

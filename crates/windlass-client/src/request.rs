@@ -77,7 +77,7 @@ pub enum RequestError {
     #[error("no resourceVersion is given to go on from")]
     NoVersion,
     /// A path segment is set twice.
-    #[error("the {part} is {first:?} already, and cannot be {second:?} as well")]
+    #[error("the {part} is already {first:?} and cannot be set to {second:?}")]
     Twice {
         /// The name of the segment.
         part: &'static str,
@@ -93,7 +93,7 @@ pub enum RequestError {
         name: String,
     },
     /// The parts do not form a valid URI.
-    #[error("{path:?} is no path that a request can have")]
+    #[error("{path:?} is not a valid request path")]
     Uri {
         /// The path.
         path: String,

@@ -72,7 +72,7 @@ pub(crate) enum ConnectionError {
     Silent,
     #[error("the other side closed the connection before it was done{}", .0)]
     Closed(String),
-    #[error("a message that is no binary one")]
+    #[error("received a message that is not binary")]
     Text,
     #[error("the connection broke")]
     Socket(#[from] tokio_tungstenite::tungstenite::Error),
@@ -205,7 +205,7 @@ impl Sender {
     /// Sends a close message; its receipt is not certain.
     pub(crate) async fn close(&mut self) {
         if let Err(error) = self.sink.send(Message::Close(None)).await {
-            tracing::trace!(%error, "the connection was gone already");
+            tracing::trace!(%error, "the connection was already closed");
         }
     }
 }

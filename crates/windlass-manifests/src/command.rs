@@ -115,7 +115,7 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
         Mode::Check => {
             let outdated =
                 outdated.iter().map(|file| format!("{}: not as the types say", folder.join(&file.path).display()));
-            let left_over = left_over.iter().map(|path| format!("{}: of a kind that is gone", path.display()));
+            let left_over = left_over.iter().map(|path| format!("{}: its kind no longer exists", path.display()));
             let lines = outdated.chain(left_over).collect::<Vec<_>>();
             Err(format!("{}\nwrite them anew: windlass generate all", lines.join("\n")))
         }
@@ -249,7 +249,7 @@ mod tests {
         write(&gone, &manifests.files(Part::Rbac).unwrap()[0].text).unwrap();
         let by_hand = folder.join("crd/bases/by_hand.yaml");
         write(&by_hand, "kind: CustomResourceDefinition\n").unwrap();
-        assert!(with(Mode::Check).unwrap_err().contains("x_gone.yaml: of a kind that is gone"));
+        assert!(with(Mode::Check).unwrap_err().contains("x_gone.yaml: its kind no longer exists"));
         assert_eq!(with(Mode::Write).unwrap(), [format!("removed {}", gone.display())]);
         assert!(by_hand.exists() && !gone.exists());
         fs::remove_dir_all(&folder).unwrap();

@@ -51,7 +51,7 @@ pub struct Definition {
 #[non_exhaustive]
 pub enum DefinitionError {
     /// The versions are of different kinds, or differ in a property that all versions share.
-    #[error("{name}: version {version} has another {what} than {first}: what all versions share is said alike in each")]
+    #[error("{name}: version {version} has another {what} than {first}, but all versions must have the same")]
     Differ {
         /// The name of the CustomResourceDefinition.
         name: String,
@@ -71,7 +71,7 @@ pub enum DefinitionError {
         version: String,
     },
     /// Not exactly one of several versions is the storage version.
-    #[error("{name}: {count} of its versions ({versions}) say `storage`, and exactly one is stored")]
+    #[error("{name}: {count} of its versions ({versions}) are marked `storage`, but exactly one must be")]
     Storage {
         /// The name of the CustomResourceDefinition.
         name: String,

@@ -64,16 +64,16 @@ pub enum Interaction {
 #[non_exhaustive]
 pub enum PluginError {
     /// The policy forbids all plugins.
-    #[error("no plugin is allowed")]
+    #[error("the policy forbids all plugins")]
     Denied,
     /// The policy does not list the plugin.
-    #[error("{path:?} is not on the list of plugins that are allowed")]
+    #[error("{path:?} is not in the list of allowed plugins")]
     NotListed {
         /// The program's path, as far as it could be resolved.
         path: String,
     },
     /// The program does not exist.
-    #[error("there is no such program{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
+    #[error("the program does not exist{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
     Missing {
         /// The installation hint from the configuration. Omitted after it was given ten times within an hour.
         hint: Option<String>,
@@ -82,10 +82,10 @@ pub enum PluginError {
     #[error("it cannot be run")]
     Run(#[source] io::Error),
     /// The plugin must prompt the user, but there is no terminal.
-    #[error("it has to ask, and the standard input is not a terminal")]
+    #[error("it must prompt the user, but the standard input is not a terminal")]
     NoTerminal,
     /// The program failed.
-    #[error("it has failed{}", code.map(|code| format!(" with exit code {code}")).unwrap_or_default())]
+    #[error("it failed{}", code.map(|code| format!(" with exit code {code}")).unwrap_or_default())]
     Failed {
         /// The exit code; `None` if a signal ended the program.
         code: Option<i32>,

@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn names_that_no_header_can_carry_are_refused() {
         let error = Impersonation::user("new\nline").headers().unwrap_err();
-        assert_eq!(error.to_string(), "the user to act as holds characters that no header can carry");
+        assert_eq!(error.to_string(), "the impersonated user contains characters that are invalid in a header");
     }
 }

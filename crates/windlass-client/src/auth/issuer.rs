@@ -86,7 +86,7 @@ impl Issuer {
             _ => match self.ask().await {
                 Ok(newer) => newer,
                 Err(error) => {
-                    tracing::warn!(error = %ErrorChain(&error), "credentials that were refused cannot be renewed");
+                    tracing::warn!(error = %ErrorChain(&error), "rejected credentials cannot be renewed");
                     return None;
                 }
             },
@@ -120,7 +120,7 @@ impl Issuer {
             Err(error) => match (&self.source, self.last.lock().clone()) {
                 // The file may be being replaced at this moment.
                 (Source::TokenFile(_), Some(last)) => {
-                    tracing::warn!(error = %ErrorChain(&error), "the last token stays in use");
+                    tracing::warn!(error = %ErrorChain(&error), "the last token remains in use");
                     Ok(last)
                 }
                 _ => Err(error),

@@ -248,8 +248,8 @@ impl Oidc {
         });
         match written.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "new tokens cannot be written down"),
-            Err(error) => tracing::warn!(%error, "new tokens cannot be written down"),
+            Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "new tokens cannot be stored"),
+            Err(error) => tracing::warn!(%error, "new tokens cannot be stored"),
         }
     }
 }

@@ -44,7 +44,7 @@ impl ServingCertificate {
         let certified = match certified(&identity) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
-                tracing::warn!(error, "the last serving certificate stays in use");
+                tracing::warn!(error, "the last serving certificate remains in use");
                 last.take().and_then(|made| made.certified)
             }
         };

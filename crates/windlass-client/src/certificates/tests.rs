@@ -38,14 +38,14 @@ fn what_is_no_key_or_certificate_is_refused_without_showing_it() {
     let folder = Folder::new("certificates-broken");
     let path = folder.write("key.pem", "s3cret");
     let error = PrivateKey::load_or_generate(&path).unwrap_err();
-    assert_eq!(error.to_string(), "this is no private key in PEM that can be used");
+    assert_eq!(error.to_string(), "not a usable private key in PEM");
     assert!(!format!("{error:?} {}", ErrorChain(&error)).contains("s3cret"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "s3cret", "it is not overwritten");
     let error = PrivateKey::load_or_generate(folder.path()).unwrap_err();
     assert_eq!(error.to_string(), format!("reading {}", folder.path().display()));
     for text in ["", "nothing", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let error = Certificate::from_pem(text).unwrap_err();
-        assert_eq!(error.to_string(), "this is no certificate in PEM that can be used", "{text}");
+        assert_eq!(error.to_string(), "not a usable certificate in PEM", "{text}");
     }
 }
 
@@ -74,7 +74,7 @@ fn a_key_of_another_certificate_is_refused() {
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
     let keyed = authority.issue(&Leaf::client("jane"), day()).unwrap();
     let error = KeyedCertificate::new(keyed.certificate().clone(), PrivateKey::generate().unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "the certificate and the key do not go together");
+    assert_eq!(error.to_string(), "the key does not match the certificate");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_request_is_signed_for_the_key_of_who_asks() {
     let keyed = KeyedCertificate::new(signed, key).unwrap();
     handshake(&keyed.identity(), authority.certificate().to_pem(), "localhost").unwrap();
     let error = authority.sign("no request", &[], day()).unwrap_err();
-    assert_eq!(error.to_string(), "this is no certificate signing request in PEM that can be used");
+    assert_eq!(error.to_string(), "not a usable certificate signing request in PEM");
 }
 
 #[test]

@@ -252,7 +252,7 @@ async fn c_13_33_a_client_for_one_namespace_sends_nothing_about_another() {
     let error = client.create(&pod(Some("home"), "p")).await.unwrap_err();
     assert_eq!(
         error.chain(),
-        r#"create pods "home/p": not a valid request: the client is confined to the namespace "team", and "home" is given"#
+        r#"create pods "home/p": invalid request: the client is confined to the namespace "team", and "home" is given"#
     );
     assert!(client.list::<Pod>().within("home").await.is_err());
     assert!(client.delete::<Pod>("p").within("home").await.is_err());

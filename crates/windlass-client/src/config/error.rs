@@ -48,7 +48,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// Another program is changing the kubeconfig, or was stopped while doing so and left its lock file.
-    #[error("{} is there: somebody else is changing the kubeconfig", lock.display())]
+    #[error("{} exists: another program is changing the kubeconfig", lock.display())]
     Locked {
         /// The lock file.
         lock: PathBuf,
@@ -60,7 +60,7 @@ pub enum ConfigError {
         place: Box<Place>,
     },
     /// There is neither a kubeconfig nor a pod's service account.
-    #[error("no configuration: neither $KUBECONFIG nor {} leads to a kubeconfig, and this is no pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
+    #[error("no configuration: neither $KUBECONFIG nor {} names an existing kubeconfig, and the program does not run in a pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
     Nowhere {
         /// The path of the default kubeconfig.
         default_file: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub enum ConfigError {
         server: String,
     },
     /// An environment variable contains an invalid proxy address.
-    #[error("${variable} names no proxy that can be used")]
+    #[error("${variable} does not name a usable proxy")]
     Proxy {
         /// The variable.
         variable: &'static str,
@@ -100,7 +100,7 @@ pub enum ConfigError {
         source: BoxError,
     },
     /// The user agent contains characters that are invalid in a header.
-    #[error("the user agent {user_agent:?} holds characters that no header can carry")]
+    #[error("the user agent {user_agent:?} contains characters that are invalid in a header")]
     UserAgent {
         /// The text.
         user_agent: String,

@@ -60,7 +60,7 @@ pub enum ProxyError {
     #[error("is not the address of a proxy")]
     Address,
     /// The scheme is not supported.
-    #[error("has the scheme {scheme:?}; http, https and socks5 are known")]
+    #[error("has the scheme {scheme:?}; expected http, https or socks5")]
     Scheme {
         /// The scheme.
         scheme: String,
@@ -138,7 +138,7 @@ mod tests {
             ("proxy", "is not the address of a proxy"),
             ("http://", "is not the address of a proxy"),
             ("http://a b", "is not the address of a proxy"),
-            ("ftp://p", r#"has the scheme "ftp"; http, https and socks5 are known"#),
+            ("ftp://p", r#"has the scheme "ftp"; expected http, https or socks5"#),
         ] {
             assert_eq!(url.parse::<ProxyServer>().unwrap_err().to_string(), expected, "{url}");
         }

@@ -42,7 +42,7 @@ pub struct Outgoing<'r> {
 
 /// The error of an attempt during which the gate closed. The server may have carried out the request.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("the request may not be waited for any longer")]
+#[error("the gate closed before the response arrived")]
 struct Closed;
 
 /// Polls an attempt while the gate is open.

@@ -52,7 +52,7 @@ enum Loss {
 
 /// The error of a request whose earlier attempts also failed.
 #[derive(Debug, Error)]
-#[error("attempt {attempts} failed; the one before: {previous}")]
+#[error("attempt {attempts} failed; previous attempt: {previous}")]
 struct Repeated {
     attempts: u32,
     previous: String,
@@ -88,7 +88,7 @@ impl Attempts {
                 // As in Go's transport: first immediately, then with a delay.
                 Loss::Unprocessed if again || self.made < UNBEGUN_RETRIES => {
                     let wait = if self.made == 0 { Duration::ZERO } else { LOST_WAIT };
-                    Some(Repeat { wait, why: "the server has not begun with the request" })
+                    Some(Repeat { wait, why: "the server has not started the request" })
                 }
                 Loss::Unknown if again && self.on_loss == OnLoss::Repeat => {
                     Some(Repeat { wait: LOST_WAIT, why: "the connection was lost" })

@@ -99,7 +99,7 @@ async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: 
             }
             // The peer has disconnected again, or there are temporarily no free file descriptors.
             Err(error) => {
-                tracing::warn!(port = remote, %error, "a connection to be forwarded was not accepted");
+                tracing::warn!(port = remote, %error, "a connection cannot be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

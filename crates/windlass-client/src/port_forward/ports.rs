@@ -16,7 +16,7 @@ pub struct PortPair {
 
 /// The error of a text that is not a pair of ports.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is no pair of ports such as 8080:80, :80 or 80")]
+#[error("{text:?} is not a pair of ports such as 8080:80, :80 or 80")]
 pub struct PortPairError {
     text: String,
 }

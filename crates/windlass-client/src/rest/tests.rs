@@ -97,11 +97,11 @@ async fn the_first_mistake_is_told_when_it_is_sent() {
         (path(|core, _| core.get().abs_path("/a/../b")).await, r#"the path ".." may not be that"#),
         (
             path(|core, _| core.get().name("a").name("b").name("c")).await,
-            r#"the name is "a" already, and cannot be "b" as well"#,
+            r#"the name is already "a" and cannot be set to "b""#,
         ),
         (
             path(|core, _| core.get().resource("pods").namespace("a").namespace("a")).await,
-            r#"the namespace is "a" already, and cannot be "a" as well"#,
+            r#"the namespace is already "a" and cannot be set to "a""#,
         ),
         (path(|core, _| core.post().namespace("").resource("pods")).await, "the namespace is empty"),
         (path(|core, _| core.get().namespace("").resource("pods").name("p")).await, "the namespace is empty"),

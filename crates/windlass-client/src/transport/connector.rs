@@ -237,9 +237,9 @@ struct NotConnected {
 #[error(transparent)]
 struct Unreachable(BoxError);
 
-/// The error of a proxy that refused the tunnel.
+/// The error of a connection through a proxy.
 #[derive(Debug, thiserror::Error)]
-#[error("the proxy {proxy} gives no connection")]
+#[error("the connection through the proxy {proxy} failed")]
 struct NotThrough {
     proxy: String,
     source: BoxError,

@@ -140,7 +140,7 @@ struct NotOpened(Arc<BoxError>);
 
 /// The error of a request that was not handed to a connection, so the server has not seen it.
 #[derive(Debug, thiserror::Error)]
-#[error("the request could not be begun")]
+#[error("the request could not be started")]
 pub(crate) struct NotBegun(#[source] h2::Error);
 
 impl Http2 {

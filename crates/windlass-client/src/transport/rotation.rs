@@ -119,7 +119,7 @@ impl Rotation {
             // There is no earlier certificate to fall back to.
             Err(error) if is_handed => Err(error),
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the last TLS files stay in use");
+                tracing::warn!(error = %ErrorChain(&error), "the last TLS files remain in use");
                 Ok(current.generation.clone())
             }
         }

@@ -142,7 +142,7 @@ impl<K: Object> RetryWatch<K> {
         if !passing {
             return Step::Failed(error);
         }
-        tracing::debug!(error = error.chain(), version = self.version, "the watch is begun again");
+        tracing::debug!(error = error.chain(), version = self.version, "restarting the watch");
         self.rest(error.retry_after().unwrap_or_default())
     }
 

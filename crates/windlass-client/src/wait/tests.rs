@@ -63,7 +63,7 @@ async fn patience_has_an_end() {
     let wait = fake.client().wait_for::<Pod>("p").timeout(Duration::from_secs(7));
     let error = wait.until(is_gone()).await.unwrap_err();
     assert!(error.is_timeout());
-    assert_eq!(error.chain(), r#"watch pods "home/p": what was waited for did not come within 7s"#);
+    assert_eq!(error.chain(), r#"watch pods "home/p": timed out after 7s"#);
     let refused = Fake::failure(403, "").client().wait_for::<Pod>("p").until(exists()).await.unwrap_err();
     assert!(refused.is_forbidden());
 }

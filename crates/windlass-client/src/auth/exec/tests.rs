@@ -126,7 +126,7 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
     let version = r#""kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
     let status = |fields: &str| answering(&format!(r#"{{{version},"status":{{{fields}}}}}"#));
     for (config, expected) in [
-        (script("exit 3"), "it has failed with exit code 3"),
+        (script("exit 3"), "it failed with exit code 3"),
         (answering("s3cret"), "it is not such JSON, at line 1, column 1"),
         (answering(r#"{"kind":"Pod","s3cret":1}"#), r#"it is of the kind "Pod""#),
         (
@@ -138,14 +138,14 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
         (status(r#""clientKeyData":"s3cret""#), "it has a key without a certificate"),
         (status(r#""clientCertificateData":"c","token":"s3cret""#), "it has a certificate without a key"),
         (status(r#""token":"s3cret","expirationTimestamp":"soon""#), "status.expirationTimestamp is not a time"),
-        (ExecConfig { policy: PluginPolicy::DenyAll, ..script("") }, "no plugin is allowed"),
+        (ExecConfig { policy: PluginPolicy::DenyAll, ..script("") }, "the policy forbids all plugins"),
         (ExecConfig { interaction: Interaction::Always, ..script("") }, "the standard input is not a terminal"),
     ] {
         if config.interaction == Interaction::Always && std::io::IsTerminal::is_terminal(&std::io::stdin()) {
             continue;
         }
         let error = signed(config.clone()).await.unwrap_err();
-        assert!(error.starts_with(r#"the plugin "sh" gave no credentials: "#), "{error}");
+        assert!(error.starts_with(r#"the plugin "sh" returned no credentials: "#), "{error}");
         assert!(error.contains(expected), "{error}\nwant {expected}");
         assert!(!error.contains("s3cret"), "{error}");
     }

@@ -146,7 +146,7 @@ async fn why_there_is_no_token_is_said_without_secrets() {
     ] {
         let shown = format!("{config:?}");
         let error = header(config, at(1500)).await.unwrap_err();
-        assert!(error.starts_with(&format!("the provider {}/ gave no token: ", provider.url)), "{error}");
+        assert!(error.starts_with(&format!("the provider {}/ returned no token: ", provider.url)), "{error}");
         assert!(error.contains(expected), "{error}\nwant {expected}");
         assert!(!error.contains("s3cret") && !shown.contains("s3cret") && !shown.contains("s&cret"), "{error} {shown}");
     }

@@ -258,11 +258,11 @@ async fn the_error_tells_what_became_of_the_request() {
     for (fate, expected) in [
         (Fate::Denied, r#"the certificate signing request "csr-1" was not granted: Denied: it is so"#),
         (Fate::Failed, r#"the certificate signing request "csr-1" was not granted: Failed: it is so"#),
-        (Fate::Deleted, r#"the certificate signing request "csr-1" is gone"#),
-        (Fate::SignedWrongly, "the certificate and the key do not go together"),
+        (Fate::Deleted, r#"the certificate signing request "csr-1" was deleted"#),
+        (Fate::SignedWrongly, "the key does not match the certificate"),
         (
             Fate::Ignored,
-            r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": what was waited for did not come within 900s"#,
+            r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": timed out after 900s"#,
         ),
     ] {
         let cluster = Cluster::new([fate]);

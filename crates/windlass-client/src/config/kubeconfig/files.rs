@@ -176,7 +176,7 @@ fn read_if_there(path: &Path) -> Result<Option<(Value, Kubeconfig)>, ConfigError
             Ok(Some((raw, document::parse(&bytes, Some(path.to_owned()))?)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            tracing::debug!(file = %path.display(), "no kubeconfig there");
+            tracing::debug!(file = %path.display(), "the kubeconfig does not exist");
             Ok(None)
         }
         Err(source) => Err(ConfigError::Read { path: path.to_owned(), named_by: None, source }),
@@ -208,7 +208,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.0) {
-            tracing::warn!(%error, lock = %self.0.display(), "the lock stays");
+            tracing::warn!(%error, lock = %self.0.display(), "the lock file cannot be removed");
         }
     }
 }

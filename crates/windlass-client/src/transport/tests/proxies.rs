@@ -138,7 +138,7 @@ async fn a_server_with_tls_is_reached_through_each_kind_of_proxy() {
         assert_eq!(*relay.asked.lock(), [server.address.to_string()], "{scheme}");
         // Wrong credentials are rejected, and the error names the proxy.
         let error = ask(through("")).await.unwrap_err();
-        let named = format!("the proxy {scheme}://{} gives no connection", relay.address);
+        let named = format!("the connection through the proxy {scheme}://{} failed", relay.address);
         assert!(error.chain().contains(&named), "{}", error.chain());
     }
 }

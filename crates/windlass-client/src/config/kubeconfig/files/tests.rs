@@ -172,7 +172,7 @@ fn a_lock_holds_off_others() {
     let two = Two::new("files-lock");
     let lock = two.folder.write("second.lock", "");
     let error = two.files.edit(|kubeconfig| kubeconfig.delete_user("zoe")).unwrap_err();
-    assert_eq!(error.to_string(), format!("{} is there: somebody else is changing the kubeconfig", lock.display()));
+    assert_eq!(error.to_string(), format!("{} exists: another program is changing the kubeconfig", lock.display()));
     assert!(!two.folder.path().join("first.lock").exists(), "the lock that was had is given back");
     fs::remove_file(lock).unwrap();
     // The lock exists during the change.
