@@ -27,13 +27,13 @@ pub struct NewCondition {
     observed_generation: Option<i64>,
 }
 
-/// Whether a call made a change.
+/// The result of a call that may change conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is unchanged need not be written"]
 pub enum Changed {
-    /// There was a change.
+    /// The call made a change.
     Yes,
-    /// There was no change.
+    /// The call made no change.
     No,
 }
 

@@ -53,7 +53,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Whether missing fields are allowed.
+/// The treatment of missing fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Missing {
     Allowed,

@@ -49,7 +49,7 @@ pub enum EventType {
     /// The object was deleted or no longer matches the selectors. The body is its last state, with the resource version
     /// of the deletion.
     Deleted,
-    /// There were no other events up to the resource version of the body.
+    /// A bookmark: no other events occurred up to the resource version of the body.
     Bookmark,
     /// The watch failed. The body is a `Status`.
     Error,

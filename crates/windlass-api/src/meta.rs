@@ -63,10 +63,10 @@ pub struct OwnerRef {
     /// The owner's UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: Arc<str>,
-    /// Whether this owner is the object's controller; at most one is.
+    /// `true` if this owner is the object's controller; at most one is.
     #[serde(deserialize_with = "or_default")]
     pub controller: bool,
-    /// Whether a foreground deletion of the owner waits for the object.
+    /// `true` if a foreground deletion of the owner waits for the object.
     #[serde(deserialize_with = "or_default")]
     pub block_owner_deletion: bool,
 }

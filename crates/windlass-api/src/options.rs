@@ -68,9 +68,9 @@ pub struct WatchOptions {
     /// The resource version to start after. With `None` or `"0"`, the watch starts with the current objects as ADDED
     /// events.
     pub resource_version: Option<String>,
-    /// Whether the server may send bookmarks.
+    /// The permission to send bookmarks.
     pub bookmarks: Bookmarks,
-    /// Whether the current objects are sent first, followed by a bookmark (WatchList).
+    /// Requests the current objects first, followed by a bookmark (WatchList).
     pub initial_events: InitialEvents,
     /// The time after which the server ends the watch.
     pub timeout: Option<Duration>,
@@ -97,7 +97,7 @@ pub enum InitialEvents {
     Send,
 }
 
-/// Whether a write is a dry run.
+/// The dry-run setting of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DryRun {
     /// The write is carried out.
@@ -121,7 +121,7 @@ pub enum FieldValidation {
 /// The options of a create or update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Whether the write is a dry run.
+    /// The dry-run setting.
     pub dry_run: DryRun,
     /// The field manager. `None` stands for the first part of the user agent.
     pub field_manager: Option<String>,
@@ -134,7 +134,7 @@ pub struct WriteOptions {
 pub struct PatchOptions {
     /// The options of all writes.
     pub write: WriteOptions,
-    /// Whether to take ownership of fields from other managers. Only valid for server-side apply.
+    /// Takes ownership of fields from other managers. Only valid for server-side apply.
     pub force: Option<bool>,
 }
 
@@ -147,7 +147,7 @@ pub struct DeleteOptions {
     pub propagation: Option<Propagation>,
     /// The preconditions of the deletion.
     pub preconditions: Option<Preconditions>,
-    /// Whether the deletion is a dry run.
+    /// The dry-run setting.
     pub dry_run: DryRun,
 }
 

@@ -17,7 +17,7 @@ pub const TYPES: &str = include_str!("../data/types.tsv");
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     form: Form,
-    /// Whether the absent value differs from the zero value.
+    /// `true` if an absent value differs from the zero value.
     is_pointer: bool,
 }
 

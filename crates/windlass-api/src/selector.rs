@@ -59,7 +59,7 @@ pub struct FieldSelector {
 pub struct FieldRequirement {
     /// The field's path, for example `metadata.name`.
     pub field: String,
-    /// Whether the field must equal the value, or must differ from it.
+    /// `true` if the field must equal the value, `false` if it must differ.
     pub equal: bool,
     /// The value. Absent fields are treated as empty.
     pub value: String,

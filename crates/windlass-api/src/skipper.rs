@@ -12,7 +12,7 @@ pub struct Skipper {
     /// The number of open brackets: 0 before the first bracket, and again at the end.
     depth: u32,
     in_string: bool,
-    /// Whether the next byte is escaped. Only used within strings.
+    /// `true` if the next byte is escaped. Only used within strings.
     escaped: bool,
 }
 

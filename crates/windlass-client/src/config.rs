@@ -63,7 +63,7 @@ pub struct Config {
     pub proxy: Proxy,
     /// The function that opens connections; `None` for TCP.
     pub dialer: Option<Dialer>,
-    /// Whether the server may compress its responses.
+    /// The compression of responses.
     pub compression: Compression,
     /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,

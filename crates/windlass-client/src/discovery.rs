@@ -85,8 +85,8 @@ pub struct FailedVersion {
     pub error: Option<Error>,
 }
 
-/// Whether discovery includes resources that only other API servers of the cluster serve. During an upgrade, API
-/// servers of two versions run side by side.
+/// Determines whether discovery includes resources that only other API servers of the cluster serve. During an upgrade,
+/// API servers of two versions run side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Peers {
     /// The resources of all API servers.

@@ -25,7 +25,7 @@ pub enum WatchEvent<K> {
     Modified(K),
     /// The object was deleted or no longer matches the selectors. Contains its last state.
     Deleted(K),
-    /// There were no other events up to this resource version.
+    /// A bookmark: no other events occurred up to this resource version.
     Bookmark(Bookmark),
 }
 
@@ -34,7 +34,7 @@ pub enum WatchEvent<K> {
 pub struct Bookmark {
     /// The resource version.
     pub resource_version: ResourceVersion,
-    /// Whether this bookmark ends the initial events.
+    /// `true` if this bookmark ends the initial events.
     pub initial_events_end: bool,
 }
 

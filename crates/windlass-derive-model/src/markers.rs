@@ -104,7 +104,7 @@ pub(crate) enum Place {
     Part,
 }
 
-/// Whether a field is required, if its attributes specify it.
+/// The attribute `optional` or `required` of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Optional,
@@ -121,7 +121,7 @@ pub(crate) struct Markers {
     pub(crate) has_default: bool,
     pub(crate) has_description: bool,
     pub(crate) is_skipped: bool,
-    /// Whether the attributes contain the whole schema, so that the type's is not used.
+    /// `true` if the attributes contain the whole schema, so that the type's is not used.
     pub(crate) is_whole: bool,
     /// The type whose schema is used instead.
     pub(crate) stand_in: Option<Type>,

@@ -122,7 +122,7 @@ fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
 struct OfField {
     /// The schema, as an expression.
     value: TokenStream,
-    /// Whether the field may be missing, as an expression.
+    /// An expression that is `true` if the field may be missing.
     is_optional: TokenStream,
 }
 

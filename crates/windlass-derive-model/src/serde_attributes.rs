@@ -11,7 +11,7 @@ use crate::case::Case;
 pub(crate) struct Container {
     pub(crate) rename_all: Option<Case>,
     pub(crate) rename_all_fields: Option<Case>,
-    /// Whether missing fields get a default.
+    /// `true` if missing fields get a default.
     pub(crate) has_default: bool,
     pub(crate) is_transparent: bool,
     pub(crate) is_untagged: bool,
@@ -29,9 +29,9 @@ pub(crate) struct Part {
     /// The naming convention for the fields of a variant.
     pub(crate) rename_all: Option<Case>,
     pub(crate) has_default: bool,
-    /// Whether it is neither serialized nor deserialized.
+    /// `true` if it is neither serialized nor deserialized.
     pub(crate) is_skipped: bool,
-    /// Whether it may be omitted in the serialized form.
+    /// `true` if it may be omitted in the serialized form.
     pub(crate) is_left_out: bool,
     pub(crate) is_flat: bool,
     /// The position of an attribute that names a custom function for serialization or deserialization.

@@ -73,7 +73,7 @@ struct Target {
 #[derive(Default)]
 struct Parts {
     validations: Vec<Validation>,
-    /// Whether the status is a separate subresource.
+    /// `true` if the status is a separate subresource.
     has_status: bool,
     enforcement: Enforcement,
 }

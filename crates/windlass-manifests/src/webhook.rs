@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use windlass_api::{ApiResource, Resource};
 
-/// Whether a webhook may change objects.
+/// The type of a webhook: mutating or validating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Defaulting,

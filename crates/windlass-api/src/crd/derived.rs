@@ -35,13 +35,13 @@ pub struct Declaration<'a> {
     pub annotations: &'a [(&'a str, &'a str)],
     /// The scope.
     pub scope: Scope,
-    /// Whether the version is served.
+    /// `true` if the version is served.
     pub served: bool,
-    /// Whether the version is the storage version.
+    /// `true` if the version is the storage version.
     pub storage: bool,
     /// The deprecation warning; empty for the server's default text.
     pub deprecated: Option<&'a str>,
-    /// Whether the kind has the `status` subresource.
+    /// `true` if the kind has the `status` subresource.
     pub status: bool,
     /// The paths of the `scale` subresource.
     pub scale: Option<Scale>,

@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
             `#[schema(schemaless)]` for anything"
 )]
 pub trait Schema {
-    /// Whether a field of this type is optional; `true` for `Option`.
+    /// `true` if fields of this type are optional, as for `Option`.
     const OPTIONAL: bool = false;
 
     /// Returns the schema. For the parts of a type, call [`schema_of`], which detects recursive types.

@@ -68,7 +68,7 @@ enum Keep {
     Deletions,
 }
 
-/// Whether a patch lists the fields to retain.
+/// Determines whether a patch lists the fields to retain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Union {
     Yes,
@@ -78,7 +78,7 @@ enum Union {
 #[derive(Clone, Copy, Debug)]
 struct Diff {
     keep: Keep,
-    /// Whether the patch contains the order of lists.
+    /// `true` if the patch contains the order of lists.
     order: bool,
 }
 

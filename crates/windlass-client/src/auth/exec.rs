@@ -31,7 +31,7 @@ pub struct ExecConfig {
     pub version: ExecVersion,
     /// The installation hint for users who lack the program.
     pub install_hint: Option<String>,
-    /// Whether the program may prompt the user.
+    /// The permission to prompt the user.
     pub interaction: Interaction,
     /// The description of the cluster that the program receives, in the format of the protocol; `None` for nothing.
     pub cluster: Option<Value>,
@@ -48,7 +48,7 @@ pub enum ExecVersion {
     V1Beta1,
 }
 
-/// Whether a plugin may prompt the user on the terminal.
+/// The permission of a plugin to prompt the user on the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interaction {
     /// The plugin gets no standard input.

@@ -69,7 +69,7 @@ impl Issuer {
             return Ok(fresh);
         }
         let _asking = self.asking.lock().await;
-        // Another caller may have fetched it meanwhile.
+        // The credential may have been fetched meanwhile.
         match self.fresh() {
             Some(fresh) => Ok(fresh),
             None => self.ask().await,
@@ -81,7 +81,7 @@ impl Issuer {
         let _asking = self.asking.lock().await;
         let last = self.last.lock().clone();
         let newer = match last {
-            // Another caller has already replaced the rejected credential.
+            // The rejected credential was already replaced.
             Some(last) if !Arc::ptr_eq(&last, refused) => last,
             _ => match self.ask().await {
                 Ok(newer) => newer,

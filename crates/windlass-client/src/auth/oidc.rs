@@ -115,7 +115,7 @@ pub(super) struct Oidc {
 struct Tokens {
     id: Option<Secret>,
     refresh: Option<Secret>,
-    /// Whether the configured ID token may still be accepted by the server.
+    /// `true` while the server may still accept the configured ID token.
     offered: bool,
 }
 

@@ -53,13 +53,13 @@ pub enum ConfigError {
         /// The lock file.
         lock: PathBuf,
     },
-    /// There is a kubeconfig, but no context is selected.
+    /// The kubeconfig has no current context, and none is selected.
     #[error("{place}: no current-context is set")]
     NoContext {
         /// The file.
         place: Box<Place>,
     },
-    /// There is neither a kubeconfig nor a pod's service account.
+    /// Neither a kubeconfig nor a pod's service account exists.
     #[error("no configuration: neither $KUBECONFIG nor {} names an existing kubeconfig, and the program does not run in a pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
     Nowhere {
         /// The path of the default kubeconfig.

@@ -10,7 +10,7 @@ use super::LiveIdentity;
 pub struct TlsOptions {
     /// The trusted certificate authorities in PEM; `None` for those of the system.
     pub certificate_authority: Option<Pem>,
-    /// Whether the server's certificate is verified.
+    /// The verification of the server's certificate.
     pub verification: Verification,
     /// The expected name in the server's certificate, if it differs from the address.
     pub server_name: Option<String>,

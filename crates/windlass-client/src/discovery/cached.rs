@@ -91,7 +91,7 @@ impl CachedDiscovery {
             return Ok(discovery);
         }
         let _asking = self.shared.asking.lock().await;
-        // Another task may have completed the discovery meanwhile.
+        // The discovery may have completed meanwhile.
         if let Some(discovery) = self.held() {
             return Ok(discovery);
         }

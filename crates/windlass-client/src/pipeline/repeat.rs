@@ -34,7 +34,7 @@ pub(super) struct Repeat {
     pub(super) why: &'static str,
 }
 
-/// Whether to retry after the connection was lost, when the server may have carried out the request.
+/// The action after a lost connection, when the server may have carried out the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnLoss {
     Repeat,

@@ -19,7 +19,7 @@ pub enum Columns {
     Wide,
 }
 
-/// Whether to show column names.
+/// The visibility of column names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Headers {
     /// Shows them in the first line.
@@ -192,7 +192,7 @@ fn text(cell: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    // Of a text with several lines, the first is shown with a mark that more follow.
+    // Shows the first line of a text, with a mark if more lines follow.
     let line = match cell.split_once(['\n', '\r', '\u{c}']) {
         Some((first, _)) => format!("{first}..."),
         None => cell,

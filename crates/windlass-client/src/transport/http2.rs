@@ -76,7 +76,7 @@ struct Shared {
 }
 
 enum State {
-    /// There is no connection.
+    /// No connection exists.
     Closed,
     /// The connection is being opened by the requests that wait for it.
     Opening(WeakShared<Opening>),

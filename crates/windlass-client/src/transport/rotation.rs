@@ -116,7 +116,7 @@ impl Rotation {
                 current.generation = Generation { number: current.generation.number + 1, config: Arc::new(config) };
                 Ok(current.generation.clone())
             }
-            // There is no earlier certificate to fall back to.
+            // No earlier certificate exists to fall back to.
             Err(error) if is_handed => Err(error),
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "the last TLS files remain in use");

@@ -75,7 +75,7 @@ enum Exception {
     },
 }
 
-/// Whether an exception for a domain includes the domain itself.
+/// Determines whether an exception for a domain includes the domain itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Itself {
     Included,

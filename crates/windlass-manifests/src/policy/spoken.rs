@@ -86,7 +86,7 @@ struct Token<'a> {
     text: &'a str,
     /// The name, if it is one.
     name: Option<&'a str>,
-    /// Whether an operator is next to it, or next to the path that it ends, and thus compares the whole value.
+    /// `true` if an operator is next to it, or next to the path that it ends, and thus compares the whole value.
     is_compared: bool,
 }
 

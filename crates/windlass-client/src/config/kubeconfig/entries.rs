@@ -31,7 +31,7 @@ pub struct Cluster {
     pub server: Option<String>,
     /// The expected name in the server's certificate, if it differs from the address.
     pub tls_server_name: Option<String>,
-    /// Whether verification of the server's certificate is disabled.
+    /// Disables the verification of the server's certificate.
     pub insecure_skip_tls_verify: Option<bool>,
     /// A file with the trusted certificate authorities in PEM.
     pub certificate_authority: Option<String>,
@@ -39,7 +39,7 @@ pub struct Cluster {
     pub certificate_authority_data: Option<String>,
     /// The URL of the proxy: `http://`, `https://` or `socks5://`. It may contain a password.
     pub proxy_url: Option<Secret>,
-    /// Whether responses are requested without compression.
+    /// Disables the compression of responses.
     pub disable_compression: Option<bool>,
     /// Unknown fields, including `extensions`.
     pub other: Unknown,
@@ -117,9 +117,9 @@ pub struct Exec {
     pub api_version: Option<String>,
     /// The installation hint for users who lack the program.
     pub install_hint: Option<String>,
-    /// Whether the program receives a description of the cluster.
+    /// Passes a description of the cluster to the program.
     pub provide_cluster_info: Option<bool>,
-    /// Whether the program may prompt the user: `Never`, `IfAvailable` or `Always`.
+    /// The permission to prompt the user: `Never`, `IfAvailable` or `Always`.
     pub interactive_mode: Option<String>,
     /// Unknown fields.
     pub other: Unknown,
