@@ -39,7 +39,7 @@ impl Case {
         let found = CASES.iter().find(|(name, _)| *name == text.value());
         found.map(|(_, case)| *case).ok_or_else(|| {
             let names = CASES.map(|(name, _)| name).join(", ");
-            Error::new(text.span(), format!("there are the cases {names}"))
+            Error::new(text.span(), format!("expected one of {names}"))
         })
     }
 

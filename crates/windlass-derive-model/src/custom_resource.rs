@@ -38,7 +38,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     if identity.group.is_empty() {
         return Err(Error::new(
             input.ident.span(),
-            "a custom kind has a group: the core group is the API server's own",
+            "a custom resource needs a group: the core group is reserved",
         ));
     }
     let markers = Markers::read(&input.attrs, Place::Type)?;
@@ -173,7 +173,7 @@ fn scale(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     let [spec, status, selector] = fields(meta, ["spec", "status", "selector"])?;
     let (Some(spec), Some(status)) = (&spec, &status) else {
         return Err(meta
-            .error("scale(spec = \".spec.replicas\", status = \".status.replicas\"), and a selector if there is one"));
+            .error("expected scale(spec = \".spec.replicas\", status = \".status.replicas\"), optionally with a selector"));
     };
     for path in [Some(spec), Some(status), selector.as_ref()].into_iter().flatten() {
         check_path(path)?;
@@ -207,10 +207,10 @@ fn column(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     })?;
     let [name, ty, path, format, description] = texts;
     let (Some(name), Some(ty), Some(path)) = (name, ty, path) else {
-        return Err(meta.error("column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")"));
+        return Err(meta.error("expected column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")"));
     };
     if !TYPES.contains(&ty.value().as_str()) {
-        return Err(Error::new(ty.span(), format!("a column is one of {}", TYPES.join(", "))));
+        return Err(Error::new(ty.span(), format!("the type of a column is one of {}", TYPES.join(", "))));
     }
     check_path(&path)?;
     let (format, description) = (text_or_none(format.as_ref()), text_or_none(description.as_ref()));
@@ -244,5 +244,5 @@ fn check_path(path: &LitStr) -> Result<()> {
     if path.value().starts_with('.') {
         return Ok(());
     }
-    Err(Error::new(path.span(), "a path begins with a dot: \".spec.replicas\""))
+    Err(Error::new(path.span(), "a path must start with a dot: \".spec.replicas\""))
 }

@@ -79,7 +79,7 @@ impl Identity {
         }
         let missing = |what: &str| {
             let example = "#[resource(group = \"example.com\", version = \"v1\")]";
-            Error::new(input.ident.span(), format!("the {what} of the kind is not given: {example}"))
+            Error::new(input.ident.span(), format!("the {what} of the kind is missing: {example}"))
         };
         let api = given.api.map_or_else(|| quote!(::windlass::api), |path| quote!(#path));
         let kind = given.kind.unwrap_or_else(|| input.ident.to_string());
@@ -177,16 +177,16 @@ fn checked(text: &LitStr, is_valid: impl Fn(&str) -> bool) -> Result<String> {
         return Ok(value);
     }
     let rule = "names consist of lower-case letters, digits and '-', and begin and end with a letter or digit";
-    Err(Error::new(text.span(), format!("{value:?} is no name that the API takes: {rule}")))
+    Err(Error::new(text.span(), format!("{value:?} is not a valid name: {rule}")))
 }
 
 /// Checks that the input is a struct without type parameters and with metadata.
 fn check_shape(input: &DeriveInput) -> Result<()> {
     if !input.generics.params.is_empty() {
-        return Err(Error::new(input.generics.span(), "a kind is one type: it has no parameters"));
+        return Err(Error::new(input.generics.span(), "a kind cannot have type parameters"));
     }
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new(input.ident.span(), "the objects of a kind are structs"));
+        return Err(Error::new(input.ident.span(), "a kind must be a struct"));
     };
     let has_metadata = match &data.fields {
         Fields::Named(fields) => fields.named.iter().any(|field| field.ident.as_ref().is_some_and(|i| i == "metadata")),
@@ -195,7 +195,7 @@ fn check_shape(input: &DeriveInput) -> Result<()> {
     if has_metadata {
         return Ok(());
     }
-    Err(Error::new(input.ident.span(), "objects have metadata: give the struct a field `metadata: ObjectMeta`"))
+    Err(Error::new(input.ident.span(), "missing metadata: add a field `metadata: ObjectMeta`"))
 }
 
 /// Reports whether a text is a DNS label: lower-case letters, digits and dashes, at most 63 characters, and no dash at
@@ -248,13 +248,13 @@ mod tests {
     #[test]
     fn each_mistake_is_named() {
         for (attributes, message) in [
-            (r#"version = "v1""#, "the group of the kind is not given"),
-            (r#"group = "x.io""#, "the version of the kind is not given"),
-            (r#"group = "X", version = "v1""#, "\"X\" is no name that the API takes"),
+            (r#"version = "v1""#, "the group of the kind is missing"),
+            (r#"group = "x.io""#, "the version of the kind is missing"),
+            (r#"group = "X", version = "v1""#, "\"X\" is not a valid name"),
             (r#"group = "x", group = "y""#, "given twice"),
             (r#"scope = "Galaxy""#, "the scope is"),
             (r#"colour = "red""#, "expected group, version"),
-            (r#"short_names("A")"#, "\"A\" is no name"),
+            (r#"short_names("A")"#, "\"A\" is not a valid name"),
             (r#"verbs("fetch")"#, "unknown verb \"fetch\": expected one of get, list"),
             (r#"verbs("get"), verbs("list")"#, "given twice"),
         ] {
@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn only_structs_with_metadata_are_kinds() {
         for (source, message) in [
-            ("struct A { name: String }", "objects have metadata"),
-            ("struct A(ObjectMeta);", "objects have metadata"),
-            ("enum A { B }", "the objects of a kind are structs"),
-            ("struct A<T> { metadata: T }", "a kind is one type"),
+            ("struct A { name: String }", "missing metadata"),
+            ("struct A(ObjectMeta);", "missing metadata"),
+            ("enum A { B }", "a kind must be a struct"),
+            ("struct A<T> { metadata: T }", "a kind cannot have type parameters"),
         ] {
             let error = Identity::read(&syn::parse_str(source).unwrap()).unwrap_err().to_string();
             assert!(error.starts_with(message), "{source}: {error}");

@@ -149,19 +149,19 @@ impl Markers {
             if let (Some((_, Some(low), _)), Some((name, Some(high), span))) = (given(least), given(most))
                 && low > high
             {
-                return Err(Error::new(*span, format!("{name} is less than {least}: no value has both")));
+                return Err(Error::new(*span, format!("{name} is less than {least}: no value satisfies both")));
             }
         }
         let said = |name: &str| self.given.iter().find(|(given, _, _)| given == name);
         if let Some((_, _, span)) = said("list_type=map")
             && said("map_keys").is_none()
         {
-            return Err(Error::new(*span, "of a map the keys are given: map_keys(\"name\")"));
+            return Err(Error::new(*span, "a list of type \"map\" needs keys: map_keys(\"name\")"));
         }
         if let Some((_, _, span)) = said("map_keys")
             && said("list_type=map").is_none()
         {
-            return Err(Error::new(*span, "only a list of list_type = \"map\" has keys"));
+            return Err(Error::new(*span, "map_keys requires list_type = \"map\""));
         }
         if let (Some(_), Some((_, _, span))) = (said("optional"), said("required")) {
             return Err(Error::new(*span, "a field is optional or required, not both"));
@@ -245,7 +245,7 @@ impl Markers {
 
     fn other(&mut self, name: &str, meta: &ParseNestedMeta<'_>, place: Place) -> Result<()> {
         let only = |wanted: Place, words: &str| {
-            if place == wanted { Ok(()) } else { Err(meta.error(format!("`{name}` is said of {words}"))) }
+            if place == wanted { Ok(()) } else { Err(meta.error(format!("`{name}` is only valid for {words}"))) }
         };
         match name {
             "enum" => {
@@ -359,13 +359,13 @@ fn rule(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
             return Err(Error::new(text.span(), format!("expected one of {}", quoted(REASONS))));
         }
         if text.value().trim().is_empty() {
-            return Err(Error::new(text.span(), "it says nothing"));
+            return Err(Error::new(text.span(), "the text is empty"));
         }
         texts[index] = Some(text);
         Ok(())
     })?;
     let [rule, message, message_expression, reason, field_path] = &texts;
-    let Some(rule) = rule else { return Err(meta.error("the rule itself is missing: rule(rule = \"…\")")) };
+    let Some(rule) = rule else { return Err(meta.error("the rule is missing: rule(rule = \"…\")")) };
     let [message, message_expression, reason, field_path] =
         [message, message_expression, reason, field_path].map(|text| text_or_none(text.as_ref()));
     Ok(quote! {
@@ -395,7 +395,7 @@ fn values(meta: &ParseNestedMeta<'_>) -> Result<Vec<Json>> {
     parenthesized!(list in meta.input);
     let values = Punctuated::<Json, Token![,]>::parse_terminated(&list)?;
     if values.is_empty() {
-        return Err(meta.error("one value at least is allowed"));
+        return Err(meta.error("expected at least one value"));
     }
     Ok(values.into_iter().collect())
 }

@@ -72,16 +72,16 @@ impl Rule {
         let parser = syn::meta::parser(|meta| rule.take(&meta, options));
         parser.parse2(arguments)?;
         if rule.verbs.is_empty() {
-            return Err(Error::new(span, "the verbs are not given: verbs = \"get,list,watch\""));
+            return Err(Error::new(span, "the verbs are missing: verbs = \"get,list,watch\""));
         }
         if rule.resources.is_empty() == rule.urls.is_empty() {
-            return Err(Error::new(span, "a rule is about resources or about urls: resources = \"deployments\""));
+            return Err(Error::new(span, "a rule needs resources or urls: resources = \"deployments\""));
         }
         if !rule.urls.is_empty() && rule.namespace.is_some() {
-            return Err(Error::new(span, "urls are in no namespace"));
+            return Err(Error::new(span, "urls cannot have a namespace"));
         }
         if !rule.resources.is_empty() && rule.groups.is_empty() {
-            return Err(Error::new(span, "the groups are not given: groups = \"apps\", or \"\" for the core group"));
+            return Err(Error::new(span, "the groups are missing: groups = \"apps\", or \"\" for the core group"));
         }
         Ok(rule)
     }
@@ -135,7 +135,7 @@ fn words(meta: &ParseNestedMeta<'_>, may_be_empty: bool) -> Result<Vec<String>> 
     let text: LitStr = meta.value()?.parse()?;
     let words = text.value().split([',', ';']).map(|word| word.trim().to_owned()).collect::<Vec<_>>();
     if !may_be_empty && words.iter().any(String::is_empty) {
-        return Err(Error::new(text.span(), "expected words with commas between them"));
+        return Err(Error::new(text.span(), "expected comma-separated words"));
     }
     Ok(words)
 }

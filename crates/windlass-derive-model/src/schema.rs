@@ -56,7 +56,7 @@ pub(crate) fn schema(input: &DeriveInput, markers: &Markers, without: &[&str]) -
                     None => return Err(Error::new(input.ident.span(), TUPLES)),
                 },
                 Fields::Unit => {
-                    let why = "a struct without fields is written as null, which has no schema: give it braces";
+                    let why = "a unit struct is serialized as null, which has no schema: add braces";
                     return Err(Error::new(input.ident.span(), why));
                 }
             },
@@ -66,13 +66,13 @@ pub(crate) fn schema(input: &DeriveInput, markers: &Markers, without: &[&str]) -
     };
     let is_open = names.iter().any(String::is_empty);
     if let Some(unknown) = markers.named.iter().find(|name| !is_open && !names.contains(&name.value())) {
-        return Err(Error::new(unknown.span(), format!("no field is written as {:?}", unknown.value())));
+        return Err(Error::new(unknown.span(), format!("no field is serialized as {:?}", unknown.value())));
     }
     Ok(changed(&value, &input.attrs, markers))
 }
 
-const TUPLES: &str = "several values without names are written as a list of different things, which no structural schema says: \
-                      give them names";
+const TUPLES: &str = "several unnamed fields are serialized as a list of different types, which a structural schema cannot \
+                      describe: name the fields";
 
 /// Returns a schema with the changes by attributes.
 fn changed(value: &TokenStream, attributes: &[Attribute], markers: &Markers) -> TokenStream {
@@ -134,7 +134,7 @@ fn of_field(field: &Field) -> Result<OfField> {
         && markers.stand_in.is_none()
         && !markers.is_whole
     {
-        let why = "what the function writes is not seen: say it with #[schema(as = Type)] or #[schema(type = \"…\")]";
+        let why = "the output of the function is unknown: declare it with #[schema(as = Type)] or #[schema(type = \"…\")]";
         return Err(Error::new(span, why));
     }
     let (mut value, of_type) = if markers.is_whole {
@@ -216,7 +216,7 @@ fn transparent(fields: &FieldsNamed) -> Result<TokenStream> {
     }
     match only(written.into_iter()) {
         Some(field) => Ok(of_field(field)?.value),
-        None => Err(Error::new(fields.span(), "a transparent struct has one field that is written")),
+        None => Err(Error::new(fields.span(), "a transparent struct must have one serialized field")),
     }
 }
 
@@ -235,7 +235,7 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
     for variant in &data.variants {
         let serde = Part::read(&variant.attrs)?;
         if let Some(span) = serde.untagged {
-            return Err(Error::new(span, "a schema has tags for all variants, or, if the enum is untagged, for none"));
+            return Err(Error::new(span, "either all variants or no variants must have tags"));
         }
         if serde.is_skipped {
             continue;
@@ -251,7 +251,7 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
         let mut all = Vec::new();
         for variant in &variants {
             all.push(variant.data.as_ref().ok_or_else(|| {
-                Error::new(variant.variant.ident.span(), "without a tag it is written as null, which has no schema")
+                Error::new(variant.variant.ident.span(), "without a tag it is serialized as null, which has no schema")
             })?);
         }
         return Ok(quote!(__derived::either(::std::vec![#(#all),*])));
@@ -268,8 +268,8 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
             let mut all = Vec::new();
             for variant in &variants {
                 all.push(variant.data.as_ref().ok_or_else(|| {
-                    let why = "it is written as a text and others as objects, which no structural schema says: give it \
-                               braces, or the enum #[serde(tag = \"…\")]";
+                    let why = "it is serialized as a string and others as objects, which a structural schema cannot describe: \
+                               add braces, or #[serde(tag = \"…\")] to the enum";
                     Error::new(variant.variant.ident.span(), why)
                 })?);
             }

@@ -111,7 +111,7 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse();
     }
-    let none = || meta.error("expected a text");
+    let none = || meta.error("expected a string");
     if !meta.input.peek(token::Paren) {
         return Err(none());
     }
@@ -119,7 +119,7 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     meta.parse_nested_meta(|side| {
         let text: LitStr = side.value()?.parse()?;
         if found.as_ref().is_some_and(|other| other.value() != text.value()) {
-            let why = "what is written under one name is read under another: an API server takes one";
+            let why = "the names for serialization and deserialization differ, but an API server accepts only one";
             return Err(Error::new(text.span(), why));
         }
         found = Some(text);

@@ -65,7 +65,7 @@ pub(crate) fn check(
             Ok(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
                 if names.contains(&name) {
-                    problems.push(Problem::new(&name, "it is defined twice: versions of one kind make one definition"));
+                    problems.push(Problem::new(&name, "it is defined twice: combine the versions of a kind in one definition"));
                 }
                 names.push(name);
                 for version in &definition.spec.versions {
@@ -144,14 +144,14 @@ fn check_schema(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     match kind {
         None if !is_open => problems.push(place.problem("it has no type")),
         Some("array") if schema["items"].is_null() => {
-            problems.push(place.problem("of a list, the items have no schema"));
+            problems.push(place.problem("the items of the list have no schema"));
         }
         _ => {}
     }
     for (keyword, kinds) in KEYWORDS {
         if let Some(kind) = kind.filter(|kind| !schema[keyword].is_null() && !kinds.contains(kind)) {
             problems.push(
-                place.problem(format!("`{keyword}` says nothing of type {kind}, but of {}", kinds.join(" and "))),
+                place.problem(format!("`{keyword}` does not apply to type {kind}, only to {}", kinds.join(" and "))),
             );
         }
     }
@@ -191,9 +191,9 @@ fn check_keys(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
         let property = &item["properties"][key];
         let is_required = item["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key));
         if property.is_null() {
-            problems.push(place.problem(format!("map key {key:?} is no field of its items")));
+            problems.push(place.problem(format!("map key {key:?} is not a field of the items")));
         } else if !is_required && property["default"].is_null() {
-            problems.push(place.problem(format!("map key {key:?} is neither required nor has it a default")));
+            problems.push(place.problem(format!("map key {key:?} is neither required nor has a default")));
         }
     }
 }
@@ -203,7 +203,7 @@ fn fits(value: &Value, schema: &Value) -> Result<(), String> {
     is_of_type(value, schema)?;
     if let Some(values) = schema["enum"].as_array().filter(|values| !values.contains(value)) {
         let values = values.iter().map(Value::to_string).collect::<Vec<_>>();
-        return Err(format!("it is none of {}", values.join(", ")));
+        return Err(format!("it is not one of {}", values.join(", ")));
     }
     let length = match value {
         Value::Number(number) => {
@@ -238,7 +238,7 @@ fn fits(value: &Value, schema: &Value) -> Result<(), String> {
                 match below.into_iter().find(|schema| schema.is_object()) {
                     Some(schema) => fits(field, schema).map_err(|why| format!("{name}: {why}"))?,
                     None if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true) => {}
-                    None => return Err(format!("there is no field {name}")),
+                    None => return Err(format!("unknown field {name}")),
                 }
             }
             Some((fields.len(), "Properties"))
@@ -322,7 +322,7 @@ fn check_paths(version: &CustomResourceDefinitionVersion, schema: &Value, place:
     }) {
         let Some(path) = path else { continue };
         if !path.starts_with(root) {
-            problems.push(place.problem(format!("scale {path}: it has to be below {}", root.trim_end_matches('.'))));
+            problems.push(place.problem(format!("scale {path}: it must be below {}", root.trim_end_matches('.'))));
         } else if at(schema, path).and_then(|schema| schema["type"].as_str()) != Some(wanted) {
             problems.push(place.problem(format!("scale {path}: the schema has no such field of type {wanted}")));
         }
@@ -340,25 +340,25 @@ fn check_webhooks(webhooks: &[Webhook], problems: &mut Vec<Problem>) {
     for (index, Webhook { purpose, webhook }) in webhooks.iter().enumerate() {
         let mut problem = |why: &str| problems.push(Problem::new(format!("webhook {}", webhook.name), why));
         if webhook.name.split('.').filter(|part| !part.is_empty()).count() < 3 {
-            problem("its name has two dots at least");
+            problem("its name must contain at least two dots");
         }
         if webhook.timeout_seconds.is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-            problem("an API server waits for 1 to 30 s");
+            problem("its timeout must be 1 to 30 s");
         }
         if webhook.client_config.url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
-            problem("it is called over https");
+            problem("its URL must use https");
         }
         if *purpose == crate::webhook::Purpose::Validating && webhook.reinvocation_policy.is_some() {
-            problem("what only judges is not asked again");
+            problem("only webhooks that change objects can be called again");
         }
         for condition in webhook.match_conditions.iter().flatten() {
             if condition.expression.trim().is_empty() || condition.name.is_empty() {
-                problem("a condition has a name and an expression");
+                problem("a condition needs a name and an expression");
             }
         }
         let same = |other: &Webhook| other.purpose == *purpose && other.webhook.name == webhook.name;
         if webhooks[..index].iter().any(same) {
-            problem("there are two of this name");
+            problem("another webhook has the same name");
         }
     }
 }

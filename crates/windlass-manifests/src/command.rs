@@ -10,9 +10,9 @@ use crate::{File, Manifests, Part, Problems, files::DEFINITIONS};
 
 const USAGE: &str = "usage: manifests crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]
 
-Writes what a cluster is told of this project below DIR (config): definitions, roles, webhooks; the rules of its kinds as
-policies only when they are named.
-With --check nothing is written, and it fails if a file is not as it would be.";
+Writes the manifests of this project below DIR (default: config): CustomResourceDefinitions, roles and webhooks. The rules
+of its kinds are written as policies only if requested.
+With --check, writes nothing, and fails if a file would change.";
 
 /// The operation on the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Arguments {
             match argument.as_str() {
                 "--check" => mode = Mode::Check,
                 "--policies" => with_policies = true,
-                "--output-dir" => folder = arguments.next().ok_or("--output-dir takes a folder")?.into(),
+                "--output-dir" => folder = arguments.next().ok_or("--output-dir requires a folder")?.into(),
                 word => {
                     let named = match word {
                         "crds" => Part::Crds,
@@ -79,18 +79,18 @@ impl Arguments {
                                 folder = path.into();
                                 continue;
                             }
-                            None => return Err(format!("{word:?} is not understood")),
+                            None => return Err(format!("unknown argument {word:?}")),
                         },
                     };
                     if part.replace(named).is_some() {
-                        return Err("one part, or all".to_owned());
+                        return Err("expected one part, or all".to_owned());
                     }
                 }
             }
         }
         let part = part.ok_or("which part?")?;
         if with_policies && part != Part::All {
-            return Err("--policies goes with all".to_owned());
+            return Err("--policies requires all".to_owned());
         }
         let parts = [part].into_iter().chain(with_policies.then_some(Part::Policies)).collect();
         Ok(Self { parts, folder, mode })
@@ -114,10 +114,10 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
         Mode::Check if outdated.is_empty() && left_over.is_empty() => Ok(Vec::new()),
         Mode::Check => {
             let outdated =
-                outdated.iter().map(|file| format!("{}: not as the types say", folder.join(&file.path).display()));
+                outdated.iter().map(|file| format!("{}: differs from the types", folder.join(&file.path).display()));
             let left_over = left_over.iter().map(|path| format!("{}: its kind no longer exists", path.display()));
             let lines = outdated.chain(left_over).collect::<Vec<_>>();
-            Err(format!("{}\nwrite them anew: windlass generate all", lines.join("\n")))
+            Err(format!("{}\nregenerate them: windlass generate all", lines.join("\n")))
         }
         Mode::Write => {
             let mut said = Vec::new();
@@ -206,10 +206,10 @@ mod tests {
         assert_eq!(read(&["crds", "--output-dir=y"]).unwrap().folder, Path::new("y"));
         for (wrong, why) in [
             (&[][..], "which part?"),
-            (&["crds", "rbac"], "one part, or all"),
-            (&["--force"], "\"--force\" is not understood"),
-            (&["crds", "--policies"], "--policies goes with all"),
-            (&["all", "--output-dir"], "--output-dir takes a folder"),
+            (&["crds", "rbac"], "expected one part, or all"),
+            (&["--force"], "unknown argument \"--force\""),
+            (&["crds", "--policies"], "--policies requires all"),
+            (&["all", "--output-dir"], "--output-dir requires a folder"),
         ] {
             assert_eq!(read(wrong).unwrap_err(), why);
         }
@@ -242,7 +242,7 @@ mod tests {
         let rule = Rule { groups: &[""], resources: &["pods"], verbs: &["get"], ..Rule::NONE };
         let manifests = Manifests::new("shop").rules(&[rule]);
         let with = |mode| run(&manifests, &Arguments { parts: vec![Part::All], folder: folder.clone(), mode });
-        assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: not as the types say"));
+        assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: differs from the types"));
         assert_eq!(with(Mode::Write).unwrap().len(), 1);
         assert_eq!((with(Mode::Check), with(Mode::Write)), (Ok(vec![]), Ok(vec![])));
         let gone = folder.join("crd/bases/x_gone.yaml");

@@ -115,7 +115,7 @@ impl Policy {
             let why = match spoken::problem(expression) {
                 Some(why) => format!("rule {expression:?}: {why}"),
                 None if message.trim().is_empty() || message.contains('\n') => {
-                    format!("rule {expression:?}: its message is one line")
+                    format!("rule {expression:?}: its message must be a single line")
                 }
                 None => return None,
             };

@@ -120,7 +120,7 @@ impl Scope {
         let about_self = format!("[{}].all(self, {source})", self.value);
         let uses_old = spoken::names(source).any(|name| name == "oldSelf");
         let condition = match self.old.as_ref().filter(|_| uses_old) {
-            None if uses_old => return Err("a policy does not know which of the old items it was".to_owned()),
+            None if uses_old => return Err("a policy cannot determine which of the old items it was".to_owned()),
             None => about_self,
             Some(Old { value, there }) if is_optional => {
                 let there = there.join(" && ");

@@ -21,7 +21,7 @@ pub(super) fn alike(rule: &str, schema: &Value) -> Result<(), String> {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let escaped = escape(name).unwrap_or_default();
             if escaped != *name && named(&escaped) {
-                return Err(format!("a policy does not call the field {name:?} {escaped}"));
+                return Err(format!("in a policy, the field {name:?} cannot be written as {escaped}"));
             }
             if named(name) {
                 differs(name, property, compared(name))?;
@@ -36,13 +36,13 @@ pub(super) fn alike(rule: &str, schema: &Value) -> Result<(), String> {
 /// Returns an error if a value, or an item in it, has another type in a policy.
 fn differs(name: &str, schema: &Value, is_compared: bool) -> Result<(), String> {
     if let Some(format) = schema["format"].as_str().filter(|format| FORMATS.contains(format)) {
-        return Err(format!("{name} is of format {format}, which is a mere string in a policy"));
+        return Err(format!("{name} is of format {format}, which is a plain string in a policy"));
     }
     if schema["type"] == "number" {
-        return Err(format!("{name} is a number, which is an integer in a policy when it has no fraction"));
+        return Err(format!("{name} is a number, which becomes an integer in a policy if it has no fraction"));
     }
     if is_compared && has_unordered(schema) {
-        return Err(format!("{name} is compared, and its lists are in order in a policy"));
+        return Err(format!("{name} is compared, but its lists are ordered in a policy"));
     }
     for below in ["items", "additionalProperties"] {
         if schema[below].is_object() {

@@ -179,9 +179,9 @@ fn a_policy_denies_what_the_rule_in_the_schema_refuses() {
 #[test]
 fn what_a_policy_cannot_say_alike_is_left_out_and_told() {
     let file = manifests().files(Part::Policies).unwrap().remove(0);
-    let told = file.text.lines().filter_map(|line| line.strip_prefix("# Not here: ")).collect::<Vec<_>>();
+    let told = file.text.lines().filter_map(|line| line.strip_prefix("# Omitted: ")).collect::<Vec<_>>();
     for (told, expected) in told.iter().zip([
-        "Gate v1: spec: rule \"!has(self.__namespace__) || self.__namespace__ != 'default'\": a policy does not call the field \"namespace\" __namespace__",
+        "Gate v1: spec: rule \"!has(self.__namespace__) || self.__namespace__ != 'default'\": in a policy, the field \"namespace\" cannot be written as __namespace__",
         "Gate v1: spec.share: rule \"self < 0.5\": self is a number, which",
         "Gate v1: spec.since: rule \"self > timestamp('2020-01-01T00:00:00Z')\": self is of format date-time, which",
     ]) {
@@ -214,7 +214,7 @@ fn rules_of_one_s_own_are_checked_and_enforced_as_one_says() {
     let problems = wrong.check().unwrap_err().0;
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].to_string().starts_with("policy of gates.v1.net.example.com: rule \"object.spec.low\": "));
-    assert!(problems[1].why.ends_with("its message is one line"));
+    assert!(problems[1].why.ends_with("its message must be a single line"));
 }
 
 #[test]
