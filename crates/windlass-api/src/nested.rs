@@ -165,7 +165,7 @@ pub enum NestedError {
 
 /// The types of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each type is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Found {
     Null,
     Bool,

@@ -53,7 +53,7 @@ pub type Words = BTreeSet<String>;
 /// A rule of a role. Its values are ordered, and rules can be [merged]. It is serialized as in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(missing_docs, reason = "they are those of `Rule`")]
+#[allow(missing_docs, reason = "the fields are those of `Rule`")]
 pub struct RoleRule {
     #[serde(skip_serializing_if = "Words::is_empty")]
     pub api_groups: Words,

@@ -78,7 +78,7 @@ pub struct Cause {
 
 /// The machine-readable reasons.
 pub mod reason {
-    #![allow(missing_docs, reason = "each constant is its own name")]
+    #![allow(missing_docs, reason = "the names are self-explanatory")]
     pub const ALREADY_EXISTS: &str = "AlreadyExists";
     pub const BAD_REQUEST: &str = "BadRequest";
     pub const CONFLICT: &str = "Conflict";

@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Creates a client from a configuration. It connects when the first request is sent.
-    #[allow(clippy::needless_pass_by_value, reason = "a configuration holds secrets, and is used up")]
+    #[allow(clippy::needless_pass_by_value, reason = "a configuration contains secrets and is consumed")]
     pub fn new(config: Config) -> Result<Self> {
         let transport = transport::connect(&config)?;
         let policy = Policy { compression: config.compression, ..Policy::default() };

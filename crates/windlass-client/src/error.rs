@@ -99,7 +99,7 @@ pub struct Operation {
 /// The verb of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each verb is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Verb {
     Get,
     List,

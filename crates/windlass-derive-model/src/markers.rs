@@ -112,7 +112,7 @@ pub(crate) enum Presence {
 }
 
 /// The attributes of one type or field.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Markers {
     /// Statements that change `schema`, a `&mut JSONSchemaProps`. `__derived` is the module `derived`.

@@ -60,7 +60,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
         #(#attributes)* #visibility #rest
 
         /// The permissions that the program requires.
-        #[allow(unreachable_pub, reason = "manifests are made elsewhere")]
+        #[allow(unreachable_pub, reason = "manifests are created elsewhere")]
         pub const #constant: &[#api::rbac::Rule] = &[#(#rules),*];
     })
 }

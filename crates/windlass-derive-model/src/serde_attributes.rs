@@ -6,7 +6,7 @@ use syn::{Attribute, Error, LitStr, Result, Token, Type, meta::ParseNestedMeta, 
 use crate::case::Case;
 
 /// The attributes of a type.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Container {
     pub(crate) rename_all: Option<Case>,
@@ -22,7 +22,7 @@ pub(crate) struct Container {
 }
 
 /// The attributes of a field or variant.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Part {
     pub(crate) rename: Option<String>,

@@ -34,7 +34,7 @@ struct Arguments {
 ///
 /// Returns exit code 1 if the manifests are invalid or differ from the files, and 2 for invalid arguments.
 #[must_use]
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 pub fn main(manifests: Manifests) -> ExitCode {
     let arguments = match Arguments::read(env::args().skip(1)) {
         Ok(arguments) => arguments,

@@ -39,7 +39,7 @@ pub struct CertificateRequest {
 /// A key usage, with the API's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Usage {
     DigitalSignature,
     KeyEncipherment,

@@ -46,7 +46,7 @@ fn body(fake: &Fake) -> Value {
 }
 
 /// Compiled but not run: calls can be moved into tasks, and clients shared between them.
-#[allow(dead_code, reason = "it is compiled, which is the test")]
+#[allow(dead_code, reason = "compiling it is the test")]
 fn calls_are_send(client: &'static Client) {
     fn send<T: Send + 'static>(_: T) {}
     fn sync<T: Send + Sync + 'static>(_: T) {}

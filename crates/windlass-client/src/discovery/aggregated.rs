@@ -90,7 +90,7 @@ struct Name {
 }
 
 #[derive(Deserialize)]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Version {
     version: String,
     #[serde(default, deserialize_with = "list")]
@@ -101,7 +101,7 @@ struct Version {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Resource {
     resource: String,
     #[serde(default)]
@@ -122,7 +122,7 @@ struct Resource {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Subresource {
     subresource: String,
     #[serde(default)]

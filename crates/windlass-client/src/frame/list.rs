@@ -137,7 +137,7 @@ impl ListDecoder {
             // Every list has this field, even if it is null. A response without it is not a list and must not be
             // mistaken for an empty one.
             #[serde(deserialize_with = "no_items")]
-            #[allow(dead_code, reason = "its presence is what counts")]
+            #[allow(dead_code, reason = "only its presence matters")]
             items: (),
         }
         if self.state != State::Complete {

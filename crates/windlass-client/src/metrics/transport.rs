@@ -59,7 +59,7 @@ pub struct Opened<'c> {
 
 /// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Outcome {
     Succeeded,
     Failed,
@@ -100,7 +100,7 @@ pub enum PluginCall {
 
 /// The decision of the plugin policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Verdict {
     Allowed,
     Denied,
