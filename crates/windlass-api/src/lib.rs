@@ -1,7 +1,7 @@
 //! API machinery of Windlass: the types of the Kubernetes API and their rules.
 //!
-//! This crate does no I/O and needs no async runtime. Its modules cover the identity of kinds, the shape of objects,
-//! the options of requests, the responses of a server, and [`ListWatch`], the interface between the client and caches.
+//! This crate does no I/O and needs no async runtime. It contains the identity of kinds, the shape of objects, the
+//! options of requests, and the responses of a server. [`ListWatch`] is the interface between the client and caches.
 //!
 //! The built-in types come from `k8s-openapi` (the default feature of the same name). [`Object`] and [`Resource`] are
 //! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.

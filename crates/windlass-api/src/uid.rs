@@ -13,7 +13,7 @@ pub struct Uid(Repr);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
     /// A UUID of 32 lower-case hexadecimal digits in groups of 8, 4, 4, 4 and 12. Every text of this form is stored
-    /// this way, so stored values are equal only if the texts are equal.
+    /// this way, so stored values are equal if and only if the texts are equal.
     Uuid([u8; 16]),
     Text(Arc<str>),
 }

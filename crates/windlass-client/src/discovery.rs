@@ -1,8 +1,11 @@
 //! Discovery of the groups, versions and resources that a server serves.
 //!
 //! Uses aggregated discovery, which takes two requests. For servers without it, sends one request per group and
-//! version. Groups whose discovery fails (for example those of an unreachable aggregated API server) are reported
-//! separately and are not fatal, so that programs such as a garbage collector can continue with the rest.
+//! version.
+//!
+//! If the discovery of a group fails, for example because its aggregated API server is unreachable, the group is
+//! reported separately. The failure is not fatal: programs such as a garbage collector must continue with the other
+//! groups.
 
 mod aggregated;
 mod cached;

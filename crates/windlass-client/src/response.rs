@@ -1,8 +1,7 @@
 //! Decoding of responses into objects or a [`Status`].
 //!
-//! The size of bodies that are read whole is limited. If the body of a failure is not a `Status` (such as the error
-//! page of a proxy or load balancer), it is converted to a `Status` derived from the HTTP status code, with the text as
-//! its cause.
+//! The size of bodies that are read whole is limited. A failure without a `Status`, such as the error page of a proxy
+//! or load balancer, is converted to one. It is derived from the HTTP status code, with the text as its cause.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Response, StatusCode, header};

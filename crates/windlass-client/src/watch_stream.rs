@@ -38,8 +38,8 @@ pub struct Bookmark {
     pub initial_events_end: bool,
 }
 
-/// Yields each event as it arrives. The stream ends after an event of type [`EventType::Error`] and after an error,
-/// except for [`ListWatchError::Oversize`], which stands for one event and is followed by the next.
+/// Yields each event as it arrives. The stream ends after an error or an event of type [`EventType::Error`]. The
+/// exception is [`ListWatchError::Oversize`], which stands for one event and is followed by the next.
 ///
 /// Dropping it cancels the request.
 #[derive(Debug)]

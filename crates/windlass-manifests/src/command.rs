@@ -88,7 +88,7 @@ impl Arguments {
                 }
             }
         }
-        let part = part.ok_or("which part?")?;
+        let part = part.ok_or("no part is given")?;
         if with_policies && part != Part::All {
             return Err("--policies requires all".to_owned());
         }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(read(&["all", "--policies"]).unwrap().parts, [Part::All, Part::Policies]);
         assert_eq!(read(&["crds", "--output-dir=y"]).unwrap().folder, Path::new("y"));
         for (wrong, why) in [
-            (&[][..], "which part?"),
+            (&[][..], "no part is given"),
             (&["crds", "rbac"], "expected one part, or all"),
             (&["--force"], "unknown argument \"--force\""),
             (&["crds", "--policies"], "--policies requires all"),

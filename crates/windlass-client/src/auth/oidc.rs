@@ -1,6 +1,6 @@
 //! Tokens of an OpenID Connect provider: the auth provider `oidc` of kubeconfigs.
 //!
-//! The ID token is used until ten seconds before it expires. Then it is renewed with the refresh token, and both tokens
+//! The ID token is used until ten seconds before it expires, and then renewed with the refresh token. Both new tokens
 //! are written back to the kubeconfig, because many providers accept a refresh token only once. There is no interactive
 //! login.
 

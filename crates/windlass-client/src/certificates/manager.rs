@@ -1,9 +1,11 @@
 //! A certificate that is signed by the cluster and renewed before it expires.
 //!
 //! The manager generates a key, creates a `CertificateSigningRequest`, and waits until it is approved and signed. It
-//! then stores key and certificate and passes them to their users. It renews the certificate after 70 to 90 % of its
-//! lifetime (at random, to spread the load), and immediately if the certificate does not match the request. The key
-//! never leaves this process, except for the store.
+//! then stores key and certificate and passes them to their users. The key never leaves this process, except for the
+//! store.
+//!
+//! The manager renews the certificate after 70 to 90 % of its lifetime, at random to spread the load. If the
+//! certificate does not match the request, it is renewed immediately.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 

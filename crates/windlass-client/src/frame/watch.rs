@@ -77,8 +77,8 @@ impl WatchDecoder {
         careful_event(&line).map(Some).map_err(|_| FrameError::Truncated { within: "an event" })
     }
 
-    /// Starts to skip the line, which continues with `part`. Only events with an object are skipped; any other line of
-    /// this size is invalid.
+    /// Skips the line, which continues with `part`. Only events that change an object are skipped; any other line of
+    /// this size is an error.
     fn pass_over(&mut self, part: &[u8]) -> Result<(), FrameError> {
         let mut passing = match self.passing.take() {
             Some(passing) => passing,

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_api::{Backoff, Delays, Entropy};
 
-/// A delay before every request while the server answers 429 or a server error. It grows with each such response, and
-/// ends with the first other response.
+/// A delay before every request while the server answers 429 or a server error. It grows with each such response. It
+/// ends with the first other response, and when a connection fails.
 ///
 /// Corresponds to `URLBackoff` in client-go, which counts per host; a client has only one. Disabled by default.
 #[derive(Debug)]

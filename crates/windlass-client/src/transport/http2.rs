@@ -7,8 +7,8 @@
 //! - Concurrent requests wait for a single attempt to open the connection, and share its failure.
 //! - A request that finds the connection closed uses a new one.
 //! - Dropping a request or its response ends its stream.
-//! - The connection ends when it is released and its streams have ended, when it has been idle for [`IDLE_TIMEOUT`],
-//!   and when the server does not answer a ping.
+//! - The connection ends when it is released and its streams have ended. It also ends when it has been idle for
+//!   [`IDLE_TIMEOUT`], and when the server does not answer a ping.
 //!
 //! Not guaranteed: that the server supports HTTP/2. If it does not, the open socket is left for the HTTP/1.1 pool.
 
@@ -117,7 +117,7 @@ pub(super) enum Failure {
     Stream(BoxError),
 }
 
-/// The number of requests carried at the last check for idleness.
+/// The start of an idle period, with the number of requests carried until then.
 struct Idle {
     carried: u64,
     since: Instant,
@@ -231,7 +231,7 @@ impl Shared {
         opening.await
     }
 
-    /// Releases the connection if it has carried no request since the last check.
+    /// Releases the connection if it has been idle for [`IDLE_TIMEOUT`].
     fn rest(&self, idle: &mut Idle) {
         let open = self.streams.strong_count() > 1;
         let mut state = self.state.lock();

@@ -1,14 +1,15 @@
 //! Connection pools, as many as the open requests require.
 //!
 //! Each pool has one [`super::http2`] connection, and a server limits the number of streams per connection (a real API
-//! server to 100). The next request would wait until another ends, which watches never do, so a program with more
-//! watches would hang. Therefore a request uses the first pool with room, or a new one. With HTTP/1.1, pools grow by
+//! server to 100). The next request would wait until another ends. Watches do not end, so a program with more watches
+//! would hang. Therefore a request uses the first pool with room, or a new one. With HTTP/1.1, pools grow by
 //! themselves, and this does no harm. Upgrade requests have a pool that is limited to HTTP/1.1.
 //!
 //! When the TLS configuration changes, new pools replace the old ones, whose connections end after their current
-//! requests. After a request that the server rejects, or whose server cannot be verified, the files are read again. If
-//! they have changed and the body can be sent again, the request is sent once more. This is safe, because it was not
-//! carried out.
+//! requests.
+//!
+//! If the server answers 401, or its certificate cannot be verified, the files are read again. If they have changed and
+//! the body can be sent again, the request is sent once more. This is safe, because it was not carried out.
 
 use std::{
     future::{Future, ready},

@@ -1,7 +1,7 @@
 //! Connections that several clients share.
 //!
-//! client-go keeps a global table of transports. Here, the table belongs to a configuration and its clones, because
-//! connections depend on the runtime that opened them, and a program or a test may have several runtimes.
+//! client-go keeps a global table of transports. Here, the table belongs to a configuration and its clones. Connections
+//! depend on the runtime that opened them, and a program or a test may have several runtimes.
 
 use std::{
     fmt,
