@@ -159,7 +159,7 @@ mod tests {
     fn nothing_is_said_in_several_ways() {
         let equal = |a: Value, b: Value| Semantic::untyped().equal(&a, &b).unwrap();
         assert!(equal(json!({"a": null, "c": [], "d": 1}), json!({"d": 1})));
-        assert!(!equal(json!({"emptyDir": {}}), json!({})), "for a union it is a choice");
+        assert!(!equal(json!({"emptyDir": {}}), json!({})), "an empty member selects the variant of a union");
         assert!(!equal(json!({"d": 1}), json!({"d": 2})));
         assert!(!equal(json!({"l": [1, 2]}), json!({"l": [2, 1]})));
         assert!(!equal(json!({"a": ""}), json!({"a": "x"})));

@@ -47,6 +47,6 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"another").unwrap();
         assert_eq!((mode(), fs::read(&path).unwrap()), (0o640, b"another".to_vec()));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left lying about");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no files are left");
     }
 }

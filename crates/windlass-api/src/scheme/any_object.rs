@@ -75,7 +75,7 @@ impl dyn AnyObject {
             return Err(self);
         }
         let any: Box<dyn Any> = self;
-        Ok(any.downcast().expect("the type has just been looked at"))
+        Ok(any.downcast().expect("the type was just checked"))
     }
 
     pub(super) fn type_id_of(&self) -> TypeId {

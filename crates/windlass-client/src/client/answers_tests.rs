@@ -24,7 +24,7 @@ fn owned(pod: &Pod) -> Option<&[ManagedFieldsEntry]> {
 async fn managed_fields_are_left_out_of_every_answer_by_a_client_that_does_not_want_them() {
     let pod: Pod = serde_json::from_str(POD).unwrap();
     let fake = Fake::json(POD);
-    assert_eq!(owned(&fake.client().get::<Pod>("p").await.unwrap()), owned(&pod), "kept unless asked for");
+    assert_eq!(owned(&fake.client().get::<Pod>("p").await.unwrap()), owned(&pod), "retained by default");
     let client = fake.client().without_managed_fields();
     let patch = Patch::Merge(json!({}));
     let answers = [

@@ -202,7 +202,7 @@ async fn give_up(spoken: Spoken) {
     while let Some(outcome) = calls.next().await {
         match outcome {
             Some(outcome) => {
-                outcome.expect("the server answers whoever waits");
+                outcome.expect("the server answers pending requests");
                 answered += 1;
             }
             None => given_up += 1,
@@ -215,7 +215,7 @@ async fn give_up(spoken: Spoken) {
     // The client still works, and only idle connections are open.
     client.get::<Pod>("p").await.unwrap();
     let idle = server.open.wait_for(|open| *open <= AT_ONCE);
-    tokio::time::timeout(PATIENCE, idle).await.expect("what was given up is closed").unwrap();
+    tokio::time::timeout(PATIENCE, idle).await.expect("cancelled connections are closed").unwrap();
     drop(client);
     let closed = server.open.wait_for(|open| *open == 0);
     tokio::time::timeout(PATIENCE, closed).await.expect("all connections end").unwrap();

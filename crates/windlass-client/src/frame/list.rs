@@ -100,7 +100,7 @@ impl ListDecoder {
 
     /// Adds a chunk. [`Self::next_item`] must have returned `None` before.
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.chunk.is_empty(), "items are taken before more comes in");
+        debug_assert!(self.chunk.is_empty(), "all items must be taken before the next chunk");
         self.chunk = chunk;
     }
 

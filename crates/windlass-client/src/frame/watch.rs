@@ -30,7 +30,7 @@ impl WatchDecoder {
 
     /// Adds a chunk. [`Self::next_event`] must have returned `None` before.
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.chunk.is_empty(), "events are taken before more comes in");
+        debug_assert!(self.chunk.is_empty(), "all events must be taken before the next chunk");
         self.chunk = chunk;
     }
 

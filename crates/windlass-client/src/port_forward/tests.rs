@@ -94,7 +94,7 @@ async fn local_ports_lead_to_the_pod_each_connection_for_itself() {
     drop(forwarder);
     assert_eq!(within(second.read(&mut answer)).await.unwrap_or(0), 0);
     within(kubelet.open.wait_for(|open| *open == 0)).await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 #[tokio::test]

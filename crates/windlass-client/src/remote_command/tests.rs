@@ -74,7 +74,7 @@ async fn a_writer_waits_while_nobody_reads_the_output() {
     // Sockets buffer some megabytes; without a bound this would not end.
     while let Ok(Ok(written)) = tokio::time::timeout(Duration::from_millis(300), stdin.write(&piece)).await {
         accepted += written;
-        assert!(accepted < 1 << 30, "somebody buffers without a bound");
+        assert!(accepted < 1 << 30, "a buffer is unbounded");
     }
     drop(stdin);
     let mut back = Vec::new();

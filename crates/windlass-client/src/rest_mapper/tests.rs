@@ -182,7 +182,7 @@ async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_ser
     let plurals = Arc::new(Mutex::new(vec!["foos"]));
     let fake = server(&plurals);
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));
-    assert!(fake.seen().is_empty(), "nothing is asked before it is needed");
+    assert!(fake.seen().is_empty(), "no request before first use");
     mapper.resolve("foos").await.unwrap();
     assert!(Arc::ptr_eq(&mapper.mapper().await.unwrap(), &mapper.mapper().await.unwrap()));
     assert_eq!(fake.seen().len(), 2);
@@ -219,7 +219,7 @@ async fn c_13_34_an_unknown_kind_is_looked_up_once_more_and_one_that_is_gone_is_
     assert_eq!((bars.resource.gvr().to_string(), fake.seen().len()), ("x.io/v1, Resource=bars".to_owned(), 4));
     let error = mapper.mapping(&kind("foos"), &["v1"]).await.unwrap_err();
     assert!(matches!(error, MappingError::NoKind { .. }), "{error}");
-    assert_eq!(fake.seen().len(), 4, "it has just been asked");
+    assert_eq!(fake.seen().len(), 4, "the server was just asked");
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
     let config = Config::from_file(&path).unwrap();
     assert_eq!(config.server, "https://127.0.0.1:6443/");
     assert_eq!(config.tls.certificate_authority, Some(Pem::from(&pem[..])));
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

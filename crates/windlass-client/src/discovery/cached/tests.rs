@@ -83,7 +83,7 @@ async fn the_next_process_reads_what_the_last_one_wrote() {
     let second = CachedDiscovery::on_disk(fake.client(), folder.path(), HOUR, Clock::system());
     let read = second.get().await.unwrap();
     assert_eq!(read.groups, written.groups);
-    assert_eq!((fake.seen().len(), second.age()), (2, None), "no request, and known to be from disk");
+    assert_eq!((fake.seen().len(), second.age()), (2, None), "no request, and read from disk");
     let text = fs::read_to_string(folder.path().join("apps/v1/serverresources.json")).unwrap();
     assert!(
         text.contains(r#""name":"deployments/scale","singularName":"","namespaced":true,"group":"autoscaling""#),

@@ -121,7 +121,7 @@ async fn within_a_minute_new_connections_use_new_files_and_old_ones_end() {
         let before = seen(&client).await["certificate"].clone();
         let next = files.identify(&pki);
         elapse(Duration::from_secs(55)).await;
-        assert_eq!(seen(&client).await["certificate"], before, "not yet looked at");
+        assert_eq!(seen(&client).await["certificate"], before, "the file is not read again yet");
         elapse(Duration::from_secs(10)).await;
         assert_eq!(seen(&client).await["certificate"], next);
         assert_ne!(next, first);

@@ -84,7 +84,7 @@ async fn a_watch_cut_at_any_byte_gives_each_event_once() {
                 match watch.next().await {
                     Some(Ok(event)) => seen.push(told(&event)),
                     Some(Err(error)) => break error,
-                    None => panic!("cut at {cut}: the watch ended without a word"),
+                    None => panic!("cut at {cut}: the watch ended without an error"),
                 }
             };
             assert_eq!(seen, expected, "cut at {cut}, {end:?}");
