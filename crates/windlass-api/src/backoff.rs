@@ -1,26 +1,26 @@
-//! How long to wait between tries, as a value.
+//! Delays between retries, as a value.
 
 use std::time::Duration;
 
 use crate::Entropy;
 
-/// Delays that grow by a factor up to a limit, each longer by a random part, for so many tries.
+/// Exponential back-off: delays that grow by a factor up to a limit, with jitter and a maximum number of tries.
 ///
-/// Go's `wait.Backoff`, but for one thing: delays that have reached the limit do not end the tries before their number.
+/// Corresponds to `wait.Backoff` in Go, except that reaching the limit does not end the tries early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct Backoff {
     initial: Duration,
     factor: f64,
     jitter: f64,
-    /// `None` when delays may grow for ever.
+    /// The maximum delay. `None` for no limit.
     limit: Option<Duration>,
     tries: u32,
-    /// `None` when they never start over by themselves.
+    /// The time without a delay after which the delays start over. `None` for never.
     reset_after: Option<Duration>,
 }
 
-/// The delays of a [`Backoff`], one after another, without end.
+/// The infinite sequence of delays of a [`Backoff`].
 #[derive(Clone, Debug)]
 pub struct Delays {
     backoff: Backoff,
@@ -29,55 +29,55 @@ pub struct Delays {
 }
 
 impl Backoff {
-    /// For writers who meet on one object by chance: 5 tries, 10 ms apart.
+    /// For writers that rarely conflict: 5 tries, 10 ms apart.
     pub const CONFLICT: Self = Self::new(Duration::from_millis(10)).jitter(0.1).tries(5);
 
-    /// For a writer to an object that controllers keep changing: 4 tries, after 10, 50 and 250 ms.
+    /// For objects that controllers change frequently: 4 tries, after 10, 50 and 250 ms.
     pub const CONTENDED: Self = Self::new(Duration::from_millis(10)).factor(5.0).jitter(0.1).tries(4);
 
-    /// The same delay each time, without end.
+    /// Creates a back-off with a constant delay and no maximum number of tries.
     pub const fn new(initial: Duration) -> Self {
         Self { initial, factor: 1.0, jitter: 0.0, limit: None, tries: u32::MAX, reset_after: None }
     }
 
-    /// How much longer each delay is than the one before; not below 1.
+    /// Sets the factor by which each delay is longer than the previous one; at least 1.
     pub const fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// Each delay is longer by a random part of it, up to this fraction.
+    /// Sets the jitter: each delay is extended by a random part of it, up to this fraction.
     pub const fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// No delay is longer, before jitter.
+    /// Sets the maximum delay before jitter.
     pub const fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// How often to try in all, the first try included; at least once.
+    /// Sets the maximum number of tries, including the first; at least one.
     pub const fn tries(mut self, tries: u32) -> Self {
         self.tries = tries;
         self
     }
 
-    /// After so long without a delay the next one is the first again. For whoever tries without end, and has a clock: see
-    /// [`Delays::is_over`].
+    /// Sets the time without a delay after which the delays start over. It is for callers that retry without end and
+    /// have a clock: see [`Delays::is_over`].
     pub const fn reset_after(mut self, quiet: Duration) -> Self {
         self.reset_after = Some(quiet);
         self
     }
 
-    /// How often to try in all.
+    /// Returns the maximum number of tries.
     #[must_use]
     pub const fn max_tries(&self) -> u32 {
         if self.tries == 0 { 1 } else { self.tries }
     }
 
-    /// The delays, from the first. They are not counted: see [`Self::max_tries`].
+    /// Returns the delays from the first. Their number is not limited: see [`Self::max_tries`].
     #[must_use]
     pub fn delays(&self, entropy: &Entropy) -> Delays {
         Delays { backoff: *self, next: self.initial, entropy: entropy.clone() }
@@ -89,23 +89,23 @@ impl Backoff {
 }
 
 impl Delays {
-    /// The next delay.
+    /// Returns the next delay.
     #[must_use]
     pub fn next_delay(&mut self) -> Duration {
         let delay = self.backoff.bounded(self.next);
-        // Where no duration can say it, it does not grow any more.
+        // A delay that cannot be represented does not grow any more.
         let grown = Duration::try_from_secs_f64(delay.as_secs_f64() * self.backoff.factor.max(1.0)).unwrap_or(delay);
         self.next = self.backoff.bounded(grown);
         self.entropy.jitter(delay, self.backoff.jitter)
     }
 
-    /// Whether all was well for so long, `quiet`, that it is time to [start over](Self::reset).
+    /// Reports whether `quiet`, the time without a delay, is long enough to [start over](Self::reset).
     #[must_use]
     pub fn is_over(&self, quiet: Duration) -> bool {
         self.backoff.reset_after.is_some_and(|reset_after| quiet > reset_after)
     }
 
-    /// Starts over.
+    /// Starts over with the first delay.
     pub fn reset(&mut self) {
         self.next = self.backoff.initial;
     }

@@ -1,8 +1,8 @@
-//! Objects that are to be sent, put together in one expression.
+//! Building objects in one expression.
 
 use crate::Object;
 
-/// Makes objects from their names on: for `create`, and above all for `apply`, which takes what it is given and no more.
+/// Builder methods for objects to create and, in particular, to apply, where only the set fields matter.
 ///
 /// ```
 /// use windlass_api::ObjectBuilder as _;
@@ -14,28 +14,29 @@ use crate::Object;
 /// assert_eq!(config.metadata.namespace.as_deref(), Some("shop"));
 /// ```
 ///
-/// A field that is not an `Option` in its type is always sent, set or not: of a Deployment these are `spec.selector` and
-/// `spec.template`. To apply less than that, start from a [`DynamicObject`](crate::DynamicObject).
+/// A field that is not an `Option` in its type is always sent, even if it is not set: in a Deployment, these are
+/// `spec.selector` and `spec.template`. To apply an object without them, start from a
+/// [`DynamicObject`](crate::DynamicObject).
 pub trait ObjectBuilder: Object + Default {
-    /// An object with a name.
+    /// Creates an object with a name.
     #[must_use]
     fn named(name: impl Into<String>) -> Self {
         Self::default().with(|object| object.metadata_mut().name = Some(name.into()))
     }
 
-    /// An object whose name the server makes of a prefix.
+    /// Creates an object whose name the server generates from a prefix.
     #[must_use]
     fn with_generated_name(prefix: impl Into<String>) -> Self {
         Self::default().with(|object| object.metadata_mut().generate_name = Some(prefix.into()))
     }
 
-    /// In a namespace.
+    /// Sets the namespace.
     #[must_use]
     fn in_namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|object| object.metadata_mut().namespace = Some(namespace.into()))
     }
 
-    /// With a label.
+    /// Adds a label.
     #[must_use]
     fn label(self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|object| {
@@ -43,7 +44,7 @@ pub trait ObjectBuilder: Object + Default {
         })
     }
 
-    /// With an annotation.
+    /// Adds an annotation.
     #[must_use]
     fn annotation(self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|object| {
@@ -51,7 +52,7 @@ pub trait ObjectBuilder: Object + Default {
         })
     }
 
-    /// With a finalizer, once.
+    /// Adds a finalizer, unless it is already present.
     #[must_use]
     fn finalizer(self, name: impl Into<String>) -> Self {
         self.with(|object| {
@@ -62,7 +63,7 @@ pub trait ObjectBuilder: Object + Default {
         })
     }
 
-    /// With whatever else.
+    /// Applies any other change.
     #[must_use]
     fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);

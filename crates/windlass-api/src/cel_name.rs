@@ -1,8 +1,8 @@
-//! Names of fields, as expressions write them.
+//! Field names in CEL expressions.
 
 use std::borrow::Cow;
 
-/// The words that CEL keeps for itself; fields of these names are written with two underscores on each side.
+/// The reserved words of CEL. Fields of these names are written with two underscores on each side.
 pub const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -27,7 +27,7 @@ pub const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The name of a property in expressions; none if it has none.
+/// Returns the name of a property in expressions; `None` if it cannot be written in one.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
@@ -52,9 +52,9 @@ pub fn escape(name: &str) -> Option<String> {
     Some(escaped)
 }
 
-/// Returns the property that a name in an expression stands for, or `None` if the name has an unknown escape sequence.
+/// Returns the property of a name in an expression; `None` if the name contains an unknown escape sequence.
 ///
-/// A reserved word that is not escaped stands for the property of that name.
+/// An unescaped reserved word stands for the property of that name.
 pub fn unescape(name: &str) -> Option<Cow<'_, str>> {
     if !name.contains("__") {
         return Some(Cow::Borrowed(name));

@@ -1,13 +1,13 @@
-//! The wall clock, as a value that is passed in.
+//! The wall clock as a value that is passed in.
 
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-/// Where the wall-clock time comes from.
+/// A source of wall-clock time.
 ///
-/// Durations and timers belong to `tokio::time`, which tests pause. The wall clock is for what the API writes down:
-/// creation timestamps, lease times, event times. Cloning is cheap; a clone tells the same time.
+/// Durations and timers use `tokio::time`, which tests can pause. The wall clock is for times in API objects: creation
+/// timestamps, lease times, event times. Cloning is cheap, and clones return the same time.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -18,19 +18,19 @@ enum Source {
 }
 
 impl Clock {
-    /// The clock of the operating system.
+    /// Returns the clock of the operating system.
     #[must_use]
     pub const fn system() -> Self {
         Self(Source::System)
     }
 
-    /// A clock that asks `now` each time; for tests and replays.
+    /// Creates a clock that calls `now` each time, for tests and replays.
     #[must_use]
     pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Source::Injected(Arc::new(now)))
     }
 
-    /// The current time.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0 {

@@ -1,21 +1,22 @@
-//! `status.conditions`: set, found and removed by their type.
+//! `status.conditions`: setting, finding and removing conditions by type.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::Clock;
 
-/// What a condition says.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Nobody knows.
+    /// It is unknown whether the condition holds.
     Unknown,
 }
 
-/// A condition as a controller states it: without the time of its last transition, which follows from what was there.
+/// A condition as set by a controller. The transition time is not part of it, because it follows from the previous
+/// condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "nothing is stated before it is set"]
 pub struct NewCondition {
@@ -26,13 +27,13 @@ pub struct NewCondition {
     observed_generation: Option<i64>,
 }
 
-/// Whether something was changed.
+/// The result of a call that may change conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is unchanged need not be written"]
 pub enum Changed {
-    /// It was.
+    /// The call made a change.
     Yes,
-    /// All was so already.
+    /// The call made no change.
     No,
 }
 
@@ -49,34 +50,34 @@ pub enum Changed {
 /// assert!(conditions.is_true("Ready"));
 /// ```
 pub trait Conditions {
-    /// The condition of a type.
+    /// Returns the condition of this type.
     fn find(&self, type_: &str) -> Option<&Condition>;
 
-    /// States a condition. The time of the last transition becomes now if the status is another one than before, or if
-    /// there was no condition of the type; else it stays.
+    /// Sets a condition. The transition time becomes the current time if the condition is new or its status has
+    /// changed; otherwise it is retained.
     fn set(&mut self, condition: NewCondition, clock: &Clock) -> Changed;
 
-    /// Takes a condition away.
+    /// Removes the condition of this type.
     fn remove_type(&mut self, type_: &str) -> Changed;
 
-    /// Whether the condition of a type is there, and says this.
+    /// Reports whether the condition of this type exists with this status.
     fn has_status(&self, type_: &str, status: ConditionStatus) -> bool {
         self.find(type_).is_some_and(|condition| condition.status == status.as_str())
     }
 
-    /// Whether the condition of a type is there and holds.
+    /// Reports whether the condition of this type exists and is true.
     fn is_true(&self, type_: &str) -> bool {
         self.has_status(type_, ConditionStatus::True)
     }
 
-    /// Whether the condition of a type is there and does not hold.
+    /// Reports whether the condition of this type exists and is false.
     fn is_false(&self, type_: &str) -> bool {
         self.has_status(type_, ConditionStatus::False)
     }
 }
 
 impl ConditionStatus {
-    /// As the API spells it.
+    /// Returns the API's spelling.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,19 +95,19 @@ impl From<bool> for ConditionStatus {
 }
 
 impl NewCondition {
-    /// A condition of a type, and the reason, one word in camel case, that it is so.
+    /// Creates a condition with its type, status and reason. The reason is a CamelCase word.
     pub fn new(type_: impl Into<String>, status: impl Into<ConditionStatus>, reason: impl Into<String>) -> Self {
         let (type_, status, reason) = (type_.into(), status.into(), reason.into());
         Self { type_, status, reason, message: String::new(), observed_generation: None }
     }
 
-    /// The details, for people.
+    /// Sets the human-readable message.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The generation of the object that it was stated for.
+    /// Sets the observed generation: that of the object for which the condition was determined.
     pub const fn observed(mut self, generation: i64) -> Self {
         self.observed_generation = Some(generation);
         self
@@ -151,7 +152,7 @@ impl Conditions for Vec<Condition> {
     }
 }
 
-/// `status.conditions` is mostly an option; nothing is as good as none.
+/// `status.conditions` is usually an `Option`; `None` is treated as an empty list.
 impl Conditions for Option<Vec<Condition>> {
     fn find(&self, type_: &str) -> Option<&Condition> {
         self.iter().flatten().find(|condition| condition.type_ == type_)

@@ -1,4 +1,4 @@
-//! A hash of what an object, or a part of one, says: to name what is made of it, and to see whether it has changed.
+//! Hashes of the content of objects, to derive names from content and to detect changes.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The letters of short forms: no vowels, so no words.
+/// The alphabet of short forms: without vowels, to avoid words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// How many letters a short form has: 47 bits.
+/// The number of characters in a short form, which encode 47 bits.
 const SHORT: usize = 10;
 
-/// A hash of what a value says.
+/// A hash of the content of a value.
 ///
 /// ```
 /// use windlass_api::ContentHash;
@@ -28,32 +28,36 @@ const SHORT: usize = 10;
 ///
 /// # What is guaranteed
 ///
-/// - Values that say the same have the same hash: whatever the order of their fields, and whether a field that says nothing
-///   is null or left out. So a typed object and the same one as a [`DynamicObject`](crate::DynamicObject) agree, and a type that gets
-///   another optional field keeps its hashes.
+/// - Values with equal content have equal hashes, whatever the order of their fields, and whether an empty field is
+///   null or absent. Therefore a typed object and the same object as a [`DynamicObject`](crate::DynamicObject) have
+///   equal hashes, and a new optional field in a type does not change existing hashes.
 /// - The hash of a value is the same in every process, on every machine, and in every version of this crate.
 ///
 /// # What is not
 ///
-/// - What a server adds (defaults, above all) is part of what an object says afterwards: hash what is wanted, and compare it
-///   with the hash that was written down when it was last applied, not with that of what a server has made of it.
-/// - An empty list or map is not the same as none, nor `1` as `1.0`: to the API they need not mean the same.
-/// - Short forms can be the same for different values; who names objects after them sees to that with [`salted`](Self::salted).
+/// - Fields that a server adds, in particular defaults, change the hash. Hash the desired state and compare it with the
+///   hash stored at the last apply, not with the hash of the server's object.
+/// - An empty list or map differs from an absent one, and `1` differs from `1.0`, because they may have different
+///   meanings in the API.
+/// - Short forms of different values may collide. If you derive object names from them, resolve collisions with
+///   [`salted`](Self::salted).
 ///
-/// Kubernetes' own (`pod-template-hash`, `controller-revision-hash`) are 32 bits over the fields of a Go struct in the order of
-/// its declaration, unset ones too: they change with the types, nobody is to compute them, and these are not the same.
+/// These hashes differ from those of Kubernetes (`pod-template-hash`, `controller-revision-hash`). Kubernetes hashes
+/// all fields of a Go struct in declaration order, including unset ones, to 32 bits. Its hashes change with the types,
+/// and other programs should not compute them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of whatever can be written as JSON. Fails where that cannot be, such as with maps whose keys are no text.
+    /// Returns the hash of a value that can be serialized as JSON. Returns an error for other values, such as maps
+    /// whose keys are not strings.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Self> {
         let mut digest = Sha256::new();
         write(&mut digest, &serde_json::to_value(value)?);
         Ok(Self(digest.finalize().into()))
     }
 
-    /// Another hash of the same value: after the first of several have turned out to be taken. 0 is the hash itself.
+    /// Returns another hash of the same value, to use after this number of collisions. 0 returns the hash itself.
     #[must_use]
     pub fn salted(self, collisions: u32) -> Self {
         if collisions == 0 {
@@ -62,7 +66,7 @@ impl ContentHash {
         Self(Sha256::new().chain_update(self.0).chain_update(collisions.to_be_bytes()).finalize().into())
     }
 
-    /// Ten letters and digits, fit for names and labels, as those in the names of replica sets.
+    /// Returns ten letters and digits that are valid in names and labels, as in the names of ReplicaSets.
     #[must_use]
     pub fn short(self) -> String {
         let mut rest = self.0.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte));
@@ -75,7 +79,7 @@ impl ContentHash {
     }
 }
 
-/// Writes a value in the one form that it has here: fields in the order of their names, without those that are null.
+/// Writes a value in its canonical form: fields ordered by name, without null fields.
 fn write(digest: &mut Sha256, value: &Value) {
     match value {
         Value::Object(fields) => {
@@ -103,7 +107,7 @@ fn write(digest: &mut Sha256, value: &Value) {
 }
 
 impl fmt::Display for ContentHash {
-    /// 64 hexadecimal digits: for annotations, too long for a label.
+    /// Writes 64 hexadecimal digits. This form is suitable for annotations, but too long for label values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn hashes_are_the_same_for_ever() {
-        // sha256 of `{"a":[1,],"b":"x",}`
+        // SHA-256 of `{"a":[1,],"b":"x",}`
         let known = hash(json!({"b": "x", "a": [1]}));
         assert_eq!(known.to_string(), "5c86aa870775eb164d8dc8eb597cdc5e9aa497ea2e62b2beb7e6b5f14f5ba40c");
         assert_eq!(known.short(), "tn96zvct6g");

@@ -1,19 +1,20 @@
-//! Custom resources: the schemas of types, and the definitions that tell an API server of a kind.
+//! Custom resources: the schemas of types, and the CustomResourceDefinitions of kinds.
 //!
 //! ```text
-//! schema      trait Schema: what a value of a type looks like; implemented by `#[derive(Schema)]` for types of one's own
-//!  ├ values   … for what the standard library has
-//!  └ built_in … for the parts of built-in kinds that people embed, by the recorded schemas of a real server
-//! definition  trait CustomResource and Definition: versions become one CustomResourceDefinition
-//! objects     made-up objects that a schema takes
-//! derived     what the derives call
+//! schema      trait Schema: the structural schema of a type; implemented by `#[derive(Schema)]` for custom types
+//!  ├ values   … for types of the standard library
+//!  └ built_in … for embeddable parts of built-in kinds, from the recorded schemas of a real server
+//! definition  trait CustomResource and Definition: combine versions to one CustomResourceDefinition
+//! objects     generated objects that match a schema
+//! derived     functions called by the derives
 //! ```
 //!
-//! Guaranteed: a derived schema is structural, as an API server asks for, but where a type has no such schema: there stands a
-//! `$ref` with the reason ([`unfit`]), which no server takes and which the check of the manifests tells.
+//! Guaranteed: a derived schema is structural, as API servers require. A type without such a schema gets a `$ref` with
+//! the reason instead ([`unfit`]). Servers reject it, and the check of the manifests reports it.
 //!
-//! Not guaranteed: that the server accepts what serde writes. A hand-written `Serialize` is not seen. The recorded schemas have
-//! no descriptions and no enums: those would refuse what a later server may know.
+//! Not guaranteed: that the server accepts the serialized objects. A hand-written `Serialize` is not visible to the
+//! derive. The recorded schemas contain neither descriptions nor enums, because enums would reject values that later
+//! servers support.
 
 mod built_in;
 mod definition;

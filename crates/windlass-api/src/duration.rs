@@ -1,27 +1,27 @@
-//! Durations as the Kubernetes API writes them: `1h15m30.918s`.
+//! Durations in the format of the Kubernetes API: `1h15m30.918s`.
 
 use jiff::SignedDuration;
 use thiserror::Error;
 
-/// A text that is no duration. The words are Go's, up to the way in which odd characters are quoted.
+/// The error of a text that is not a duration. The messages are Go's, except for the quoting of unusual characters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
-    /// It looks like none, or is longer than 292 years.
+    /// The text is malformed, or the duration is longer than 292 years.
     #[error("time: invalid duration {text:?}")]
     Invalid {
-        /// What was read.
+        /// The text.
         text: String,
     },
     /// A number has no unit.
     #[error("time: missing unit in duration {text:?}")]
     NoUnit {
-        /// What was read.
+        /// The text.
         text: String,
     },
-    /// A number has a unit that there is not.
+    /// A number has an unknown unit.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// What was read.
+        /// The text.
         text: String,
         /// The unit.
         unit: String,
@@ -39,7 +39,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads `meta/v1.Duration`: numbers with units, as `1.5h`, `90s` or `-2us`.
+/// Parses a `meta/v1.Duration`: numbers with units, such as `1.5h`, `90s` or `-2us`.
 ///
 /// ```
 /// use windlass_api::{format_duration, parse_duration};
@@ -75,7 +75,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
             return Err(DurationError::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
         };
         let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
-        // Eighteen digits are far below a nanosecond of the largest unit.
+        // Eighteen digits are far more precise than a nanosecond of the largest unit.
         let kept = &fraction[..fraction.len().min(18)];
         let part = if kept.is_empty() {
             0
@@ -96,7 +96,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
     Ok(SignedDuration::from_nanos(nanos))
 }
 
-/// Writes `meta/v1.Duration`, with the largest units that fit: `1m30s`, `1.5ms`.
+/// Formats a `meta/v1.Duration` with the largest possible units: `1m30s`, `1.5ms`.
 #[must_use]
 pub fn format_duration(duration: SignedDuration) -> String {
     let sign = if duration.is_negative() { "-" } else { "" };

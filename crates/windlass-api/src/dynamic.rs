@@ -7,36 +7,36 @@ use serde_json::{Map, Value};
 
 use crate::{ApiResource, Content, GroupVersionKind, Object, Resource, object::reference_of};
 
-/// What an object says of its kind.
+/// The `apiVersion` and `kind` of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeMeta {
-    /// `apps/v1`
+    /// The API version, such as `apps/v1`.
     pub api_version: String,
-    /// `Deployment`
+    /// The kind, such as `Deployment`.
     pub kind: String,
 }
 
-/// Any object: its metadata typed, all the rest as it came. Go's `Unstructured`.
+/// An object of any kind, with typed metadata and untyped data; corresponds to `Unstructured` in Go.
 ///
-/// Unknown fields survive a read-modify-write, those of the metadata too. (Not within the entries of metadata that are
-/// objects themselves, such as owner references.)
+/// Unknown fields survive a read-modify-write, including those of the metadata itself. Unknown fields within entries of
+/// the metadata, such as owner references, are lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DynamicObject {
-    /// Absent in list items of built-in kinds, where the list says it once.
+    /// The API version and kind. Absent in list items of built-in kinds, where only the list contains them.
     pub types: Option<TypeMeta>,
     /// The object's metadata.
     pub metadata: ObjectMeta,
-    /// The fields of the metadata that [`ObjectMeta`] does not know: those of a later Kubernetes.
+    /// The metadata fields that [`ObjectMeta`] does not have, from newer Kubernetes versions.
     pub unknown_metadata: Map<String, Value>,
-    /// Every other field of the object.
+    /// All other fields of the object.
     pub data: Map<String, Value>,
 }
 
-/// The metadata of any object, without the rest: what a server sends for `PartialObjectMetadata`.
+/// The metadata of an object of any kind: `PartialObjectMetadata`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartialObject {
-    /// Absent in list items, where the list says it once.
+    /// The API version and kind. Absent in list items, where only the list contains them.
     #[serde(flatten, default)]
     pub types: Option<TypeMeta>,
     /// The object's metadata.
@@ -45,13 +45,13 @@ pub struct PartialObject {
 }
 
 impl TypeMeta {
-    /// Of a resource.
+    /// Returns the API version and kind of a resource.
     #[must_use]
     pub fn of(resource: &ApiResource) -> Self {
         Self { api_version: resource.api_version(), kind: resource.kind.clone().into_owned() }
     }
 
-    /// Group, version and kind; a malformed `apiVersion` counts as a version of the core group.
+    /// Returns the group, version and kind. A malformed `apiVersion` is treated as a version of the core group.
     #[must_use]
     pub fn gvk(&self) -> GroupVersionKind {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
@@ -60,34 +60,35 @@ impl TypeMeta {
 }
 
 impl DynamicObject {
-    /// An object of a kind, with a name and nothing else.
+    /// Creates an object of a kind with only a name.
     #[must_use]
     pub fn new(resource: &ApiResource, name: impl Into<String>) -> Self {
         let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
         Self { types: Some(TypeMeta::of(resource)), metadata, ..Self::default() }
     }
 
-    /// The same object in a namespace.
+    /// Returns this object in a namespace.
     #[must_use]
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.metadata.namespace = Some(namespace.into());
         self
     }
 
-    /// A reference by which an event or a status names this object; `None` if it does not say its kind.
+    /// Returns an object reference to this object, for events and statuses; `None` if it has no kind.
     #[must_use]
     pub fn object_reference(&self) -> Option<ObjectReference> {
         self.types.as_ref().map(|types| reference_of(types, &self.metadata))
     }
 
-    /// The same object as one of a kind that is known at compile time. Fields that `K` does not have are dropped.
+    /// Converts the object to a type of a known kind. Fields that `K` does not have are dropped.
     ///
-    /// Says which field does not fit, and does not look at what the object says of its kind.
+    /// Returns an error that names the field if a value does not fit. The object's own `apiVersion` and `kind` are not
+    /// checked.
     pub fn to_typed<K: Object>(&self) -> serde_json::Result<K> {
         serde_json::from_value(serde_json::to_value(self)?)
     }
 
-    /// An object of a kind that is known at compile time, as one of any.
+    /// Converts an object of a known kind.
     pub fn from_typed<K: Resource>(object: &K) -> serde_json::Result<Self> {
         let mut dynamic: Self = serde_json::from_value(serde_json::to_value(object)?)?;
         dynamic.types.get_or_insert_with(|| TypeMeta::of(&K::api_resource()));
@@ -95,7 +96,7 @@ impl DynamicObject {
     }
 }
 
-/// Metadata on the wire: what is known of it, and the rest.
+/// Encoded metadata: the known fields and the rest.
 #[derive(Serialize)]
 struct WholeMetadata<'o> {
     #[serde(flatten)]
@@ -141,7 +142,7 @@ impl<'de> Deserialize<'de> for DynamicObject {
     }
 }
 
-/// What is known of the metadata, and the rest.
+/// Splits metadata into its known fields and the rest.
 fn split(metadata: Value) -> serde_json::Result<(ObjectMeta, Map<String, Value>)> {
     let mut unknown = Vec::new();
     let known = serde_ignored::deserialize(&metadata, |path| {

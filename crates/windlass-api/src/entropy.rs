@@ -1,4 +1,4 @@
-//! Randomness, as a value that is passed in.
+//! Randomness as a value that is passed in.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,48 +8,48 @@ use rand::{
     rngs::{ChaCha20Rng, SysRng},
 };
 
-/// The alphabet of generated name suffixes: no vowels, so no words; no characters that look alike.
+/// The alphabet of generated name suffixes: without vowels, to avoid words, and without similar characters.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Where random numbers come from: uids, name suffixes, jitter.
+/// A source of random numbers for UIDs, name suffixes and jitter.
 ///
-/// Clones share one stream, so that a run that was started from a seed can be replayed. Not for secrets when seeded.
+/// Clones share one stream, so a run with a given seed can be replayed. Don't use a seeded source for secrets.
 #[derive(Clone)]
 pub struct Entropy(Arc<Mutex<ChaCha20Rng>>);
 
 impl Entropy {
-    /// Seeded by the operating system.
+    /// Creates a source seeded by the operating system.
     ///
     /// # Panics
-    /// When the operating system has no random source, in which case nothing that uses TLS could work either.
+    /// Panics if the operating system has no random source, in which case TLS would not work either.
     #[must_use]
     pub fn os() -> Self {
         let rng = ChaCha20Rng::try_from_rng(&mut SysRng).expect("the operating system has a random source");
         Self(Arc::new(Mutex::new(rng)))
     }
 
-    /// The same stream for the same seed.
+    /// Creates a source that returns the same stream for the same seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(ChaCha20Rng::seed_from_u64(seed))))
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[must_use]
     pub fn next_u64(&self) -> u64 {
         self.0.lock().next_u64()
     }
 
-    /// A number below `bound`, evenly distributed; 0 when `bound` is 0.
+    /// Returns an evenly distributed number below `bound`; 0 if `bound` is 0.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {
-        // The high half of a 128-bit product: no division; its bias is below 2^-40 for every bound used here.
+        // The high half of a 128-bit product avoids a division. Its bias is below 2^-40 for every bound used here.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A version 4 UUID in its usual spelling.
+    /// Returns a version 4 UUID in its usual form.
     #[must_use]
     pub fn uuid(&self) -> String {
         let bytes = {
@@ -58,7 +58,7 @@ impl Entropy {
             bytes
         };
         let bits = (u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-        // Not by `format!`: each reconcile has one.
+        // Avoids `format!`, because every reconcile creates a UUID.
         let mut text = String::with_capacity(36);
         for (index, byte) in bits.to_be_bytes().into_iter().enumerate() {
             if let 4 | 6 | 8 | 10 = index {
@@ -71,7 +71,7 @@ impl Entropy {
         text
     }
 
-    /// `len` characters as they follow a `generateName`.
+    /// Returns `len` characters, as appended to a `generateName`.
     #[must_use]
     pub fn name_suffix(&self, len: usize) -> String {
         #[expect(clippy::cast_possible_truncation, reason = "below 27")]
@@ -79,7 +79,7 @@ impl Entropy {
         (0..len).map(letter).collect()
     }
 
-    /// A duration between `base` and `base * (1 + factor)`, as far as durations go.
+    /// Returns a duration between `base` and `base * (1 + factor)`, limited to the maximum duration.
     #[must_use]
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]

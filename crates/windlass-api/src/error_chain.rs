@@ -1,10 +1,10 @@
-//! An error as one sentence.
+//! An error with its causes, as one line.
 
 use std::{error::Error, fmt};
 
-/// Prints an error and its causes in one line: `reading x: permission denied`.
+/// Displays an error and its causes in one line: `reading x: permission denied`.
 ///
-/// The errors of Windlass never repeat in their own text what [`Error::source`] tells, so that nothing is said twice.
+/// The text of a Windlass error never contains that of its [`Error::source`], so nothing is repeated.
 #[derive(Clone, Copy)]
 pub struct ErrorChain<'e>(pub &'e (dyn Error + 'e));
 

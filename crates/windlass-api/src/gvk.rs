@@ -1,4 +1,4 @@
-//! The identity of kinds: group, version, kind, and the plural name that stands in URLs.
+//! The identity of kinds: group, version, kind, and the plural name used in URLs.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -8,77 +8,77 @@ use thiserror::Error;
 /// A group and a version: `apps/v1`, or `v1` for the core group, whose name is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupVersion {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `v1`, `v1beta1`, …
+    /// The version: `v1`, `v1beta1`, …
     pub version: Cow<'static, str>,
 }
 
-/// A kind within a group, whatever the version.
+/// A kind within a group, in any version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupKind {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `Deployment`
+    /// The kind, such as `Deployment`.
     pub kind: Cow<'static, str>,
 }
 
-/// A resource (plural name) within a group, whatever the version.
+/// A resource (plural name) within a group, in any version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupResource {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `deployments`
+    /// The plural name, such as `deployments`.
     pub resource: Cow<'static, str>,
 }
 
-/// What an object says of itself: `apiVersion` and `kind`.
+/// The kind of an object: its `apiVersion` and `kind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupVersionKind {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `v1`, `v1beta1`, …
+    /// The version: `v1`, `v1beta1`, …
     pub version: Cow<'static, str>,
-    /// `Deployment`
+    /// The kind, such as `Deployment`.
     pub kind: Cow<'static, str>,
 }
 
-/// What a URL says: group, version and plural name.
+/// The resource of a URL: group, version and plural name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupVersionResource {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `v1`, `v1beta1`, …
+    /// The version: `v1`, `v1beta1`, …
     pub version: Cow<'static, str>,
-    /// `deployments`
+    /// The plural name, such as `deployments`.
     pub resource: Cow<'static, str>,
 }
 
-/// Whether objects of a kind live in a namespace.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
-    /// Each object is in one namespace.
+    /// Each object is in a namespace.
     Namespaced,
-    /// One set of objects for the whole cluster.
+    /// Objects are not in namespaces.
     Cluster,
 }
 
-/// A kind together with all that is needed to address its objects: what a type, discovery or a RESTMapper knows.
+/// A kind with everything needed to address its objects, as known from a type, from discovery or from a RESTMapper.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ApiResource {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: Cow<'static, str>,
-    /// `v1`, `v1beta1`, …
+    /// The version: `v1`, `v1beta1`, …
     pub version: Cow<'static, str>,
-    /// `Deployment`
+    /// The kind, such as `Deployment`.
     pub kind: Cow<'static, str>,
-    /// `deployments`, as in the URL.
+    /// The plural name, as in URLs, such as `deployments`.
     pub plural: Cow<'static, str>,
-    /// Whether its objects live in namespaces.
+    /// The scope.
     pub scope: Scope,
 }
 
-/// An `apiVersion` with more than one slash, or an empty part.
+/// The error of an `apiVersion` with more than one slash or an empty part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unexpected GroupVersion string: {0}")]
 pub struct GroupVersionError(pub String);
@@ -86,17 +86,17 @@ pub struct GroupVersionError(pub String);
 // === impl GroupVersion ===
 
 impl GroupVersion {
-    /// Of a group (empty for core) and a version.
+    /// Creates a value from a group (empty for core) and a version.
     pub fn new(group: impl Into<Cow<'static, str>>, version: impl Into<Cow<'static, str>>) -> Self {
         Self { group: group.into(), version: version.into() }
     }
 
-    /// With a kind.
+    /// Combines this value with a kind.
     pub fn with_kind(&self, kind: impl Into<Cow<'static, str>>) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
     }
 
-    /// With a resource.
+    /// Combines this value with a plural name.
     pub fn with_resource(&self, resource: impl Into<Cow<'static, str>>) -> GroupVersionResource {
         GroupVersionResource { group: self.group.clone(), version: self.version.clone(), resource: resource.into() }
     }
@@ -111,7 +111,7 @@ impl fmt::Display for GroupVersion {
 impl FromStr for GroupVersion {
     type Err = GroupVersionError;
 
-    /// Reads an `apiVersion`. Empty text is the empty group and version, as in Go.
+    /// Parses an `apiVersion`. An empty text is an empty group and version, as in Go.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let own = |part: &str| Cow::Owned(part.to_owned());
         match text.split_once('/') {
@@ -125,28 +125,28 @@ impl FromStr for GroupVersion {
 // === impl GroupKind, GroupResource ===
 
 impl GroupKind {
-    /// Of a group (empty for core) and a kind.
+    /// Creates a value from a group (empty for core) and a kind.
     pub fn new(group: impl Into<Cow<'static, str>>, kind: impl Into<Cow<'static, str>>) -> Self {
         Self { group: group.into(), kind: kind.into() }
     }
 }
 
 impl GroupResource {
-    /// Of a group (empty for core) and a plural name.
+    /// Creates a value from a group (empty for core) and a plural name.
     pub fn new(group: impl Into<Cow<'static, str>>, resource: impl Into<Cow<'static, str>>) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
 }
 
 impl fmt::Display for GroupKind {
-    /// `Deployment.apps`, or the kind alone for the core group.
+    /// Writes `Deployment.apps`, or the kind alone for the core group.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_qualified(f, &self.kind, &self.group)
     }
 }
 
 impl fmt::Display for GroupResource {
-    /// `deployments.apps`, or the resource alone for the core group.
+    /// Writes `deployments.apps`, or the resource alone for the core group.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_qualified(f, &self.resource, &self.group)
     }
@@ -155,7 +155,7 @@ impl fmt::Display for GroupResource {
 // === impl GroupVersionKind, GroupVersionResource ===
 
 impl GroupVersionKind {
-    /// Of a group (empty for core), a version and a kind.
+    /// Creates a value from a group (empty for core), a version and a kind.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -164,19 +164,19 @@ impl GroupVersionKind {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// `apps/v1`
+    /// Returns the `apiVersion`, such as `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {
         self.group_version().to_string()
     }
 
-    /// Without the kind.
+    /// Returns the group and version.
     #[must_use]
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
 
-    /// Without the version.
+    /// Returns the group and kind.
     #[must_use]
     pub fn group_kind(&self) -> GroupKind {
         GroupKind { group: self.group.clone(), kind: self.kind.clone() }
@@ -184,14 +184,14 @@ impl GroupVersionKind {
 }
 
 impl fmt::Display for GroupVersionKind {
-    /// `apps/v1, Kind=Deployment`, as Go prints it.
+    /// Writes `apps/v1, Kind=Deployment`, as Go does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }
 }
 
 impl GroupVersionResource {
-    /// Of a group (empty for core), a version and a plural name.
+    /// Creates a value from a group (empty for core), a version and a plural name.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -200,13 +200,13 @@ impl GroupVersionResource {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// Without the version.
+    /// Returns the group and plural name.
     #[must_use]
     pub fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.resource.clone() }
     }
 
-    /// Without the resource.
+    /// Returns the group and version.
     #[must_use]
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
@@ -214,7 +214,7 @@ impl GroupVersionResource {
 }
 
 impl fmt::Display for GroupVersionResource {
-    /// `apps/v1, Resource=deployments`, as Go prints it.
+    /// Writes `apps/v1, Resource=deployments`, as Go does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Resource={}", self.group, self.version, self.resource)
     }
@@ -223,52 +223,52 @@ impl fmt::Display for GroupVersionResource {
 // === impl ApiResource ===
 
 impl ApiResource {
-    /// A namespaced resource; [`Self::cluster_scoped`] makes it the other kind.
+    /// Creates a namespaced resource. Use [`Self::cluster_scoped`] for a cluster-scoped one.
     pub fn namespaced(gvk: GroupVersionKind, plural: impl Into<Cow<'static, str>>) -> Self {
         let GroupVersionKind { group, version, kind } = gvk;
         Self { group, version, kind, plural: plural.into(), scope: Scope::Namespaced }
     }
 
-    /// The same resource without namespaces.
+    /// Returns this resource as cluster-scoped.
     #[must_use]
     pub fn cluster_scoped(mut self) -> Self {
         self.scope = Scope::Cluster;
         self
     }
 
-    /// `apps/v1`
+    /// Returns the `apiVersion`, such as `apps/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {
         self.gvk().api_version()
     }
 
-    /// Where webhooks for it are called: `/mutate-<group>-<version>-<kind>`, in which the group has dashes for its dots and the
-    /// kind is in lower case.
+    /// Returns the path of the kind's webhooks: `/mutate-<group>-<version>-<kind>`, with dashes instead of dots in the
+    /// group, and with the kind in lower case.
     #[must_use]
     pub fn webhook_path(&self, verb: &str) -> String {
         format!("/{verb}-{}-{}-{}", self.group.replace('.', "-"), self.version, self.kind.to_lowercase())
     }
 
-    /// Group, version and kind.
+    /// Returns the group, version and kind.
     #[must_use]
     pub fn gvk(&self) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: self.kind.clone() }
     }
 
-    /// Group, version and plural name.
+    /// Returns the group, version and plural name.
     #[must_use]
     pub fn gvr(&self) -> GroupVersionResource {
         GroupVersionResource { group: self.group.clone(), version: self.version.clone(), resource: self.plural.clone() }
     }
 
-    /// Group and plural name.
+    /// Returns the group and plural name.
     #[must_use]
     pub fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.plural.clone() }
     }
 
-    /// The URL path of the collection: of one namespace, or of the whole cluster without one. Not percent-encoded: names
-    /// are validated where a request is built.
+    /// Returns the URL path of the collection in a namespace, or of the whole cluster with `None`. It is not
+    /// percent-encoded; names are validated when a request is built.
     #[must_use]
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api" } else { "/apis/" };

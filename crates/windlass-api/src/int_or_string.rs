@@ -3,22 +3,22 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use thiserror::Error;
 
-/// What becomes of the fraction of a percentage.
+/// The rounding of a percentage's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// There is one more.
+    /// Rounds up.
     Up,
-    /// There is none.
+    /// Rounds down.
     Down,
 }
 
-/// A text that is no percentage. The words are Go's.
+/// The error of a text that is not a percentage. The messages are Go's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PercentError {
-    /// It does not end in a percent sign.
+    /// The text does not end with a percent sign.
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NoPercentage,
-    /// What stands before the percent sign is no whole number.
+    /// The text before the percent sign is not an integer.
     #[error(
         "invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {:?}: invalid syntax",
         text.trim_end_matches('%')
@@ -29,7 +29,7 @@ pub enum PercentError {
     },
 }
 
-/// Numbers and percentages of numbers.
+/// Numbers, and percentages of a total.
 ///
 /// ```
 /// use windlass_api::{IntOrPercent as _, Rounding};
@@ -40,10 +40,10 @@ pub enum PercentError {
 /// assert_eq!(IntOrString::String("25%".to_owned()).scaled_to(10, Rounding::Down), Ok(2));
 /// ```
 pub trait IntOrPercent: Sized {
-    /// The number; or the percentage of `total`.
+    /// Returns the number, or the percentage of `total`.
     fn scaled_to(&self, total: i64, rounding: Rounding) -> Result<i64, PercentError>;
 
-    /// A number if the text is one, else the text.
+    /// Parses a number if the text is one, or else keeps the text.
     fn parse_lenient(text: &str) -> Self;
 }
 

@@ -1,22 +1,22 @@
-//! JSON as API servers send it.
+//! Decoding of JSON from API servers.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The times that types of k8s-openapi require.
+/// The times that are required in types of k8s-openapi.
 const REQUIRED_TIMES: [&str; 2] = ["lastObservedTime", "lastTransitionTime"];
 
-/// Go's zero time.
+/// The zero time of Go.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// Decodes an object of the API. A `null` that the type does not take stands for the zero value, as it does in Go.
+/// Decodes an API object. A `null` that the type does not accept is decoded as the zero value, as in Go.
 ///
-/// API servers send `null` for times that are zero, `lastTransitionTime` of a condition for example, while the types of
-/// k8s-openapi expect a time there. Only what does not decode otherwise is read a second time.
+/// API servers send `null` for zero times, for example for the `lastTransitionTime` of a condition, but the types of
+/// k8s-openapi require a time. Only objects that fail to decode are decoded a second time.
 ///
 /// # Errors
 ///
-/// The error of the first attempt, if the second fails, too.
+/// Returns the error of the first attempt if the second fails, too.
 pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(json).or_else(|error| {
         let Ok(mut value) = serde_json::from_slice::<Value>(json) else { return Err(error) };
@@ -27,7 +27,8 @@ pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     })
 }
 
-/// Gives required times that are `null` the zero time, and removes the other fields that are; reports whether there were any.
+/// Replaces required times that are `null` with the zero time, and removes other null fields. Reports whether there
+/// were any.
 fn replace_nulls(value: &mut Value) -> bool {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,8 @@
-//! JSONPath in the dialect of kubectl and of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`.
+//! JSONPath in the dialect of kubectl and printer columns: `.spec.replicas`,
+//! `.status.conditions[?(@.type=="Ready")].status`.
 //!
-//! Understood are fields (also quoted, `['a.b']`, and with escaped dots, `a\.b`), indices, slices, unions, wildcards,
-//! recursive descent and filters that compare. A path may stand in braces; with text around it, or ranges, it is a
+//! Supported are fields (also quoted, `['a.b']`, and with escaped dots, `a\.b`), indices, slices, unions, wildcards,
+//! recursive descent and comparing filters. A path may be enclosed in braces. Text around paths, and ranges, need a
 //! [`JsonPathTemplate`].
 
 mod template;
@@ -20,7 +21,7 @@ pub struct JsonPath(Vec<Step>);
 enum Step {
     Field(String),
     Wildcard,
-    /// Everything below, the value itself included.
+    /// Recursive descent, including the value itself.
     Descend,
     Slice {
         start: Option<i64>,
@@ -37,7 +38,7 @@ enum Step {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Operand {
-    /// Below the item that is filtered.
+    /// A path relative to the filtered item.
     Path(JsonPath),
     Literal(Value),
 }
@@ -52,20 +53,20 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// Whether a path may lead nowhere.
+/// The treatment of missing fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Missing {
     Allowed,
     Refused,
 }
 
-/// Why a path cannot be read, or that it leads nowhere.
+/// The error of an invalid path, or of a path without a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JsonPathError(String);
 
 impl JsonPath {
-    /// Reads a path; braces around it and a leading `$` or `@` may be there or not.
+    /// Parses a path. Braces around it and a leading `$` or `@` are optional.
     pub fn parse(text: &str) -> Result<Self, JsonPathError> {
         let text = text.trim();
         let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
@@ -74,14 +75,14 @@ impl JsonPath {
         if parser.rest.is_empty() { Ok(Self(steps)) } else { Err(parser.error("unexpected text")) }
     }
 
-    /// All values at the path, in document order. Fields that are not there give nothing.
+    /// Returns all values at the path, in document order. Missing fields have no values.
     #[must_use]
     pub fn find<'v>(&self, root: &'v Value) -> Vec<&'v Value> {
         self.follow(root, Missing::Allowed).unwrap_or_default()
     }
 
-    /// All values at the path, in document order. A field that no value on the way has, and an index that a list does not
-    /// have, are errors, as in kubectl with `--allow-missing-template-keys=false`.
+    /// Returns all values at the path, in document order. Returns an error if a field is missing in all values on its
+    /// path, or an index exceeds its list, as in kubectl with `--allow-missing-template-keys=false`.
     ///
     /// ```
     /// use serde_json::json;
@@ -109,7 +110,8 @@ impl Step {
             self.apply(value, missing, &mut found)?;
         }
         match self {
-            // One of the values has to have it: `.items[*].metadata.labels` is no error where some items have none.
+            // At least one value must have the field: `.items[*].metadata.labels` is valid even if some items have no
+            // labels.
             Self::Field(name) if missing == Missing::Refused && found.is_empty() && !values.is_empty() => {
                 Err(JsonPathError(format!("{name} is not found")))
             }
@@ -168,7 +170,7 @@ impl Step {
     }
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 fn list(value: &Value, missing: Missing) -> Result<Option<&Vec<Value>>, JsonPathError> {
     match value {
         Value::Array(items) => Ok(Some(items)),
@@ -190,7 +192,7 @@ fn children<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
     }
 }
 
-/// Counts from the end when negative.
+/// Resolves an index. A negative index counts from the end.
 fn position(index: i64, length: usize) -> Option<usize> {
     let at = usize::try_from(index.unsigned_abs()).ok()?;
     if index < 0 { length.checked_sub(at) } else { Some(at) }
@@ -202,7 +204,7 @@ fn holds(
     comparison: Option<&(Comparison, Operand)>,
     missing: Missing,
 ) -> Result<bool, JsonPathError> {
-    // Alone, it asks whether something is there: then nothing is missing.
+    // Without a comparison, the filter tests for existence, so a missing field is no error.
     let Some((comparison, right)) = comparison else {
         return Ok(left.value(item, Missing::Allowed)?.is_some());
     };
@@ -237,7 +239,7 @@ impl Operand {
     }
 }
 
-// === reading ===
+// === Parsing ===
 
 struct Parser<'t> {
     rest: &'t str,
@@ -317,7 +319,7 @@ impl Parser<'_> {
         Ok(Step::Field(name))
     }
 
-    /// What stands between brackets, up to and with the closing one.
+    /// Parses a bracketed step, including its closing bracket.
     fn bracket(&mut self) -> Result<Step, JsonPathError> {
         if self.eat("?(") {
             let filter = self.filter()?;

@@ -1,10 +1,9 @@
-//! API machinery of Windlass: the nouns of the Kubernetes API and their rules.
+//! API machinery of Windlass: the types of the Kubernetes API and their rules.
 //!
-//! Nothing here does I/O or knows a runtime. The modules stand in the order in which the other crates meet them: the
-//! identity of kinds, the shape of objects, what is asked of a server, what comes back, and the seam between the crate
-//! that talks to servers and the crate that caches ([`ListWatch`]).
+//! This crate does no I/O and needs no async runtime. It contains the identity of kinds, the shape of objects, the
+//! options of requests, and the responses of a server. [`ListWatch`] is the interface between the client and caches.
 //!
-//! Built-in types come from `k8s-openapi` (default feature of the same name): [`Object`] and [`Resource`] are
+//! The built-in types come from `k8s-openapi` (the default feature of the same name). [`Object`] and [`Resource`] are
 //! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.
 
 mod backoff;
@@ -96,7 +95,7 @@ pub use semantic::Semantic;
 
 #[cfg(feature = "k8s-openapi")]
 pub use builder::ObjectBuilder;
-/// The times of the API, of [`Schedule`] and of [`Clock`].
+/// The time library whose types the API, [`Schedule`] and [`Clock`] use.
 pub use jiff;
 
 #[cfg(feature = "k8s-openapi")]
@@ -124,6 +123,6 @@ pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWat
 pub use oversize::{Oversize, Place};
 pub use status::{Cause, Status, StatusDetails, reason};
 
-/// k8s-openapi, in the version whose types the traits of this crate are implemented for.
+/// The version of k8s-openapi for whose types this crate implements its traits.
 #[cfg(feature = "k8s-openapi")]
 pub use k8s_openapi;

@@ -1,14 +1,14 @@
-//! A list of objects, held whole.
+//! A complete list of objects.
 
 use serde::Deserialize;
 
 use crate::ListMeta;
 
-/// What a list request answers.
+/// The response to a list request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound(deserialize = "K: serde::de::DeserializeOwned"))]
 pub struct ObjectList<K> {
-    /// Version of the list, and where it goes on if it is a page.
+    /// The metadata of the list: its resource version and, for a page, the continue token.
     pub metadata: ListMeta,
     /// The objects, in the order of the server.
     pub items: Vec<K>,
@@ -33,18 +33,18 @@ impl<'l, K> IntoIterator for &'l ObjectList<K> {
 }
 
 impl<K> ObjectList<K> {
-    /// The objects by reference.
+    /// Returns an iterator over the objects.
     pub fn iter(&self) -> std::slice::Iter<'_, K> {
         self.items.iter()
     }
 
-    /// How many objects this page holds.
+    /// Returns the number of objects in this page.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether this page holds none.
+    /// Reports whether this page is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -1,4 +1,4 @@
-//! The seam between the crate that talks to servers and the crate that caches: bytes, not types.
+//! The interface between the client and caches. It exchanges bytes instead of types.
 
 use std::{
     fmt::{self, Debug},
@@ -12,61 +12,64 @@ use thiserror::Error;
 
 use crate::{ListOptions, Oversize, ResourceVersion, Status, WatchOptions};
 
-/// An error of a layer below, of whatever type.
+/// An error of any type from a lower layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Lists and watches the objects of one resource, in one namespace or in all.
 ///
-/// Implementations do not retry and do not relist: that is the reflector's work. Dropping a future or a stream ends the
-/// request behind it.
+/// Implementations neither retry nor relist; the reflector does both. Dropping a future or a stream cancels its
+/// request.
 ///
-/// A stream ends with its first error, unless that is [`ListWatchError::Oversize`]: then it goes on after that object.
+/// A stream ends with its first error, except for [`ListWatchError::Oversize`], after which it continues with the next
+/// object.
 pub trait ListWatch: Debug + Send + Sync + 'static {
-    /// One page, object by object as it arrives; [`ListItem::End`] comes once, last. A stream that ends without it was
-    /// cut off.
+    /// Lists one page and yields each object as it arrives, then [`ListItem::End`] once. A stream without `End` was cut
+    /// off.
     fn list(
         &self,
         options: ListOptions,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<ListItem, ListWatchError>>, ListWatchError>>;
 
-    /// The changes, one by one as they arrive. An event of type [`EventType::Error`] carries a [`Status`] and is the last.
+    /// Watches and yields each event as it arrives. An event of type [`EventType::Error`] contains a [`Status`] and is
+    /// the last.
     fn watch(
         &self,
         options: WatchOptions,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>>;
 }
 
-/// What happened to an object.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EventType {
-    /// It came to be, or came to match.
+    /// The object was created or started to match the selectors.
     Added,
-    /// It changed.
+    /// The object was changed.
     Modified,
-    /// It is gone, or matches no more. The body is its last state, with the resourceVersion of the deletion.
+    /// The object was deleted or no longer matches the selectors. The body is its last state, with the resource version
+    /// of the deletion.
     Deleted,
-    /// Nothing happened up to the resourceVersion of the body.
+    /// A bookmark: no other events occurred up to the resource version of the body.
     Bookmark,
-    /// The watch failed; the body is a `Status`.
+    /// The watch failed. The body is a `Status`.
     Error,
 }
 
-/// One event of a watch, its object encoded.
+/// A watch event with an encoded object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawEvent {
-    /// What happened.
+    /// The event type.
     pub event_type: EventType,
-    /// One JSON object.
+    /// The object, as JSON.
     pub body: Bytes,
 }
 
-/// One part of a list as it streams in.
+/// A part of a streamed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListItem {
-    /// One object, as JSON. Items of built-in kinds have neither `kind` nor `apiVersion`.
+    /// An object, as JSON. Items of built-in kinds have neither `kind` nor `apiVersion`.
     Object(Bytes),
-    /// The list is complete.
+    /// The end of a complete list.
     End(ListMeta),
 }
 
@@ -74,20 +77,20 @@ pub enum ListItem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
-    /// The version that the list shows, from which a watch can go on.
+    /// The resource version of the list, from which a watch can start.
     pub resource_version: ResourceVersion,
-    /// Where the next page starts; `None` on the last.
+    /// The continue token of the next page; `None` on the last page.
     #[serde(rename = "continue", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     pub continue_token: Option<String>,
-    /// How many objects follow this page, when the server counts them.
+    /// The number of objects after this page, if the server counts them.
     #[serde(rename = "remainingItemCount", skip_serializing_if = "Option::is_none")]
     pub remaining: Option<i64>,
-    /// Which shard the list is; `None` when it holds all, as from servers that do not know shards.
+    /// The shard of the list. `None` for a complete list, as from servers without sharding.
     #[serde(rename = "shardInfo", skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardInfo>>,
 }
 
-/// A list that is a part of a larger one says by this that it is.
+/// Marks a list as one shard of a larger list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardInfo {
     /// The selector of the request: see [`ListOptions::shard`](crate::ListOptions::shard).
@@ -95,19 +98,19 @@ pub struct ShardInfo {
     pub selector: String,
 }
 
-/// Why a list or a watch failed.
+/// The error of a list or watch.
 #[derive(Debug, Error)]
 pub enum ListWatchError {
-    /// The server refused.
+    /// The server rejected the request.
     #[error("the server answered {} {}", .0.code, .0.reason.as_deref().unwrap_or("(no reason)"))]
     Status(#[source] Box<Status>),
-    /// The request did not get through, or the connection broke.
+    /// The request could not be sent, or the connection broke.
     #[error("the connection to the server failed")]
     Transport(#[source] BoxError),
-    /// What came is not what the API promises.
-    #[error("the server sent what cannot be read")]
+    /// The response is not valid for this API.
+    #[error("the response of the server cannot be decoded")]
     Decode(#[source] BoxError),
-    /// An object is too large to be read. The list or the watch goes on with the next.
+    /// An object exceeds the size limit. The list or watch continues with the next object.
     #[error("an object is too large")]
     Oversize(#[source] Box<Oversize>),
 }
@@ -125,7 +128,7 @@ impl fmt::Display for EventType {
 }
 
 impl ListWatchError {
-    /// The server's answer, if it gave one.
+    /// Returns the server's `Status`, if the server sent one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match self {
@@ -134,19 +137,19 @@ impl ListWatchError {
         }
     }
 
-    /// Whether the resourceVersion or the continue token is too old (410).
+    /// Reports whether the resource version or the continue token is too old (410).
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.status().is_some_and(Status::is_expired)
     }
 
-    /// Whether the server has not reached the resourceVersion yet.
+    /// Reports whether the server has not reached the resource version yet.
     #[must_use]
     pub fn is_too_large_resource_version(&self) -> bool {
         self.status().is_some_and(Status::is_too_large_resource_version)
     }
 
-    /// How long the server asks to wait.
+    /// Returns the time that the server asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(Status::retry_after)

@@ -1,7 +1,7 @@
-//! `metadata.managedFields`, as clients need it: what a manager has applied, and the step from updates to applies.
+//! `metadata.managedFields` for clients: extraction of applied fields, and migration from updates to server-side apply.
 //!
-//! Sets of fields are read in the form in which the API writes them (`fieldsV1`): `f:name` is a field, `k:{…}` an item of a
-//! list with keys, `v:…` an item of a set, `i:3` an item by its place, and `.` the item or object itself.
+//! Field sets have the API's format (`fieldsV1`). `f:name` is a field, `k:{…}` an item of a list with keys, `v:…` an
+//! item of a set, and `i:3` an item by index. `.` is the item or object itself.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::{DynamicObject, Object, ObjectExt as _, Patch};
 
-/// What becomes of `metadata.managedFields`, which is about half of a typical object.
+/// The treatment of `metadata.managedFields`, which are about half of a typical object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ManagedFields {
-    /// They are cut out, undecoded.
+    /// Removed without decoding.
     #[default]
     Drop,
-    /// They are kept.
+    /// Retained.
     Keep,
 }
 
-/// Which entries of managedFields are meant: those of a manager, about an object or about a subresource of it.
+/// Identifies entries of `managedFields`: those of a manager, for an object or one of its subresources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it names a manager, and does nothing by itself"]
 pub struct Manager<'n> {
@@ -30,20 +30,20 @@ pub struct Manager<'n> {
 }
 
 impl<'n> Manager<'n> {
-    /// The manager's entry about the object itself.
+    /// Creates the identity of a manager's entries for the object itself.
     pub const fn new(name: &'n str) -> Self {
         Self { name, subresource: None }
     }
 
-    /// The manager's entry about a subresource, `status`.
+    /// Returns this identity for a subresource, such as `status`.
     pub const fn subresource(self, subresource: &'n str) -> Self {
         Self { subresource: Some(subresource), ..self }
     }
 
-    /// What the manager has applied of an object: a partial object that can be changed and applied again. `None` if the
-    /// manager has applied nothing.
+    /// Returns the fields that the manager has applied to an object, as a partial object that can be changed and
+    /// applied again. Returns `None` if the manager has applied nothing.
     ///
-    /// Items of lists come with the keys that tell them apart, the whole with its kind, name and namespace.
+    /// List items contain their keys. The object contains its kind, name and namespace.
     ///
     /// ```
     /// use windlass_api::{DynamicObject, managed_fields::Manager};
@@ -75,10 +75,11 @@ impl<'n> Manager<'n> {
         serde_json::from_value(part).map(Some)
     }
 
-    /// The entries of managedFields after what `updaters` own by updates has become this manager's by apply.
+    /// Returns the entries of `managedFields` after this manager's apply has taken over the fields that `updaters` own
+    /// by updates.
     ///
-    /// For programs that go over from updates to server-side apply: without this step, fields that they no longer apply
-    /// would stay, owned by their former updates.
+    /// Use it to migrate a program from updates to server-side apply. Otherwise, fields that the program no longer
+    /// applies remain, owned by its former updates.
     #[must_use]
     pub fn take_over(self, updaters: &[&str], entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsEntry> {
         let mut entries = entries.to_vec();
@@ -86,7 +87,7 @@ impl<'n> Manager<'n> {
             let updater = Manager { name: updater, ..self };
             let is_update = |entry: &ManagedFieldsEntry| updater.is(entry, "Update");
             let applied = entries.iter().position(|entry| self.is(entry, "Apply"));
-            // The most recent entries stand first.
+            // The most recent entries come first.
             let Some(target) = applied.or_else(|| entries.iter().position(is_update)) else { continue };
             let version = entries[target].api_version.clone();
             let same_version = |entry: &&ManagedFieldsEntry| is_update(entry) && entry.api_version == version;
@@ -103,8 +104,8 @@ impl<'n> Manager<'n> {
         entries
     }
 
-    /// The patch that does [`Self::take_over`] to a stored object, in the version that was read; `None` if there is nothing
-    /// to do. A server whose version is another one answers a conflict.
+    /// Returns a patch that does [`Self::take_over`] on a stored object; `None` if no change is needed. The server
+    /// answers with a conflict if the object's resource version has changed.
     #[must_use]
     pub fn take_over_patch<K: Object>(self, updaters: &[&str], object: &K) -> Option<Patch> {
         let before = object.metadata().managed_fields.as_deref()?;
@@ -126,7 +127,7 @@ impl<'n> Manager<'n> {
 }
 
 impl ManagedFields {
-    /// Decodes an object from JSON. What is cut out is not looked at, but for its end.
+    /// Decodes an object from JSON. Removed fields are skipped without decoding.
     pub fn decode<K: DeserializeOwned>(self, object: &[u8]) -> serde_json::Result<K> {
         let cut = if self == Self::Drop { position(object) } else { None };
         match cut {
@@ -136,7 +137,7 @@ impl ManagedFields {
     }
 }
 
-/// Where the value stands. None where it is not, or where only the type that is decoded can tell what the text means.
+/// Returns the position of the value. `None` if it is missing, or if only the decoded type determines its meaning.
 fn position(object: &[u8]) -> Option<Range<usize>> {
     #[derive(Deserialize)]
     struct Whole<'j> {
@@ -167,10 +168,10 @@ fn unite(ours: &mut Value, theirs: Value) {
     }
 }
 
-/// The part of a value that a set names.
+/// Returns the part of a value that a set contains.
 fn extracted(value: &Value, fields: &Value) -> Option<Value> {
     let elements = fields.as_object()?;
-    // A set that goes no deeper names all there is; one with only a dot, the empty object.
+    // A set without children contains the whole value. A set with only a dot contains the empty object.
     if elements.is_empty() {
         return Some(value.clone());
     }
@@ -201,7 +202,7 @@ fn extracted(value: &Value, fields: &Value) -> Option<Value> {
     }
 }
 
-/// Whether an element of a set names an item of a list.
+/// Reports whether an element of a set identifies an item of a list.
 fn names_item(element: &str, index: usize, item: &Value) -> bool {
     match element.split_once(':') {
         Some(("k", _)) => keys_of(element)
@@ -212,7 +213,7 @@ fn names_item(element: &str, index: usize, item: &Value) -> bool {
     }
 }
 
-/// The keys in `k:{"name":"a"}`.
+/// Parses the keys in `k:{"name":"a"}`.
 fn keys_of(element: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(element.strip_prefix("k:")?).ok()
 }
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(kept.metadata.managed_fields.as_ref().map(Vec::len), Some(1));
         let without = ObjectMeta { managed_fields: None, ..kept.metadata.clone() };
         assert_eq!(dropped, Pod { metadata: without, ..kept });
-        // Only an object's own: those of what it embeds are its data.
+        // Only an object's own `managedFields` are removed; those of embedded objects are data.
         let embedded = r#"{"metadata": {"name": "x"}, "spec": {"metadata": {"managedFields": [1]}}}"#;
         let decoded: DynamicObject = ManagedFields::Drop.decode(embedded.as_bytes()).unwrap();
         assert_eq!(decoded.data["spec"], json!({"metadata": {"managedFields": [1]}}));

@@ -1,4 +1,4 @@
-//! The metadata of an encoded object, as caches, indices and handlers read it.
+//! The metadata of an encoded object, as used by caches, indices and handlers.
 
 use std::{fmt, sync::Arc};
 
@@ -11,67 +11,67 @@ use thiserror::Error;
 
 use crate::{ObjectKey, ResourceVersion, Uid};
 
-/// What of an object's metadata is worth keeping parsed: identity, version, labels, owners, finalizers, times.
+/// The parsed part of an object's metadata: identity, version, labels, owners, finalizers and times.
 ///
-/// Annotations and managedFields are not here: they are large and seldom read; who needs them decodes the object. Small on
-/// purpose, since a cache holds one for each object: what many objects have in common is shared ([`Traits`]), times have
-/// whole seconds, as the server writes them.
+/// Annotations and `managedFields` are not included, because they are large and seldom read; decode the object to get
+/// them. The type is small, because a cache holds one per object: values that many objects share are stored once
+/// ([`Traits`]), and times are stored in whole seconds, as the server writes them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Meta {
     key: ObjectKey,
     uid: Uid,
     resource_version: ResourceVersion,
-    /// [`NONE`] for kinds that keep none.
+    /// The generation, or [`NONE`] for kinds without one.
     generation: i64,
-    /// In seconds; or [`NONE`].
+    /// The creation time in seconds, or [`NONE`].
     created: i64,
-    /// In seconds; or [`NONE`].
+    /// The deletion time in seconds, or [`NONE`].
     deleted: i64,
     traits: Arc<Traits>,
 }
 
-/// Stands for no number: neither times nor generations come near it.
+/// Stands for a missing number. Times and generations never have this value.
 const NONE: i64 = i64::MIN;
 
-/// The part of the metadata that objects have in common with others.
+/// The part of the metadata that objects may share with others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Traits {
-    /// In the order of the encoding.
+    /// The labels, in the order of the encoding.
     pub labels: Labels,
-    /// In the order of the encoding.
+    /// The owner references, in the order of the encoding.
     pub owner_references: Box<[OwnerRef]>,
-    /// In the order of the encoding.
+    /// The finalizers, in the order of the encoding.
     pub finalizers: Box<[Arc<str>]>,
 }
 
-/// Keys and values of labels. A list, not a map: objects have few, and a list is a fraction of a map's size.
+/// The keys and values of labels. A list instead of a map, because objects have few labels and a list is much smaller.
 pub type Labels = Box<[(Arc<str>, Arc<str>)]>;
 
-/// An owner, as an object names it in its metadata.
+/// An owner reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerRef {
-    /// `apps/v1`
+    /// The API version, such as `apps/v1`.
     #[serde(deserialize_with = "or_default")]
     pub api_version: Arc<str>,
-    /// `ReplicaSet`
+    /// The kind, such as `ReplicaSet`.
     #[serde(deserialize_with = "or_default")]
     pub kind: Arc<str>,
-    /// The owner's name; its namespace is that of the object, if it has one.
+    /// The owner's name. A namespaced owner is in the namespace of the object.
     #[serde(deserialize_with = "or_default")]
     pub name: Arc<str>,
-    /// Which object of that name is meant.
+    /// The owner's UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: Arc<str>,
-    /// Whether this owner manages the object; at most one does.
+    /// `true` if this owner is the object's controller; at most one is.
     #[serde(deserialize_with = "or_default")]
     pub controller: bool,
-    /// Whether the owner's foreground deletion waits for the object.
+    /// `true` if a foreground deletion of the owner waits for the object.
     #[serde(deserialize_with = "or_default")]
     pub block_owner_deletion: bool,
 }
 
-/// An object whose metadata cannot be read.
+/// The error of metadata that cannot be decoded.
 #[derive(Debug, Error)]
 #[error("reading an object's metadata")]
 pub struct MetaError(#[from] serde_json::Error);
@@ -79,7 +79,7 @@ pub struct MetaError(#[from] serde_json::Error);
 // === impl Meta ===
 
 impl Meta {
-    /// The metadata of an object of which no more is known than its name.
+    /// Creates metadata that contains only a key.
     #[must_use]
     pub fn new(key: ObjectKey) -> Self {
         Self {
@@ -93,45 +93,45 @@ impl Meta {
         }
     }
 
-    /// With this uid.
+    /// Returns this metadata with a UID.
     #[must_use]
     pub fn with_uid(self, uid: Uid) -> Self {
         Self { uid, ..self }
     }
 
-    /// At this version.
+    /// Returns this metadata with a resource version.
     #[must_use]
     pub fn with_resource_version(self, resource_version: ResourceVersion) -> Self {
         Self { resource_version, ..self }
     }
 
-    /// With this generation.
+    /// Returns this metadata with a generation.
     #[must_use]
     pub fn with_generation(self, generation: Option<i64>) -> Self {
         Self { generation: generation.unwrap_or(NONE), ..self }
     }
 
-    /// Created at this time; less than a second is cut off.
+    /// Returns this metadata with a creation time, truncated to seconds.
     #[must_use]
     pub fn with_creation_timestamp(self, time: Option<Timestamp>) -> Self {
         Self { created: time.map_or(NONE, Timestamp::as_second), ..self }
     }
 
-    /// Being deleted since this time; less than a second is cut off.
+    /// Returns this metadata with a deletion time, truncated to seconds.
     #[must_use]
     pub fn with_deletion_timestamp(self, time: Option<Timestamp>) -> Self {
         Self { deleted: time.map_or(NONE, Timestamp::as_second), ..self }
     }
 
-    /// With these labels, owners and finalizers.
+    /// Returns this metadata with labels, owners and finalizers.
     #[must_use]
     pub fn with_traits(self, traits: impl Into<Arc<Traits>>) -> Self {
         Self { traits: traits.into(), ..self }
     }
 
-    /// Reads the metadata out of an object's JSON; the rest of the object is skipped, not decoded.
+    /// Parses the metadata in an object's JSON. The rest of the object is skipped without decoding it.
     ///
-    /// A `metadata` key that occurs twice counts as Go's decoder counts it: the last one wins.
+    /// Of a duplicate `metadata` key, the last one counts, as in Go.
     pub fn parse(object: &[u8]) -> Result<Self, MetaError> {
         #[derive(Deserialize)]
         struct Envelope(#[serde(deserialize_with = "metadata_of")] Encoded);
@@ -139,105 +139,105 @@ impl Meta {
         Ok(encoded.into())
     }
 
-    /// Reads which object this is, and in which version, out of the start of its JSON; no more than that, and no more of
-    /// it than needed. `None` when it ends before all of that has come.
+    /// Parses the key, UID and resource version from the start of an object's JSON, and reads no further than
+    /// necessary. Returns `None` if the start does not contain all of them.
     #[must_use]
     pub fn parse_start(start: &[u8]) -> Option<Self> {
         let mut found = Identity::default();
-        // That the end is missing makes it fail, after what was found.
+        // The missing end makes the decoder fail, after it has filled in the values.
         let start_of_object = Start { found: &mut found, level: Level::Object };
         let _ = start_of_object.deserialize(&mut serde_json::Deserializer::from_slice(start));
         let Identity { name, namespace, uid, resource_version } = found;
-        // Uid and version stand behind name and namespace, in the order of Go's types and in that of the alphabet.
+        // UID and version follow name and namespace, both in the order of Go's types and in alphabetical order.
         let key = ObjectKey { namespace, name: name? };
         Some(Self::new(key).with_uid(uid?).with_resource_version(resource_version?))
     }
 
-    /// Namespace and name.
+    /// Returns the namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// Unique within namespace and kind.
+    /// Returns the name, unique within the namespace and kind.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.key.name
     }
 
-    /// `None` for cluster-scoped objects.
+    /// Returns the namespace; `None` for cluster-scoped objects.
     #[must_use]
     pub fn namespace(&self) -> Option<&Arc<str>> {
         self.key.namespace.as_ref()
     }
 
-    /// Unique over time and space; empty only in objects that no server has stored.
+    /// Returns the UID, unique over space and time. Empty only for objects that no server has stored.
     #[must_use]
     pub fn uid(&self) -> &Uid {
         &self.uid
     }
 
-    /// The version of this state.
+    /// Returns the resource version.
     #[must_use]
     pub fn resource_version(&self) -> &ResourceVersion {
         &self.resource_version
     }
 
-    /// Counts changes of the desired state, for kinds that keep it.
+    /// Returns the generation, which counts the changes of the desired state; `None` for kinds without one.
     #[must_use]
     pub fn generation(&self) -> Option<i64> {
         Some(self.generation).filter(|generation| *generation != NONE)
     }
 
-    /// When the server stored the object first.
+    /// Returns the time at which the server created the object.
     #[must_use]
     pub fn creation_timestamp(&self) -> Option<Timestamp> {
         time(self.created)
     }
 
-    /// Set iff the object is being deleted.
+    /// Returns the time of the deletion request; `None` if the object is not being deleted.
     #[must_use]
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         time(self.deleted)
     }
 
-    /// What the object may have in common with others.
+    /// Returns the part that the object may share with others.
     #[must_use]
     pub fn traits(&self) -> &Arc<Traits> {
         &self.traits
     }
 
-    /// In the order of the encoding.
+    /// Returns the labels, in the order of the encoding.
     #[must_use]
     pub fn labels(&self) -> &[(Arc<str>, Arc<str>)] {
         &self.traits.labels
     }
 
-    /// In the order of the encoding.
+    /// Returns the owner references, in the order of the encoding.
     #[must_use]
     pub fn owner_references(&self) -> &[OwnerRef] {
         &self.traits.owner_references
     }
 
-    /// In the order of the encoding.
+    /// Returns the finalizers, in the order of the encoding.
     #[must_use]
     pub fn finalizers(&self) -> &[Arc<str>] {
         &self.traits.finalizers
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels().iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value)
     }
 
-    /// The owner that manages the object.
+    /// Returns the owner that is the object's controller.
     #[must_use]
     pub fn controller(&self) -> Option<&OwnerRef> {
         self.owner_references().iter().find(|owner| owner.controller)
     }
 
-    /// Whether the object is being deleted.
+    /// Reports whether the object has a deletion timestamp.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deleted != NONE
@@ -262,7 +262,7 @@ impl fmt::Debug for Meta {
     }
 }
 
-/// Metadata as it is written.
+/// The encoded form of metadata.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Encoded {
@@ -302,14 +302,14 @@ impl From<Encoded> for Meta {
 }
 
 impl OwnerRef {
-    /// The group of [`Self::api_version`]; empty for the core group.
+    /// Returns the group of [`Self::api_version`]; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
 
-/// `null` is the zero value, as in Go.
+/// Decodes `null` as the zero value, as in Go.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
@@ -366,7 +366,7 @@ fn metadata_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Encoded, D:
     deserializer.deserialize_map(Object)
 }
 
-/// What has been found at the start of an object.
+/// The values found at the start of an object.
 #[derive(Default)]
 struct Identity {
     name: Option<Arc<str>>,
@@ -375,7 +375,7 @@ struct Identity {
     resource_version: Option<ResourceVersion>,
 }
 
-/// Fills in what stands on this level of an object.
+/// Decodes the values on this level of an object.
 struct Start<'i> {
     found: &'i mut Identity,
     level: Level,
@@ -406,7 +406,7 @@ impl<'de> Visitor<'de> for Start<'_> {
         let found = self.found;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match (self.level, &*key) {
-                // The first one has to do: whether there is another cannot be known.
+                // Use the first `metadata`, because it is unknown whether a duplicate follows.
                 (Level::Object, "metadata") => return map.next_value_seed(Self { found, level: Level::Metadata }),
                 (Level::Metadata, "name") => found.name = map.next_value()?,
                 (Level::Metadata, "namespace") => found.namespace = map.next_value()?,

@@ -1,4 +1,4 @@
-//! Fields of objects whose shape is known only at run time, by their path.
+//! Access to fields by path, for objects whose shape is known only at run time.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,8 +10,7 @@ use crate::DynamicObject;
 
 /// Access to fields by path.
 ///
-/// A field that is not there, or null, is `None`; one that is there with another type than was asked for is an error that
-/// names its path and what was found.
+/// A missing or null field is `None`. A field of another type than requested is an error with its path and its type.
 ///
 /// ```
 /// use windlass_api::Nested;
@@ -26,18 +25,18 @@ use crate::DynamicObject;
 /// # Ok::<_, windlass_api::NestedError>(())
 /// ```
 pub trait Nested {
-    /// The fields of the whole.
+    /// Returns the fields of the object.
     fn fields(&self) -> &Map<String, Value>;
 
-    /// The fields of the whole, to be changed.
+    /// Returns the fields of the object, mutably.
     fn fields_mut(&mut self) -> &mut Map<String, Value>;
 
-    /// Why a path cannot be walked in [`Self::fields`], if so.
+    /// Returns an error if the fields at this path are not in [`Self::fields`].
     fn refuses(&self, _path: &[&str]) -> Option<NestedError> {
         None
     }
 
-    /// Any field.
+    /// Returns a field of any type.
     fn nested(&self, path: &[&str]) -> Result<Option<&Value>, NestedError> {
         if let Some(error) = self.refuses(path) {
             return Err(error);
@@ -54,44 +53,44 @@ pub trait Nested {
         Ok(current.filter(|value| !value.is_null()))
     }
 
-    /// A text.
+    /// Returns a string field.
     fn nested_str(&self, path: &[&str]) -> Result<Option<&str>, NestedError> {
         expect(path, self.nested(path)?, Found::String, Value::as_str)
     }
 
-    /// A whole number.
+    /// Returns an integer field.
     fn nested_i64(&self, path: &[&str]) -> Result<Option<i64>, NestedError> {
         expect(path, self.nested(path)?, Found::Integer, Value::as_i64)
     }
 
-    /// A number.
+    /// Returns a number field.
     fn nested_f64(&self, path: &[&str]) -> Result<Option<f64>, NestedError> {
         expect(path, self.nested(path)?, Found::Number, Value::as_f64)
     }
 
-    /// A truth value.
+    /// Returns a boolean field.
     fn nested_bool(&self, path: &[&str]) -> Result<Option<bool>, NestedError> {
         expect(path, self.nested(path)?, Found::Bool, Value::as_bool)
     }
 
-    /// A list.
+    /// Returns a list field.
     fn nested_slice(&self, path: &[&str]) -> Result<Option<&[Value]>, NestedError> {
         expect(path, self.nested(path)?, Found::Array, |value| value.as_array().map(Vec::as_slice))
     }
 
-    /// An object.
+    /// Returns an object field.
     fn nested_map(&self, path: &[&str]) -> Result<Option<&Map<String, Value>>, NestedError> {
         expect(path, self.nested(path)?, Found::Object, Value::as_object)
     }
 
-    /// A list of texts.
+    /// Returns a field with a list of strings.
     fn nested_str_slice(&self, path: &[&str]) -> Result<Option<Vec<&str>>, NestedError> {
         let Some(items) = self.nested_slice(path)? else { return Ok(None) };
         let text = |item| expect(path, Some(item), Found::String, Value::as_str).map(Option::unwrap_or_default);
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A map of texts, such as labels.
+    /// Returns a field with a map of strings, such as labels.
     fn nested_str_map(&self, path: &[&str]) -> Result<Option<BTreeMap<&str, &str>>, NestedError> {
         let Some(entries) = self.nested_map(path)? else { return Ok(None) };
         let text = |value, key| {
@@ -101,7 +100,8 @@ pub trait Nested {
         entries.iter().map(|(key, value)| Ok((key.as_str(), text(value, key)?))).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Writes a field, and the objects that lead to it. What stands in the way and is no object is an error, and stays.
+    /// Sets a field and creates missing objects on its path. Returns an error, and changes nothing, if a value on the
+    /// path is not an object.
     fn set_nested(&mut self, path: &[&str], value: impl Into<Value>) -> Result<(), NestedError>
     where
         Self: Sized,
@@ -125,7 +125,7 @@ pub trait Nested {
         Ok(())
     }
 
-    /// Takes a field away; what there was of it. The objects that lead to it stay.
+    /// Removes a field and returns it. The objects on its path are retained.
     fn remove_nested(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         let mut fields = self.fields_mut();
@@ -136,41 +136,41 @@ pub trait Nested {
     }
 }
 
-/// Why a field cannot be had.
+/// The error of an access by path.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NestedError {
-    /// It, or what leads to it, is of another type.
+    /// The field, or a value on its path, has another type.
     #[error("{path} is {}, expected {}", found.with_article(), expected.with_article())]
     Type {
-        /// Where, with dots.
+        /// The path, separated by dots.
         path: String,
-        /// What is there.
+        /// The type found.
         found: Found,
-        /// What was asked for.
+        /// The type expected.
         expected: Found,
     },
-    /// A [`DynamicObject`](crate::DynamicObject) keeps this field in a typed form.
+    /// The field is stored in typed form in a [`DynamicObject`](crate::DynamicObject).
     #[error("{path} is typed: use the field `{field}` of the object")]
     Typed {
-        /// Where, with dots.
+        /// The path, separated by dots.
         path: String,
-        /// Where it is kept.
+        /// The name of the typed field.
         field: &'static str,
     },
-    /// The path has no steps.
+    /// The path is empty.
     #[error("the path of the field is empty")]
     Empty,
 }
 
 /// The types of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each type is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Found {
     Null,
     Bool,
     Integer,
-    /// Any number, where one is asked for; a fraction, where one is found.
+    /// Any number if expected; a non-integer number if found.
     Number,
     String,
     Array,
@@ -184,7 +184,7 @@ impl NestedError {
 }
 
 impl Found {
-    /// The type of a value.
+    /// Returns the type of a value.
     #[must_use]
     pub fn of(value: &Value) -> Self {
         match value {

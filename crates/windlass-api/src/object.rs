@@ -1,4 +1,4 @@
-//! What has metadata, and what knows its kind.
+//! Traits for objects with metadata, and for kinds that are known at compile time.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ApiResource, Content, GroupVersionKind, ObjectRef, Scope, TypeMeta};
 
-/// An object with metadata, of a kind that may be known only at run time.
+/// An object with metadata. Its kind may be known only at run time.
 ///
 /// Implemented for every type with k8s-openapi's `Metadata`, for [`DynamicObject`](crate::DynamicObject) and for
 /// [`PartialObject`](crate::PartialObject).
@@ -20,13 +20,13 @@ use crate::{ApiResource, Content, GroupVersionKind, ObjectRef, Scope, TypeMeta};
     note = "it also has to be `Serialize`, `Deserialize`, `Clone` and `Debug`"
 )]
 pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {
-    /// How much of an object the type holds: no more than that is asked of a server.
+    /// The part of an object that the type holds. Requests ask for no more.
     const CONTENT: Content = Content::Object;
 
-    /// The object's metadata.
+    /// Returns the object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 
-    /// The object's metadata, to be changed.
+    /// Returns the object's metadata, mutably.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 }
 
@@ -37,83 +37,84 @@ pub trait Object: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + '
     note = "objects of kinds that are known only at run time are watched by `Watch::dynamic(resource)`"
 )]
 pub trait Resource: Object {
-    /// Group, version, kind, plural name and scope.
+    /// Returns the group, version, kind, plural name and scope.
     fn api_resource() -> ApiResource;
 }
 
-/// What every [`Object`] can tell of itself.
+/// Accessors for the metadata of every [`Object`].
 pub trait ObjectExt: Object {
-    /// The name; empty when it has none yet.
+    /// Returns the name; empty if it is not set yet.
     fn name(&self) -> &str {
         self.metadata().name.as_deref().unwrap_or_default()
     }
 
-    /// The namespace; `None` for cluster-scoped objects and where none was set.
+    /// Returns the namespace; `None` for cluster-scoped objects and if it is not set.
     fn namespace(&self) -> Option<&str> {
         self.metadata().namespace.as_deref()
     }
 
-    /// The uid, once a server has stored the object.
+    /// Returns the UID; `None` before a server has stored the object.
     fn uid(&self) -> Option<&str> {
         self.metadata().uid.as_deref()
     }
 
-    /// The version, once a server has stored the object.
+    /// Returns the resource version; `None` before a server has stored the object.
     fn resource_version(&self) -> Option<&str> {
         self.metadata().resource_version.as_deref()
     }
 
-    /// The labels; empty when there are none.
+    /// Returns the labels, possibly empty.
     fn labels(&self) -> &BTreeMap<String, String> {
         self.metadata().labels.as_ref().unwrap_or_else(|| empty())
     }
 
-    /// The annotations; empty when there are none.
+    /// Returns the annotations, possibly empty.
     fn annotations(&self) -> &BTreeMap<String, String> {
         self.metadata().annotations.as_ref().unwrap_or_else(|| empty())
     }
 
-    /// The labels, to be changed.
+    /// Returns the labels, mutably.
     fn labels_mut(&mut self) -> &mut BTreeMap<String, String> {
         self.metadata_mut().labels.get_or_insert_default()
     }
 
-    /// The annotations, to be changed.
+    /// Returns the annotations, mutably.
     fn annotations_mut(&mut self) -> &mut BTreeMap<String, String> {
         self.metadata_mut().annotations.get_or_insert_default()
     }
 
-    /// The owner references; empty when there are none.
+    /// Returns the owner references, possibly empty.
     fn owner_references(&self) -> &[OwnerReference] {
         self.metadata().owner_references.as_deref().unwrap_or_default()
     }
 
-    /// The owner that manages this object.
+    /// Returns the owner reference of the object's controller.
     fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references().iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// The finalizers; empty when there are none.
+    /// Returns the finalizers, possibly empty.
     fn finalizers(&self) -> &[String] {
         self.metadata().finalizers.as_deref().unwrap_or_default()
     }
 
-    /// The key in caches and queues.
+    /// Returns the object's key in caches and queues.
     fn object_ref(&self) -> ObjectRef<Self> {
         ObjectRef::new(self.name()).within(self.namespace().unwrap_or_default())
     }
 
-    /// Whether the object is being deleted.
+    /// Reports whether the object has a deletion timestamp.
     fn is_deleting(&self) -> bool {
         self.metadata().deletion_timestamp.is_some()
     }
 
-    /// Whether `owner` manages this object. Compares uids: a new object of the same name is another owner.
+    /// Reports whether `owner` is the object's controller. Compares UIDs: a recreated object of the same name is a
+    /// different owner.
     fn is_controlled_by<O: Object>(&self, owner: &O) -> bool {
         owner.uid().is_some_and(|uid| self.controller().is_some_and(|reference| reference.uid == uid))
     }
 
-    /// A reference by which another object can name this one as its managing owner.
+    /// Returns an owner reference that names this object as the controller.
     fn controller_ref(&self) -> OwnerReference
     where
         Self: Resource,
@@ -129,7 +130,7 @@ pub trait ObjectExt: Object {
         }
     }
 
-    /// A reference by which an event or a status names this object, in the version that it has.
+    /// Returns an object reference to this object in its current version, for events and statuses.
     fn object_reference(&self) -> ObjectReference
     where
         Self: Resource,
@@ -137,8 +138,8 @@ pub trait ObjectExt: Object {
         reference_of(&TypeMeta::of(&Self::api_resource()), self.metadata())
     }
 
-    /// Makes `owner` the one that manages this object, in place of whatever managed it; an object without a namespace
-    /// gets the owner's.
+    /// Returns this object with `owner` as its controller, replacing any other controller. An object without a
+    /// namespace gets the owner's.
     #[must_use]
     fn controlled_by<O: Resource>(mut self, owner: &O) -> Self {
         let metadata = self.metadata_mut();
@@ -184,7 +185,7 @@ where
     }
 }
 
-/// The scopes of k8s-openapi that a top-level object can have.
+/// The scopes in k8s-openapi that a top-level object can have.
 #[diagnostic::on_unimplemented(message = "objects of scope `{Self}` cannot be addressed on their own")]
 pub trait KnownScope {
     /// The scope as a value.

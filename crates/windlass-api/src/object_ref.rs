@@ -1,4 +1,4 @@
-//! The key of an object in caches and queues.
+//! Keys of objects in caches and queues.
 
 use std::{
     cmp::Ordering,
@@ -11,24 +11,24 @@ use std::{
 
 use thiserror::Error;
 
-/// Namespace and name, of whatever kind. Cheap to clone.
+/// The namespace and name of an object of any kind. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// `None` for cluster-scoped objects.
+    /// The namespace. `None` for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
-    /// Unique within its namespace and kind.
+    /// The name, unique within the namespace and kind.
     pub name: Arc<str>,
 }
 
 /// The key of an object of kind `K`.
 ///
-/// A reference is a name, not the object: what it names may be gone, or may be another object of the same name.
+/// It refers to an object by name: the object may not exist any more, or may have been recreated.
 pub struct ObjectRef<K> {
     key: ObjectKey,
     kind: PhantomData<fn() -> K>,
 }
 
-/// A text that is not `name` or `namespace/name`.
+/// The error of a text that is not `name` or `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not an object key: expected NAME or NAMESPACE/NAME")]
 pub struct ObjectKeyError(pub String);
@@ -36,12 +36,12 @@ pub struct ObjectKeyError(pub String);
 // === impl ObjectKey ===
 
 impl ObjectKey {
-    /// A key without a namespace.
+    /// Creates a key without a namespace.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// The same name in a namespace; the empty namespace is none.
+    /// Returns this key in a namespace. The empty namespace stands for none.
     #[must_use]
     pub fn within(mut self, namespace: impl Into<Arc<str>>) -> Self {
         let namespace = namespace.into();
@@ -51,7 +51,7 @@ impl ObjectKey {
 }
 
 impl fmt::Display for ObjectKey {
-    /// `namespace/name`, or the name alone.
+    /// Writes `namespace/name`, or the name alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
@@ -77,42 +77,42 @@ impl FromStr for ObjectKey {
 // === impl ObjectRef ===
 
 impl<K> ObjectRef<K> {
-    /// A reference by name, without a namespace.
+    /// Creates a reference by name, without a namespace.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         ObjectKey::new(name).into()
     }
 
-    /// The same name in a namespace; the empty namespace is none.
+    /// Returns this reference in a namespace. The empty namespace stands for none.
     #[must_use]
     pub fn within(self, namespace: impl Into<Arc<str>>) -> Self {
         self.key.within(namespace).into()
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.key.name
     }
 
-    /// The namespace; `None` for cluster-scoped objects, or where none was given.
+    /// Returns the namespace; `None` for cluster-scoped objects and if it is not set.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.key.namespace.as_deref()
     }
 
-    /// The key without the kind.
+    /// Returns the key without the kind.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The key without the kind.
+    /// Converts the reference to a key without the kind.
     #[must_use]
     pub fn into_key(self) -> ObjectKey {
         self.key
     }
 
-    /// The same key as one of another kind.
+    /// Converts the reference to one of another kind with the same key.
     #[must_use]
     pub fn cast<L>(self) -> ObjectRef<L> {
         self.key.into()
@@ -157,7 +157,7 @@ impl<K> fmt::Display for ObjectRef<K> {
     }
 }
 
-// By hand, because `K` need not be any of these.
+// Implemented by hand, because a derive would require `K: Clone`.
 impl<K> Clone for ObjectRef<K> {
     fn clone(&self) -> Self {
         self.key.clone().into()

@@ -1,5 +1,5 @@
-//! What a real server publishes of the built-in kinds: the schemas of its OpenAPI documents. The embedded server publishes
-//! them in turn, and definitions of custom resources take parts from them.
+//! The schemas of built-in kinds in the OpenAPI documents of a real server. The embedded server publishes them, and
+//! schemas of custom resources embed parts of them.
 
-/// The schemas, one per line: name, tab, JSON. `cargo xtask record` writes them.
+/// The schemas, one per line: name, tab, JSON. `cargo xtask record` generates them.
 pub const RECORDED: &str = include_str!("../data/openapi.tsv");

@@ -1,169 +1,175 @@
-//! What can be asked of each verb beside the object itself.
+//! The options of verbs.
 //!
-//! Each type turns itself into the query parameters of its request (`query_pairs`); values are not percent-encoded yet.
+//! Each type converts itself to the query parameters of its request (`query_pairs`). The values are not
+//! percent-encoded.
 
 use std::{borrow::Cow, time::Duration};
 
 use serde::Serialize;
 
-/// Which objects to list, and how fresh.
+/// The options of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// Label selector in its string form.
+    /// The label selector as text.
     pub labels: Option<String>,
-    /// Field selector in its string form.
+    /// The field selector as text.
     pub fields: Option<String>,
-    /// Shard selector, an expression over the object's uid. Servers without the feature `ShardedListAndWatch` pass it over.
+    /// The shard selector, an expression over the object's UID. Servers without the feature `ShardedListAndWatch`
+    /// ignore it.
     pub shard: Option<String>,
-    /// How much of each object is asked for.
+    /// The requested content of each object.
     pub content: Content,
-    /// How many objects a page may hold; `None` for all at once.
+    /// The maximum number of objects per page; `None` for all in one response.
     pub limit: Option<u32>,
-    /// Where to go on, from the page before.
+    /// The continue token of the previous page.
     pub continue_token: Option<String>,
-    /// `None`: the most recent state; "0": any cached state; else see [`Self::version_match`].
+    /// The resource version. `None` requests the most recent state, and `"0"` any cached state. Otherwise, see
+    /// [`Self::version_match`].
     pub resource_version: Option<String>,
-    /// How [`Self::resource_version`] is meant.
+    /// The interpretation of [`Self::resource_version`].
     pub version_match: Option<VersionMatch>,
-    /// How long the server may take.
+    /// The time limit for the server.
     pub timeout: Option<Duration>,
 }
 
-/// How much of each object is asked for. Not a parameter of the request: it is in what the caller accepts.
+/// The requested content of each object. It is sent in the `Accept` header, not as a query parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// All of it.
+    /// The whole object.
     #[default]
     Object,
-    /// Its metadata only, as `PartialObjectMetadata`.
+    /// Only the metadata, as `PartialObjectMetadata`.
     Metadata,
-    /// What people look at first, in columns, as a `Table`.
+    /// The columns that kubectl prints, as a `Table`.
     Table,
 }
 
-/// How a list's resourceVersion is meant.
+/// The interpretation of a list's resource version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// That version or any later one.
+    /// This version or any later one.
     NotOlderThan,
-    /// That version.
+    /// Exactly this version.
     Exact,
 }
 
-/// Which objects to watch, and from where.
+/// The options of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// Label selector in its string form.
+    /// The label selector as text.
     pub labels: Option<String>,
-    /// Field selector in its string form.
+    /// The field selector as text.
     pub fields: Option<String>,
-    /// Shard selector, an expression over the object's uid. Servers without the feature `ShardedListAndWatch` pass it over.
+    /// The shard selector, an expression over the object's UID. Servers without the feature `ShardedListAndWatch`
+    /// ignore it.
     pub shard: Option<String>,
-    /// How much of each object is asked for.
+    /// The requested content of each object.
     pub content: Content,
-    /// Changes after this version; `None` or "0" starts with the present state as ADDED events.
+    /// The resource version to start after. With `None` or `"0"`, the watch starts with the current objects as ADDED
+    /// events.
     pub resource_version: Option<String>,
-    /// Whether the server may send bookmarks.
+    /// The permission to send bookmarks.
     pub bookmarks: Bookmarks,
-    /// Whether the present state comes first, closed by a bookmark (WatchList).
+    /// Requests the current objects first, followed by a bookmark (WatchList).
     pub initial_events: InitialEvents,
-    /// When the server is to end the watch.
+    /// The time after which the server ends the watch.
     pub timeout: Option<Duration>,
 }
 
-/// Whether a watch carries bookmarks.
+/// Bookmarks in a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bookmarks {
-    /// None are sent.
+    /// The server sends no bookmarks.
     #[default]
     No,
-    /// The server may send them.
+    /// The server may send bookmarks.
     Allow,
 }
 
-/// Whether a watch starts with the present state.
+/// Initial events in a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InitialEvents {
-    /// Only changes, unless no version is given.
+    /// Only changes are sent, unless no resource version is given.
     #[default]
     No,
-    /// The present state as ADDED events, then a bookmark annotated `k8s.io/initial-events-end`, then changes.
+    /// The current objects are sent as ADDED events, then a bookmark with the annotation `k8s.io/initial-events-end`,
+    /// then changes.
     Send,
 }
 
-/// Whether a write is carried out.
+/// The dry-run setting of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DryRun {
-    /// It is.
+    /// The write is carried out.
     #[default]
     No,
-    /// Everything but the storing.
+    /// The write is processed but not stored.
     All,
 }
 
-/// What becomes of unknown and duplicate fields.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Dropped in silence.
+    /// The fields are dropped silently.
     Ignore,
-    /// Dropped with a warning.
+    /// The fields are dropped with a warning.
     Warn,
-    /// Refused.
+    /// The write is rejected.
     Strict,
 }
 
-/// How to create or update.
+/// The options of a create or update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Whether the write is carried out.
+    /// The dry-run setting.
     pub dry_run: DryRun,
-    /// In whose name the fields are owned; `None`: the user agent's first part.
+    /// The field manager. `None` stands for the first part of the user agent.
     pub field_manager: Option<String>,
-    /// What becomes of unknown and duplicate fields; `None`: the server's default.
+    /// The treatment of unknown and duplicate fields. `None` stands for the server's default.
     pub field_validation: Option<FieldValidation>,
 }
 
-/// How to patch.
+/// The options of a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOptions {
-    /// As for every write.
+    /// The options of all writes.
     pub write: WriteOptions,
-    /// Whether to take fields from other owners; server-side apply only.
+    /// Takes ownership of fields from other managers. Only valid for server-side apply.
     pub force: Option<bool>,
 }
 
-/// How to delete.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How long the object may take to end, in seconds on the wire; `None`: the kind's default.
+    /// The grace period, sent in whole seconds. `None` stands for the kind's default.
     pub grace_period: Option<Duration>,
-    /// What becomes of the objects that it owns; `None`: the kind's default.
+    /// The propagation policy. `None` stands for the kind's default.
     pub propagation: Option<Propagation>,
-    /// What must hold of the object.
+    /// The preconditions of the deletion.
     pub preconditions: Option<Preconditions>,
-    /// Whether the deletion is carried out.
+    /// The dry-run setting.
     pub dry_run: DryRun,
 }
 
-/// What becomes of the objects that a deleted object owns.
+/// The propagation policy of a deletion: the treatment of the object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Propagation {
-    /// They lose their owner and stay.
+    /// The dependents lose their owner reference and are retained.
     Orphan,
-    /// They are deleted after it, by the garbage collector.
+    /// The garbage collector deletes the dependents after the object.
     Background,
-    /// They are deleted before it.
+    /// The garbage collector deletes the dependents before the object.
     Foreground,
 }
 
-/// What must hold of an object to be deleted.
+/// Preconditions of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preconditions {
-    /// It is this object, not a later one of the same name.
+    /// The required UID, so that a recreated object of the same name is not deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// It is in this state.
+    /// The required resource version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
@@ -173,7 +179,7 @@ type Pairs<'o> = Vec<(&'static str, Cow<'o, str>)>;
 // === impl ListOptions ===
 
 impl ListOptions {
-    /// The query parameters.
+    /// Returns the query parameters.
     #[must_use]
     pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = Pairs::new();
@@ -190,7 +196,7 @@ impl ListOptions {
 }
 
 impl VersionMatch {
-    /// As the API spells it.
+    /// Returns the API's spelling.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -203,7 +209,7 @@ impl VersionMatch {
 // === impl WatchOptions ===
 
 impl WatchOptions {
-    /// The query parameters.
+    /// Returns the query parameters.
     #[must_use]
     pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = vec![("watch", "true".into())];
@@ -226,7 +232,7 @@ impl WatchOptions {
 // === impl WriteOptions, PatchOptions ===
 
 impl FieldValidation {
-    /// As the API spells it.
+    /// Returns the API's spelling.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -238,7 +244,7 @@ impl FieldValidation {
 }
 
 impl WriteOptions {
-    /// The query parameters.
+    /// Returns the query parameters.
     #[must_use]
     pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = Pairs::new();
@@ -252,7 +258,7 @@ impl WriteOptions {
 }
 
 impl PatchOptions {
-    /// The query parameters.
+    /// Returns the query parameters.
     #[must_use]
     pub fn query_pairs(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut pairs = self.write.query_pairs();
@@ -264,7 +270,7 @@ impl PatchOptions {
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// The request body: a `DeleteOptions` of meta/v1.
+    /// Returns the request body: a `DeleteOptions` of meta/v1.
     #[must_use]
     pub fn body(&self) -> Vec<u8> {
         #[derive(Serialize)]
@@ -297,7 +303,7 @@ fn push<'o>(pairs: &mut Pairs<'o>, name: &'static str, value: Option<impl Into<C
     pairs.extend(value.map(|value| (name, value.into())));
 }
 
-/// Servers count in seconds; a part of one counts as a whole, so that a short timeout does not become none.
+/// Converts a duration to whole seconds. Rounds up, so that a short timeout does not become zero.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }

@@ -1,28 +1,28 @@
-//! Objects that are larger than their reader takes.
+//! Objects above the size limit of a reader.
 
 use std::fmt;
 
 use crate::{EventType, Meta};
 
-/// An object that was left out of a list or a watch, because it is larger than its reader takes.
+/// An object that was skipped in a list or watch, because it exceeds the reader's size limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oversize {
-    /// Where it was.
+    /// The position in the response.
     pub place: Place,
-    /// Which object it is: name, namespace, uid and version. `None` when the part that was read does not say.
+    /// The name, namespace, UID and resource version. `None` if the part that was read does not contain them.
     pub meta: Option<Meta>,
-    /// How many bytes it has, encoded.
+    /// The size of the encoded object in bytes.
     pub size: u64,
-    /// How many bytes are read of one object at most.
+    /// The size limit in bytes.
     pub limit: usize,
 }
 
-/// Where in an answer an object is. The first is number 1.
+/// The position of an object in a response, starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Among the items of a list, or of a page of one.
+    /// The number among the items of a list or of a page.
     Item(u64),
-    /// Among the events of a watch.
+    /// The number among the events of a watch.
     Event(u64, EventType),
 }
 

@@ -1,7 +1,8 @@
-//! Changes to an object, as a server takes them, and how they follow from what objects are and are to be.
+//! Patches, and their computation from two or three states of an object.
 //!
-//! [`PatchFrom`] makes a patch of an object before and after a change. The functions beside it work on values, and make
-//! patches of three states as well: what a user wanted before, what the user wants now, and what others have made of it.
+//! [`PatchFrom`] creates a patch from an object before and after a change. The functions in this module work on values.
+//! They also create three-way patches, from the user's last desired state, the user's new desired state, and the
+//! current state.
 
 #[cfg(feature = "k8s-openapi")]
 mod from;
@@ -20,78 +21,80 @@ pub use merge::{merge_diff, merge_three_way};
 #[cfg(feature = "schema")]
 pub use strategic::{OnConflict, strategic_diff, strategic_three_way};
 
-/// How a patch is to be understood.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatchKind {
-    /// RFC 6902: a list of operations.
+    /// JSON patch (RFC 6902): a list of operations.
     Json,
-    /// RFC 7386: an object to lay over; null removes, lists are replaced.
+    /// JSON merge patch (RFC 7386): an object that is merged recursively. Null removes a field, and lists are replaced.
     Merge,
-    /// Kubernetes' own: as merge, but lists with a merge key are merged. Built-in kinds only.
+    /// Strategic merge patch: like a JSON merge patch, except that lists with a merge key are merged. Only for built-in
+    /// kinds.
     Strategic,
-    /// Server-side apply: the fields that the caller wants to own.
+    /// Server-side apply: the fields that the caller owns.
     Apply,
 }
 
-/// A patch and its body.
+/// A patch with its body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Patch {
-    /// RFC 6902: a list of operations.
+    /// JSON patch (RFC 6902): a list of operations.
     Json(Value),
-    /// RFC 7386: an object to lay over; null removes, lists are replaced.
+    /// JSON merge patch (RFC 7386): an object that is merged recursively. Null removes a field, and lists are replaced.
     Merge(Value),
-    /// Kubernetes' own: as merge, but lists with a merge key are merged. Built-in kinds only.
+    /// Strategic merge patch: like a JSON merge patch, except that lists with a merge key are merged. Only for built-in
+    /// kinds.
     Strategic(Value),
-    /// Server-side apply: the fields that the caller wants to own.
+    /// Server-side apply: the fields that the caller owns.
     Apply(Value),
 }
 
-/// Why there is no patch.
+/// The error of a patch that cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DiffError {
-    /// What is compared is a list or a scalar.
-    #[error("a patch is made of two objects")]
+    /// The compared value is a list or a scalar.
+    #[error("a patch requires two objects")]
     NoObject,
     /// An object cannot be encoded.
     #[error("the object cannot be encoded: {message}")]
     Encode {
-        /// Why not.
+        /// The cause.
         message: String,
     },
-    /// The kind is not known well enough for a strategic merge patch.
-    #[error("{kind} is no built-in kind, and only those have strategic merge patches")]
+    /// The kind is not built in, so its merge keys for a strategic merge patch are unknown.
+    #[error("{kind} is not a built-in kind, and only built-in kinds have strategic merge patches")]
     NotBuiltIn {
         /// Group, version and kind.
         kind: String,
     },
-    /// An object or a list stands where the kind has none.
+    /// The kind has no object or list field of this name.
     #[error("the kind has no field {path} that can be merged")]
     UnknownField {
-        /// Where, with dots.
+        /// The path, separated by dots.
         path: String,
     },
-    /// An item of a list with keys has no key.
-    #[error("an item of {path} has no {key}, which tells it from the others")]
+    /// An item of a list lacks its merge key.
+    #[error("an item of {path} lacks the merge key {key}")]
     NoMergeKey {
-        /// The list, with dots.
+        /// The list's path, separated by dots.
         path: String,
-        /// The field that is missing.
+        /// The missing field.
         key: String,
     },
-    /// The version that the patch is to be bound to is not known.
-    #[error("the object has no resourceVersion that the patch could be bound to")]
+    /// The object has no resource version for optimistic locking.
+    #[error("the object has no resourceVersion for optimistic locking")]
     NoVersion,
-    /// Two have changed the same.
-    #[error("{path} has been changed by somebody else, in another way")]
+    /// The user's change conflicts with another change.
+    #[error("{path} was changed differently by another writer")]
     Conflict {
-        /// Where, with dots.
+        /// The path, separated by dots.
         path: String,
     },
 }
 
 impl PatchKind {
-    /// The media type that a request names it by.
+    /// Returns the media type of the request.
     #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -102,7 +105,7 @@ impl PatchKind {
         }
     }
 
-    /// The kind that a media type (without parameters) names.
+    /// Returns the kind of a media type without parameters.
     #[must_use]
     pub fn from_media_type(media_type: &str) -> Option<Self> {
         [Self::Json, Self::Merge, Self::Strategic, Self::Apply].into_iter().find(|kind| kind.media_type() == media_type)
@@ -110,7 +113,7 @@ impl PatchKind {
 }
 
 impl Patch {
-    /// How it is to be understood.
+    /// Returns the type of the patch.
     #[must_use]
     pub const fn kind(&self) -> PatchKind {
         match self {
@@ -121,7 +124,7 @@ impl Patch {
         }
     }
 
-    /// What it says.
+    /// Returns the body.
     #[must_use]
     pub const fn body(&self) -> &Value {
         match self {

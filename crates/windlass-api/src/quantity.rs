@@ -1,8 +1,8 @@
-//! `resource.Quantity`: amounts of memory, processors and whatever else is counted, digit for digit as Go's.
+//! Quantities (`resource.Quantity`): amounts of memory, CPU and other resources, with exactly the results of Go.
 //!
-//! Amounts are decimal digits with a power of ten, so nothing overflows and nothing is rounded, but for what is finer than
-//! a billionth, which is rounded away from zero when it is read. Not supported, where Go would compute for minutes: more
-//! than 18 digits together with an exponent beyond ±10,000.
+//! Amounts are stored as decimal digits with a power of ten, so they neither overflow nor need rounding. Only fractions
+//! below a billionth are rounded away from zero when parsed. Not supported are numbers of more than 18 digits with an
+//! exponent beyond ±10,000, for which Go would compute for minutes.
 
 use std::{
     cmp::Ordering,
@@ -15,10 +15,10 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// An amount, and how it is written: `500m`, `1536Mi`, `12e6`.
+/// An amount with its format: `500m`, `1536Mi`, `12e6`.
 ///
-/// Equality and order are of amounts: `1000m` equals `1`. What is read is printed as Go prints it, which is mostly, but not
-/// always, the shortest form; what is computed is printed in the shortest form.
+/// Equality and order compare amounts: `1000m` equals `1`. Parsed quantities are printed as Go prints them, which is
+/// mostly, but not always, the shortest form. Computed quantities are printed in the shortest form.
 ///
 /// ```
 /// use windlass_api::Quantity;
@@ -34,29 +34,29 @@ use thiserror::Error;
 pub struct Quantity {
     amount: Amount,
     format: QuantityFormat,
-    /// As it was read, where Go keeps that.
+    /// The parsed text, in the cases in which Go retains it.
     text: Option<Box<str>>,
 }
 
-/// How a quantity is written.
+/// The format of a quantity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QuantityFormat {
-    /// With powers of 1024: `Ki`, `Mi`, `Gi`, …
+    /// Powers of 1024: `Ki`, `Mi`, `Gi`, …
     BinarySi,
-    /// With powers of 1000: `m`, `k`, `M`, …
+    /// Powers of 1000: `m`, `k`, `M`, …
     #[default]
     DecimalSi,
-    /// With an exponent: `12e6`.
+    /// An exponent: `12e6`.
     DecimalExponent,
 }
 
-/// A text that is no quantity. The words are those of the real server.
+/// The error of a text that is not a quantity. The messages are those of the real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// It looks like none.
+    /// The text is malformed.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Malformed,
-    /// There is no number at its beginning, or one that is too large to be computed with.
+    /// The text does not start with a number, or the number is too large.
     #[error("unable to parse numeric part of quantity")]
     Number,
     /// The suffix is unknown.
@@ -64,27 +64,27 @@ pub enum QuantityError {
     Suffix,
 }
 
-/// The smallest power of ten that a quantity distinguishes.
+/// The smallest power of ten of a quantity.
 const NANO: i64 = -9;
-/// Digits that surely fit an int64.
+/// The number of digits that always fit into an `i64`.
 const MAX_DIGITS: usize = 18;
 
 // === impl Quantity ===
 
 impl Quantity {
-    /// So many units.
+    /// Creates a quantity from units.
     #[must_use]
     pub fn new(value: i64, format: QuantityFormat) -> Self {
         Self::scaled(value, 0, format)
     }
 
-    /// So many thousandths.
+    /// Creates a quantity from thousandths.
     #[must_use]
     pub fn milli(value: i64, format: QuantityFormat) -> Self {
         Self::scaled(value, -3, format)
     }
 
-    /// `value` × 10 to the power of `scale`; what is finer than a billionth is rounded away from zero.
+    /// Creates the quantity `value` × 10^`scale`. Fractions below a billionth are rounded away from zero.
     #[must_use]
     pub fn scaled(value: i64, scale: i8, format: QuantityFormat) -> Self {
         let mut amount = Amount::new(value < 0, &value.unsigned_abs().to_string(), scale.into());
@@ -92,37 +92,37 @@ impl Quantity {
         Self { amount, format, text: None }
     }
 
-    /// How it is written.
+    /// Returns the format.
     #[must_use]
     pub const fn format(&self) -> QuantityFormat {
         self.format
     }
 
-    /// Whether it is nothing.
+    /// Reports whether the amount is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.amount.is_zero()
     }
 
-    /// Whether it is less than nothing.
+    /// Reports whether the amount is negative.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.amount.negative && !self.is_zero()
     }
 
-    /// In units, rounded away from zero; at most what an `i64` holds.
+    /// Returns the amount in units, rounded away from zero and limited to the range of `i64`.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.scaled_value(0)
     }
 
-    /// In thousandths, rounded away from zero; at most what an `i64` holds.
+    /// Returns the amount in thousandths, rounded away from zero and limited to the range of `i64`.
     #[must_use]
     pub fn milli_value(&self) -> i64 {
         self.scaled_value(-3)
     }
 
-    /// In units of 10 to the power of `scale`, rounded away from zero; at most what an `i64` holds.
+    /// Returns the amount in units of 10^`scale`, rounded away from zero and limited to the range of `i64`.
     #[must_use]
     pub fn scaled_value(&self, scale: i8) -> i64 {
         let mut amount = self.amount.clone();
@@ -134,7 +134,7 @@ impl Quantity {
         i64::try_from(signed).unwrap_or(if amount.negative { i64::MIN } else { i64::MAX })
     }
 
-    /// As a floating-point number, as near as one comes.
+    /// Returns the nearest floating-point number.
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         let digits = if self.is_zero() { "0" } else { &self.amount.digits };
@@ -142,14 +142,14 @@ impl Quantity {
         if self.amount.negative { -unsigned } else { unsigned }
     }
 
-    /// The same amount, written otherwise.
+    /// Returns the same amount in another format.
     #[must_use]
     pub fn in_format(mut self, format: QuantityFormat) -> Self {
         (self.format, self.text) = (format, None);
         self
     }
 
-    /// What adding or subtracting makes: nothing takes the form of what is added to it.
+    /// Adds or subtracts. A zero takes the format of the other operand.
     fn combined(self, other: &Self, sign: bool) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         let negative = other.amount.negative != sign;
@@ -283,7 +283,7 @@ impl Serialize for Quantity {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Also reads plain numbers, as Go does.
+    /// Also decodes plain numbers, as Go does.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -315,9 +315,9 @@ impl From<&Quantity> for k8s_openapi::apimachinery::pkg::api::resource::Quantity
     }
 }
 
-// === reading ===
+// === Parsing ===
 
-/// Whether Go takes its int64 path, which sometimes keeps the text as it came.
+/// Reports whether Go uses its int64 code path, which sometimes retains the parsed text.
 fn fits_int64(format: QuantityFormat, exponent: i64, parts: &Parts<'_>) -> bool {
     if format == QuantityFormat::BinarySi {
         return parts.fraction.is_empty() && 15 - len(parts.whole) - exponent * 3 / 10 > 0;
@@ -329,7 +329,7 @@ struct Parts<'a> {
     negative: bool,
     whole: &'a str,
     fraction: &'a str,
-    /// The number as it stood, sign included.
+    /// The number in the text, including its sign.
     value: &'a str,
     suffix: &'a str,
 }
@@ -372,7 +372,7 @@ const DECIMAL: [(&str, i64); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY: [(&str, i64); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
-/// The format of a suffix and its exponent, of two for binary ones.
+/// Returns the format of a suffix and its exponent, to base two for binary suffixes.
 fn interpret(suffix: &str) -> Option<(QuantityFormat, i64)> {
     let find = |table: &[(&str, i64)]| table.iter().find(|(name, _)| *name == suffix).map(|(_, exponent)| *exponent);
     if let Some(exponent) = find(&DECIMAL) {
@@ -385,13 +385,13 @@ fn interpret(suffix: &str) -> Option<(QuantityFormat, i64)> {
     exponent.parse::<i32>().ok().map(|exponent| (QuantityFormat::DecimalExponent, i64::from(exponent)))
 }
 
-// === amounts ===
+// === Amounts ===
 
-/// `digits × 10^scale`; zero has no digits.
+/// The value `digits × 10^scale`; zero has no digits.
 #[derive(Clone, Debug)]
 struct Amount {
     negative: bool,
-    /// ASCII, without zeros at the front.
+    /// ASCII digits without leading zeros.
     digits: String,
     scale: i64,
 }
@@ -451,7 +451,7 @@ impl Amount {
         self.digits = doubled.into_iter().rev().map(char::from).collect();
     }
 
-    /// Away from zero: who asks for a little gets a little.
+    /// Rounds away from zero, so that a small amount does not become zero.
     fn round_up_to_nano(&mut self) {
         let Ok(surplus) = usize::try_from(NANO - self.scale) else { return };
         if surplus == 0 || self.digits.is_empty() {
@@ -476,7 +476,7 @@ impl Amount {
         self.digits.push_str(&"0".repeat(nines));
     }
 
-    /// The part in front of the decimal point, if it is not astronomic, and whether that is all.
+    /// Returns the integer part, unless it is too large, and whether there is no fraction.
     fn whole(&self) -> (Option<u128>, bool) {
         if self.scale >= 0 {
             let zeros = usize::try_from(self.scale).unwrap_or(usize::MAX);
@@ -494,7 +494,7 @@ impl Amount {
         self.digits.is_empty()
     }
 
-    /// The digits at a finer or equal scale, for computing with.
+    /// Returns the digits at an equal or finer scale.
     fn digits_at(&self, scale: i64) -> Vec<u8> {
         let zeros = if self.is_zero() { 0 } else { usize::try_from(self.scale - scale).unwrap_or_default() };
         self.digits.bytes().chain(std::iter::repeat_n(b'0', zeros)).map(|digit| digit - b'0').collect()
@@ -573,7 +573,7 @@ impl Amount {
         let suffix = match (format, exponent - shift) {
             (QuantityFormat::DecimalExponent, 0) => String::new(),
             (QuantityFormat::DecimalExponent, exponent) => format!("e{exponent}"),
-            // Beyond the last suffix Go writes none.
+            // Beyond the last suffix, Go writes no suffix.
             (_, exponent) => {
                 DECIMAL.iter().find(|(_, power)| *power == exponent).map_or("", |(suffix, _)| suffix).to_owned()
             }
@@ -582,7 +582,7 @@ impl Amount {
     }
 }
 
-/// Of numbers without zeros at the front.
+/// Compares numbers without leading zeros.
 fn compare_digits(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
@@ -600,7 +600,7 @@ fn add_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
     sum
 }
 
-/// `a - b`, where `a` is not the smaller one.
+/// Computes `a - b` for `a >= b`.
 fn subtract_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
     let (mut difference, mut borrow) = (Vec::with_capacity(a.len()), 0);
     for at in 0..a.len() {

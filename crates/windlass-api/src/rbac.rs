@@ -1,5 +1,5 @@
-//! What a program needs to be allowed, as data: `#[rbac(…)]` writes it beside the code that does it, and roles have it in as few rules
-//! as say the same.
+//! RBAC rules as data. `#[rbac(…)]` declares them beside the code that needs them, and roles contain them merged into
+//! as few rules as possible.
 
 use std::{
     cmp::Ordering,
@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that an API server has to allow.
+/// A permission that a program needs.
 ///
 /// ```
 /// use windlass_api::rbac::Rule;
@@ -20,22 +20,22 @@ use serde::{Deserialize, Serialize};
 pub struct Rule {
     /// The groups of the resources; empty for the core group.
     pub groups: &'static [&'static str],
-    /// In the plural, with subresources behind a slash: `deployments`, `deployments/status`.
+    /// The plural names of the resources, with subresources after a slash: `deployments`, `deployments/status`.
     pub resources: &'static [&'static str],
-    /// The objects; all where there are none.
+    /// The names of the objects; empty for all objects.
     pub resource_names: &'static [&'static str],
-    /// Paths that are no resources: `/metrics`.
+    /// Non-resource URLs, such as `/metrics`.
     pub urls: &'static [&'static str],
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, …
+    /// The verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, …
     pub verbs: &'static [&'static str],
-    /// The namespace in which it is needed; everywhere without one.
+    /// The namespace of the permission; `None` for the whole cluster.
     pub namespace: Option<&'static str>,
-    /// The role that it becomes part of, in place of the program's own.
+    /// The name of the role. `None` for the program's default role.
     pub role_name: Option<&'static str>,
 }
 
 impl Rule {
-    /// Nothing of anything.
+    /// A rule without permissions.
     pub const NONE: Self = Self {
         groups: &[],
         resources: &[],
@@ -47,13 +47,13 @@ impl Rule {
     };
 }
 
-/// The words of a part of a rule, in order.
+/// The values of one dimension of a rule, in order.
 pub type Words = BTreeSet<String>;
 
-/// A rule of a role: what it says is in order, and rules can be [merged]. Serialized as Kubernetes has it.
+/// A rule of a role. Its values are ordered, and rules can be [merged]. It is serialized as in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[allow(missing_docs, reason = "they are those of `Rule`")]
+#[allow(missing_docs, reason = "the fields are those of `Rule`")]
 pub struct RoleRule {
     #[serde(skip_serializing_if = "Words::is_empty")]
     pub api_groups: Words,
@@ -66,7 +66,7 @@ pub struct RoleRule {
     pub verbs: Words,
 }
 
-/// By which of its words a rule differs from those that it is merged with.
+/// The dimensions in which rules may differ when they are merged.
 const DIMENSIONS: [fn(&mut RoleRule) -> &mut Words; 5] = [
     |rule| &mut rule.verbs,
     |rule| &mut rule.resources,
@@ -75,14 +75,14 @@ const DIMENSIONS: [fn(&mut RoleRule) -> &mut Words; 5] = [
     |rule| &mut rule.urls,
 ];
 
-/// Joins rules that differ in one of their dimensions only, until there are no such, and puts them in order. What they allow
-/// together stays the same.
+/// Merges rules that differ in one dimension only, until there are none, and sorts the result. The permissions stay the
+/// same.
 #[must_use]
 pub fn merged(mut rules: Vec<RoleRule>) -> Vec<RoleRule> {
     loop {
         let before = rules.len();
         for (index, dimension) in DIMENSIONS.iter().enumerate() {
-            // No names are all names: with others they would become fewer.
+            // A rule without names covers all objects. Adding names would restrict it.
             let is_names = index == 3;
             let mut joined = BTreeMap::<(RoleRule, bool), Words>::new();
             for mut rule in rules {
@@ -90,7 +90,7 @@ pub fn merged(mut rules: Vec<RoleRule>) -> Vec<RoleRule> {
                 let is_all = is_names && words.is_empty();
                 joined.entry((rule, is_all)).or_default().extend(words);
             }
-            // Everything is all that there is to say.
+            // `*` makes other values redundant.
             let whole = |words: Words| if words.contains("*") { Words::from(["*".to_owned()]) } else { words };
             let joined = joined.into_iter().map(|((mut rule, _), words)| {
                 *dimension(&mut rule) = whole(words);
@@ -106,7 +106,7 @@ pub fn merged(mut rules: Vec<RoleRule>) -> Vec<RoleRule> {
 }
 
 impl RoleRule {
-    /// Rules are told apart by their groups first, then by their resources.
+    /// Returns the sort key: groups first, then resources.
     fn rank(&self) -> [&Words; 5] {
         [&self.api_groups, &self.resources, &self.resource_names, &self.urls, &self.verbs]
     }

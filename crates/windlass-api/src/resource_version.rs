@@ -1,4 +1,4 @@
-//! The version of an object or of a list.
+//! Resource versions of objects and lists.
 
 use std::{cmp::Ordering, fmt};
 
@@ -6,43 +6,44 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use thiserror::Error;
 
-/// A resourceVersion: opaque text, to be sent back as it came.
+/// A resource version: an opaque text, to be sent back unchanged.
 ///
-/// Since Kubernetes 1.35 versions of one resource may be compared as numbers ([`Self::compare`]). Equality is textual.
+/// Since Kubernetes 1.35, versions of the same resource can be compared as numbers ([`Self::compare`]). Equality is
+/// textual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceVersion(SmolStr);
 
-/// A version that is no number that can be compared. The words are Go's.
+/// The error of a version that is not a comparable number. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("resource version is not well formed: {0}")]
 pub struct ResourceVersionError(pub ResourceVersion);
 
 impl ResourceVersion {
-    /// Takes the text as it came.
+    /// Creates a resource version from its text.
     pub fn new(text: impl AsRef<str>) -> Self {
         Self(SmolStr::new(text))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether no version was given.
+    /// Reports whether the version is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The version as a number that can be compared, if it is one: decimal, no leading zero, not "0".
+    /// Returns the version as a comparable number, if it is one: decimal, without leading zeros, and not "0".
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         if self.is_number() { self.0.parse().ok() } else { None }
     }
 
-    /// Which of two versions of one resource is the later one. Numbers of any length are compared.
+    /// Compares two versions of the same resource as numbers of any length.
     pub fn compare(&self, other: &Self) -> Result<Ordering, ResourceVersionError> {
         for version in [self, other] {
             if !version.is_number() {

@@ -1,8 +1,8 @@
 //! Schedules of cron jobs: five fields or a descriptor, as robfig/cron's standard parser reads them.
 //!
-//! A field is a list of ranges: `*`, `?`, `5`, `1-5`, `*/15`, `10/5`, `MON-FRI`. Where both days are restricted, one of them is
-//! enough. `@every 90s` counts from the last time. What a clock skips in spring is skipped, and what it repeats in autumn counts
-//! twice.
+//! A field is a list of ranges: `*`, `?`, `5`, `1-5`, `*/15`, `10/5`, `MON-FRI`. If both the day of the month and the
+//! day of the week are restricted, one match suffices. `@every 90s` counts from the last time. Local times that are
+//! skipped when clocks go forward are skipped. Those that are repeated when clocks go back count twice.
 
 use jiff::{
     SignedDuration, Timestamp, ToSpan as _, civil,
@@ -12,12 +12,12 @@ use thiserror::Error;
 
 use crate::{DurationError, parse_duration};
 
-/// How many years ahead a time is looked for.
+/// The number of years to search ahead.
 const HORIZON: i16 = 5;
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something is due, again and again.
+/// A recurring schedule.
 ///
 /// ```
 /// use jiff::tz::TimeZone;
@@ -46,41 +46,41 @@ struct Fields {
     weekdays: Set,
 }
 
-/// Numbers below 64, and whether a star has put them there.
+/// Numbers below 64, and whether they come from a star.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Set {
     bits: u64,
     is_any: bool,
 }
 
-/// Why a schedule cannot be read. The words are the real parser's, as its users see them.
+/// The error of an invalid schedule. The messages are those of the real parser, as its users see them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// There is nothing.
+    /// The schedule is empty.
     #[error("empty spec string")]
     Empty,
-    /// More or fewer fields than five.
+    /// The number of fields is not five.
     #[error("expected exactly 5 fields, found {found}: [{fields}]")]
     Fields {
-        /// How many.
+        /// The number of fields.
         found: usize,
-        /// They themselves.
+        /// The fields.
         fields: String,
     },
-    /// What begins with `@`, and is none of those that there are.
+    /// The descriptor, which starts with `@`, is unknown.
     #[error("unrecognized descriptor: {0}")]
     Descriptor(String),
-    /// An `@every` of what is no duration.
+    /// The interval of `@every` is not a duration.
     #[error("failed to parse duration {0}: {1}")]
     Every(String, DurationError),
-    /// A range of a field.
+    /// A range is invalid.
     #[error("{0}")]
     Range(String),
 }
 
 impl Schedule {
-    /// Reads a schedule. The zone that may stand before it is passed over: see [`Self::zone`].
+    /// Parses a schedule. A time zone in front of it is skipped; see [`Self::zone`].
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
         if text.is_empty() {
             return Err(ScheduleError::Empty);
@@ -89,13 +89,13 @@ impl Schedule {
         if rest.starts_with('@') { descriptor(rest).map(Self) } else { Fields::parse(rest).map(Rule::Fields).map(Self) }
     }
 
-    /// The zone that a schedule begins with: `TZ=Europe/Berlin` or `CRON_TZ=Europe/Berlin`.
+    /// Returns the time zone in front of a schedule: `TZ=Europe/Berlin` or `CRON_TZ=Europe/Berlin`.
     #[must_use]
     pub fn zone(text: &str) -> Option<&str> {
         split(text).0
     }
 
-    /// The first time after that one, by the clocks of a zone; nothing when there is none within five years.
+    /// Returns the first time after `after` in a time zone; `None` if there is none within five years.
     #[must_use]
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.0 {
@@ -108,7 +108,7 @@ impl Schedule {
     }
 }
 
-/// The zone before a schedule, and what follows it.
+/// Splits a schedule into its time zone and the rest.
 fn split(text: &str) -> (Option<&str>, &str) {
     match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         Some(named) => named.split_once(' ').map_or((Some(named), ""), |(name, rest)| (Some(name), rest.trim())),
@@ -173,7 +173,7 @@ impl Fields {
         None
     }
 
-    /// The first time of a day after that one.
+    /// Returns the first time after `after` on a day.
     fn on(&self, date: civil::Date, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let hours = (0..24).filter(|hour| self.hours.has(*hour));
         hours
@@ -184,7 +184,7 @@ impl Fields {
     }
 }
 
-/// When a clock shows that: never when it skips it, twice when it repeats it.
+/// Returns the instants of a local time: none if it is skipped, two if it is repeated.
 fn instants(shown: civil::DateTime, zone: &TimeZone) -> impl Iterator<Item = Timestamp> {
     let possible = zone.to_ambiguous_timestamp(shown);
     let (earlier, later) = match possible.offset() {
@@ -281,7 +281,7 @@ mod tests {
             ("20/15 8,20 * * *", "2026-01-01T08:36:00Z", "2026-01-01T08:50:00Z"),
             ("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"),
             ("0 12 * jan-mar MON-FRI", "2026-03-31T13:00:00Z", "2027-01-01T12:00:00Z"),
-            // Both days are restricted: one of them is enough.
+            // Both days are restricted, and one match suffices.
             ("0 0 13 * 5", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
             ("0 0 13 * ?", "2026-01-01T00:00:00Z", "2026-01-13T00:00:00Z"),
             ("@weekly", "2026-01-01T00:00:00Z", "2026-01-04T00:00:00Z"),

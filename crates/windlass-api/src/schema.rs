@@ -1,8 +1,8 @@
-//! What the Go types of the built-in kinds say about merging and comparing: which lists have keys, which fields are
-//! replaced as one, which texts are quantities.
+//! The merge and comparison rules of the built-in kinds, from their Go types: which lists have keys, which fields are
+//! replaced as a whole, which texts are quantities.
 //!
-//! The facts are those of `data/types.tsv`, which `cargo xtask types` derives by reflection over the Go types; its format is
-//! described in `tools/fields`. They are looked up in the text when asked for: nothing is parsed ahead, nothing is kept.
+//! The data is in `data/types.tsv`, which `cargo xtask types` generates by reflection over the Go types. Its format is
+//! described in `tools/fields`. Values are looked up in the text on demand; nothing is parsed in advance or cached.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -13,11 +13,11 @@ use crate::GroupVersionKind;
 /// The table: kinds, then structs with one line per field.
 pub const TYPES: &str = include_str!("../data/types.tsv");
 
-/// The type of a value, as far as merging and comparing go.
+/// The type of a value, as needed for merging and comparing.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
     form: Form,
-    /// Absent is another thing than zero.
+    /// `true` if an absent value differs from the zero value.
     is_pointer: bool,
 }
 
@@ -25,50 +25,50 @@ pub struct Schema {
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     schema: Schema,
-    /// As in the tag, `merge,retainKeys`.
+    /// The patch strategy as in the Go tag, for example `merge,retainKeys`.
     strategy: &'static str,
     merge_key: &'static str,
 }
 
-/// How a patch changes a field that holds an object or a list.
+/// The way in which a patch changes a field with an object or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Objects are merged, lists are replaced.
+    /// Objects are merged, and lists are replaced.
     Default,
-    /// Lists are merged by their key; lists of scalars as sets.
+    /// Lists are merged by their key, and lists of scalars as sets.
     Merge,
-    /// The value is replaced as one.
+    /// The value is replaced as a whole.
     Replace,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// The lines of its fields.
+    /// A struct, with the lines of its fields.
     Struct(&'static str),
     List(&'static str),
     Map(&'static str),
     Quantity,
     Time,
-    /// A value without parts, or one of which the types say no more.
+    /// A value without parts, or with parts of unknown types.
     Other,
 }
 
 struct Index {
-    /// Ids of structs, by group, version and kind.
+    /// The IDs of structs by group, version and kind.
     kinds: HashMap<(&'static str, &'static str, &'static str), &'static str>,
-    /// The lines of the fields, by the id of their struct.
+    /// The lines of the fields, by the ID of their struct.
     structs: HashMap<&'static str, &'static str>,
 }
 
 impl Schema {
-    /// Of a built-in kind; `None` for any other.
+    /// Returns the schema of a built-in kind; `None` for any other kind.
     #[must_use]
     pub fn of(kind: &GroupVersionKind) -> Option<Self> {
         let id = index().kinds.get(&(&*kind.group, &*kind.version, &*kind.kind))?;
         Some(Self::of_struct(id))
     }
 
-    /// A field, if this is a struct that has it.
+    /// Returns a field, if this is a struct with that field.
     #[must_use]
     pub fn field(self, name: &str) -> Option<Field> {
         let Form::Struct(lines) = self.form else { return None };
@@ -87,7 +87,7 @@ impl Schema {
         None
     }
 
-    /// What the items of a list or the values of a map are.
+    /// Returns the schema of the items of a list or the values of a map.
     #[must_use]
     pub fn element(self) -> Option<Self> {
         match self.form {
@@ -96,19 +96,19 @@ impl Schema {
         }
     }
 
-    /// Whether it is an amount, which has several forms.
+    /// Reports whether the value is a quantity, which has several equal forms.
     #[must_use]
     pub const fn is_quantity(self) -> bool {
         matches!(self.form, Form::Quantity)
     }
 
-    /// Whether it is a time, which has several forms.
+    /// Reports whether the value is a time, which has several equal forms.
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self.form, Form::Time)
     }
 
-    /// What a value is that stands in a field, an item or under a key; of a struct or a map.
+    /// Returns the schema of a field of a struct, or of a value of a map.
     #[must_use]
     pub fn child(self, name: &str) -> Option<Self> {
         self.field(name).map(Field::schema).or_else(|| match self.form {
@@ -117,7 +117,8 @@ impl Schema {
         })
     }
 
-    /// Whether a value is what the type has when nothing is set: to be there with it, or not to be there, is the same.
+    /// Reports whether a value equals the type's zero value, so that a field with this value is equivalent to an absent
+    /// one.
     #[must_use]
     pub fn is_zero(self, value: &Value) -> bool {
         match (self.form, value) {
@@ -140,7 +141,7 @@ impl Schema {
         Self { form, is_pointer: false }
     }
 
-    /// Reads a type as the table writes it.
+    /// Parses a type in the table's format.
     fn parse(text: &'static str) -> Self {
         let text = text.trim_start_matches('%');
         // The Go name of a named type.
@@ -152,7 +153,7 @@ impl Schema {
             Some(("*", pointee)) => return Self { is_pointer: true, ..Self::parse(pointee) },
             Some(("@", id)) => return Self::of_struct(id),
             Some(("[", element)) => Form::List(element),
-            // Behind the brace stands the type of the keys.
+            // The type of the keys follows the brace.
             Some(("{", rest)) => Form::Map(rest.split_once('>').map_or("", |(_, value)| value)),
             Some(("!", "Quantity")) => Form::Quantity,
             Some(("!", "Time" | "MicroTime")) => Form::Time,
@@ -163,13 +164,13 @@ impl Schema {
 }
 
 impl Field {
-    /// The type of its value.
+    /// Returns the schema of the field's value.
     #[must_use]
     pub const fn schema(self) -> Schema {
         self.schema
     }
 
-    /// How a strategic merge patch changes it.
+    /// Returns the patch strategy.
     #[must_use]
     pub fn strategy(self) -> Strategy {
         match self.strategies().find(|strategy| *strategy != "retainKeys") {
@@ -179,13 +180,13 @@ impl Field {
         }
     }
 
-    /// Whether a patch names the keys that are to stay, as of unions.
+    /// Reports whether a patch lists the keys to retain, as for unions.
     #[must_use]
     pub fn retains_keys(self) -> bool {
         self.strategies().any(|strategy| strategy == "retainKeys")
     }
 
-    /// The field by which items of a merged list are told apart; empty for lists of scalars.
+    /// Returns the field that identifies the items of a merged list; empty for lists of scalars.
     #[must_use]
     pub const fn merge_key(self) -> &'static str {
         self.merge_key

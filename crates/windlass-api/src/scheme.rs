@@ -1,8 +1,8 @@
-//! Which kind is which Rust type: objects whose kind is known only at run time, read as what they are.
+//! A registry of Rust types by kind, to decode objects whose kind is known only at run time.
 //!
-//! A [`Scheme`] knows types by group, version and kind; it decodes by what an object says of itself, fills in defaults,
-//! converts between versions, and says which version of a group is preferred. Nothing is registered by itself, and nothing is
-//! global: a program makes the scheme that it needs.
+//! A [`Scheme`] registers types by group, version and kind. It decodes objects by their `apiVersion` and `kind`, sets
+//! defaults, converts between versions, and determines the preferred version of a group. There is no global registry
+//! and no automatic registration: a program creates the scheme that it needs.
 //!
 //! ```
 //! use windlass_api::{Scheme, Strictness};
@@ -36,99 +36,99 @@ pub use any_object::AnyObject;
 
 use crate::{ApiVersion, BoxError, GroupVersion, GroupVersionKind, Object, Resource, TypeMeta};
 
-/// Types by group, version and kind. Cheap to clone once it is complete, in an `Arc`.
+/// A registry of types by group, version and kind. Wrap the complete scheme in an `Arc` to share it.
 #[derive(Clone, Default)]
 pub struct Scheme {
     kinds: BTreeMap<GroupVersionKind, Entry>,
-    /// By the type from which and the type to which.
+    /// The conversions, by source and target type.
     conversions: HashMap<(TypeId, TypeId), Conversion>,
-    /// By type, in the order in which they were added.
+    /// The defaulting functions by type, in the order in which they were added.
     defaults: HashMap<TypeId, Vec<Default_>>,
-    /// By group, the preferred version first.
+    /// The versions by group, the preferred version first.
     priorities: BTreeMap<Cow<'static, str>, Vec<Cow<'static, str>>>,
 }
 
-/// What becomes of fields that a kind does not have, and of fields that are given twice.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// They are dropped; of two the last counts, where the type allows two at all.
+    /// Unknown fields are dropped. Of duplicate fields, the last one counts, if the type allows duplicates at all.
     #[default]
     Lenient,
-    /// They are an error, which names all of them.
+    /// Unknown and duplicate fields are an error, which lists all of them.
     Strict,
 }
 
-/// An object, and what it says of its kind.
+/// A decoded object with its kind.
 #[derive(Debug)]
 pub struct DecodedObject {
-    /// Group, version and kind.
+    /// The group, version and kind.
     pub kind: GroupVersionKind,
     /// The object, of the type that is registered for the kind.
     pub object: Box<dyn AnyObject>,
 }
 
-/// What a scheme cannot do.
+/// The error of an operation of a scheme.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// There are two types for one kind.
-    #[error("{kind} is registered as {registered}, and cannot be {refused} too")]
+    /// The kind is already registered with another type.
+    #[error("{kind} is already registered as {registered} and cannot be registered as {refused}")]
     Taken {
         /// The kind.
         kind: GroupVersionKind,
-        /// The type that it is.
+        /// The registered type.
         registered: &'static str,
-        /// The type that it was to be.
+        /// The rejected type.
         refused: &'static str,
     },
-    /// A kind without a version, or of the version that is reserved for a program's own form.
+    /// The kind has no version, or has the reserved version of internal types.
     #[error("{kind} has no version that can be registered")]
     Version {
         /// The kind.
         kind: GroupVersionKind,
     },
-    /// The kind is unknown.
+    /// The kind is not registered.
     #[error("no type is registered for {kind}")]
     UnknownKind {
         /// The kind.
         kind: GroupVersionKind,
     },
-    /// The object does not say what it is.
+    /// The object lacks `apiVersion` or `kind`.
     #[error("the object has no {field}")]
     NoType {
-        /// `apiVersion` or `kind`.
+        /// The missing field: `apiVersion` or `kind`.
         field: &'static str,
     },
-    /// The object does not fit its kind, or is no JSON.
+    /// The object does not match its kind, or is not valid JSON.
     #[error("{what} cannot be decoded")]
     Decode {
         /// The kind, as far as it is known.
         what: String,
-        /// Why not.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Fields that the kind does not have, or that are given twice. The words are Go's.
+    /// The object contains unknown or duplicate fields. The message is Go's.
     #[error("strict decoding error: {}", fields.join(", "))]
     Strict {
-        /// Each `unknown field "spec.x"` or `duplicate field "spec.x"`.
+        /// The fields, each as `unknown field "spec.x"` or `duplicate field "spec.x"`.
         fields: Vec<String>,
     },
-    /// Nobody has said how.
+    /// No conversion is registered.
     #[error("there is no conversion from {from} to {to}")]
     NoConversion {
-        /// The type or kind that is there.
+        /// The source type or kind.
         from: String,
-        /// The type or kind that is wanted.
+        /// The target type or kind.
         to: String,
     },
     /// A conversion failed.
     #[error("converting {from} to {to}")]
     Conversion {
-        /// The type that is there.
+        /// The source type.
         from: &'static str,
-        /// The type that is wanted.
+        /// The target type.
         to: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: BoxError,
     },
 }
@@ -147,29 +147,29 @@ struct Conversion {
     convert: Arc<dyn Fn(&dyn AnyObject) -> Result<Box<dyn AnyObject>, BoxError> + Send + Sync>,
 }
 
-/// Fills in what an object of one type leaves out.
+/// A function that sets the defaults of objects of one type.
 type Default_ = Arc<dyn Fn(&mut dyn AnyObject) + Send + Sync>;
 
-/// The version that Go's programs keep for their own form of objects.
+/// The version that Go programs use for internal types.
 const INTERNAL: &str = "__internal";
 
 type Result<T, E = SchemeError> = std::result::Result<T, E>;
 
-// === what is registered ===
+// === Registration ===
 
 impl Scheme {
-    /// A scheme that knows no types.
+    /// Creates a scheme without types.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a type known by the kind that it has. To do so twice is no error.
+    /// Registers a type for its kind. Registering a type twice is not an error.
     pub fn register<K: Resource>(&mut self) -> Result<&mut Self> {
         self.register_as::<K>(K::api_resource().gvk())
     }
 
-    /// Makes a type known by a kind; it may have several.
+    /// Registers a type for a kind. A type may have several kinds.
     pub fn register_as<K: Object>(&mut self, kind: GroupVersionKind) -> Result<&mut Self> {
         if kind.version.is_empty() || kind.version == INTERNAL {
             return Err(SchemeError::Version { kind });
@@ -182,18 +182,18 @@ impl Scheme {
         Err(SchemeError::Taken { kind, registered: registered.type_name, refused: entry.type_name })
     }
 
-    /// Whether a type is registered for a kind.
+    /// Reports whether a type is registered for a kind.
     #[must_use]
     pub fn recognizes(&self, kind: &GroupVersionKind) -> bool {
         self.kinds.contains_key(kind)
     }
 
-    /// All kinds, by group, version and name.
+    /// Returns all kinds, ordered by group, version and name.
     pub fn kinds(&self) -> impl Iterator<Item = &GroupVersionKind> {
         self.kinds.keys()
     }
 
-    /// The kinds of a type.
+    /// Returns the kinds of a type.
     pub fn kinds_of<K: Object>(&self) -> impl Iterator<Item = &GroupVersionKind> {
         self.kinds_of_type(TypeId::of::<K>())
     }
@@ -202,9 +202,9 @@ impl Scheme {
         self.kinds.iter().filter(move |(_, entry)| entry.type_id == type_id).map(|(kind, _)| kind)
     }
 
-    // === versions ===
+    // === Versions ===
 
-    /// Which versions of a group are preferred, in this order; the others follow as Kubernetes orders versions.
+    /// Sets the order of preference of a group's versions. Other versions follow in the order of Kubernetes.
     pub fn set_version_priority(
         &mut self,
         group: impl Into<Cow<'static, str>>,
@@ -214,7 +214,7 @@ impl Scheme {
         self
     }
 
-    /// The versions of a group, the preferred one first.
+    /// Returns the versions of a group, the preferred one first.
     #[must_use]
     pub fn prioritized_versions(&self, group: &str) -> Vec<GroupVersion> {
         let mut versions: Vec<&str> =
@@ -227,9 +227,9 @@ impl Scheme {
         versions.into_iter().map(|version| GroupVersion::new(group.to_owned(), version.to_owned())).collect()
     }
 
-    // === decoding ===
+    // === Decoding ===
 
-    /// Reads an object as the type of the kind that it says it is.
+    /// Decodes an object as the type that is registered for its kind.
     pub fn decode(&self, json: &[u8], strictness: Strictness) -> Result<DecodedObject> {
         let failed = |what: String| |source| SchemeError::Decode { what, source };
         let types: Types = serde_json::from_slice(json).map_err(failed("the object".to_owned()))?;
@@ -242,9 +242,9 @@ impl Scheme {
         if fields.is_empty() { Ok(DecodedObject { kind, object }) } else { Err(SchemeError::Strict { fields }) }
     }
 
-    // === defaults ===
+    // === Defaults ===
 
-    /// Adds a function that fills in what objects of a type leave out.
+    /// Adds a function that sets the defaults of objects of a type.
     pub fn add_default<K: Object>(&mut self, fill: impl Fn(&mut K) + Send + Sync + 'static) -> &mut Self {
         let fill: Default_ = Arc::new(move |object| {
             if let Some(object) = object.downcast_mut() {
@@ -255,16 +255,16 @@ impl Scheme {
         self
     }
 
-    /// Fills in what an object leaves out, by all functions that were added for its type, in their order.
+    /// Sets the defaults of an object with all functions of its type, in the order in which they were added.
     pub fn default_object(&self, object: &mut dyn AnyObject) {
         for fill in self.defaults.get(&object.type_id_of()).into_iter().flatten() {
             fill(object);
         }
     }
 
-    // === conversions ===
+    // === Conversions ===
 
-    /// Says how one type becomes another. The way back is another conversion.
+    /// Adds a conversion from one type to another. The reverse is a separate conversion.
     pub fn add_conversion<A: Object, B: Object, E: Into<BoxError>>(
         &mut self,
         convert: impl Fn(&A) -> Result<B, E> + Send + Sync + 'static,
@@ -278,15 +278,15 @@ impl Scheme {
         self
     }
 
-    /// An object as one of another type: by a conversion between the two, or by two conversions over a third type, as when
-    /// every version is converted to and from one of them.
+    /// Converts an object to another type, with a direct conversion or with two conversions through a third type. The
+    /// latter supports a hub version to and from which all versions are converted.
     pub fn convert<A: Object, B: Object>(&self, object: &A) -> Result<B> {
         let converted = self.convert_any(object, TypeId::of::<B>(), type_name::<B>())?;
         let no = || SchemeError::NoConversion { from: type_name::<A>().to_owned(), to: type_name::<B>().to_owned() };
         converted.downcast().map(|object| *object).map_err(|_| no())
     }
 
-    /// An object as the kind of the same name in another version.
+    /// Converts an object to the kind of the same name in another version.
     pub fn convert_to_version(&self, object: &dyn AnyObject, version: &GroupVersion) -> Result<DecodedObject> {
         let mut kinds = self.kinds_of_type(object.type_id_of());
         let target = kinds.find_map(|kind| self.kinds.get_key_value(&version.with_kind(kind.kind.clone())));
@@ -331,7 +331,7 @@ impl fmt::Debug for Scheme {
     }
 }
 
-/// What an object says of its kind.
+/// The `apiVersion` and `kind` of an object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Types {

@@ -1,6 +1,6 @@
-//! Label and field selectors: read, match, print.
+//! Label and field selectors: parsing, matching and printing.
 //!
-//! Messages of errors are those of the real server, which sends them back to clients.
+//! The error messages are those of the real server, which returns them to clients.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -9,24 +9,25 @@ use thiserror::Error;
 
 use crate::validation;
 
-/// Requirements on labels, all of which must hold. The empty selector matches everything.
+/// A label selector: requirements on labels, all of which must be met. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// One requirement on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The label.
     pub key: String,
-    /// What is asked of it.
+    /// The operator.
     pub operator: Operator,
-    /// Sorted, without repetition; empty for `Exists` and `DoesNotExist`, one number for the comparisons.
+    /// The values, sorted and without duplicates. Empty for `Exists` and `DoesNotExist`, one number for the
+    /// comparisons.
     pub values: Vec<String>,
 }
 
-/// What a requirement asks.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// The label has the value: `a=b`.
@@ -37,34 +38,34 @@ pub enum Operator {
     NotEquals,
     /// The label is absent or has none of the values: `a notin (b,c)`.
     NotIn,
-    /// The label is there: `a`.
+    /// The label is present: `a`.
     Exists,
     /// The label is absent: `!a`.
     DoesNotExist,
-    /// The label is an integer above the value: `a>1`.
+    /// The label is an integer greater than the value: `a>1`.
     GreaterThan,
-    /// The label is an integer below the value: `a<1`.
+    /// The label is an integer less than the value: `a<1`.
     LessThan,
 }
 
-/// Requirements on fields, all of which must hold. The empty selector matches everything.
+/// A field selector: requirements on fields, all of which must be met. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
 }
 
-/// One requirement on one field.
+/// A requirement on one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// The field's path, `metadata.name`.
+    /// The field's path, for example `metadata.name`.
     pub field: String,
-    /// Whether the field must have the value, or must not.
+    /// `true` if the field must equal the value, `false` if it must differ.
     pub equal: bool,
-    /// The value; absent fields count as empty.
+    /// The value. Absent fields are treated as empty.
     pub value: String,
 }
 
-/// A selector that cannot be read.
+/// The error of a malformed selector.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SelectorError(pub String);
@@ -72,27 +73,27 @@ pub struct SelectorError(pub String);
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Of requirements; they are put into the order of their keys, as the API prints them.
+    /// Creates a selector from requirements, which are sorted by key, as the API prints them.
     #[must_use]
     pub fn new(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Self { requirements }
     }
 
-    /// Every label of the map must be there with its value.
+    /// Creates a selector that requires every label of a map with its value.
     pub fn from_labels<'l>(labels: impl IntoIterator<Item = (&'l String, &'l String)>) -> Self {
         let equals = |(key, value): (&String, &String)| Requirement::new(key, Operator::Equals, [value.as_str()]);
         Self::new(labels.into_iter().map(equals).collect())
     }
 
-    /// The same selector with one requirement more.
+    /// Returns this selector with an additional requirement.
     #[must_use]
     pub fn and(mut self, requirement: Requirement) -> Self {
         self.requirements.push(requirement);
         Self::new(self.requirements)
     }
 
-    /// The value that the selector demands of a label, if it leaves only one.
+    /// Returns the value that the selector requires of a label, if only one is possible.
     #[must_use]
     pub fn exact(&self, label: &str) -> Option<&str> {
         let is_exact = |requirement: &&Requirement| {
@@ -103,24 +104,24 @@ impl LabelSelector {
         self.requirements.iter().find(is_exact).map(|requirement| requirement.values[0].as_str())
     }
 
-    /// The requirements, by key.
+    /// Returns the requirements, ordered by key.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether everything matches.
+    /// Reports whether the selector matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object matches; `label` looks up one of its labels.
+    /// Reports whether an object matches. `label` returns the value of a label.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
 
-    /// Whether an object with these labels matches.
+    /// Reports whether an object with these labels matches.
     #[must_use]
     pub fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matches(|key| labels.get(key).map(String::as_str))
@@ -131,7 +132,8 @@ impl LabelSelector {
 impl TryFrom<&k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector> for LabelSelector {
     type Error = SelectorError;
 
-    /// From the structured form of workloads: `matchLabels` and `matchExpressions`. Without any, everything matches.
+    /// Converts the structured form of workloads: `matchLabels` and `matchExpressions`. If both are empty, the selector
+    /// matches everything.
     fn try_from(selector: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector) -> Result<Self, Self::Error> {
         let equals = |(key, value): (&String, &String)| Requirement::checked(key, Operator::Equals, [value.as_str()]);
         let mut requirements =
@@ -172,7 +174,7 @@ impl FromStr for LabelSelector {
 // === impl Requirement ===
 
 impl Requirement {
-    /// One requirement; the values are sorted, repetitions dropped.
+    /// Creates a requirement. The values are sorted, and duplicates removed.
     pub fn new<'v>(key: &str, operator: Operator, values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut values: Vec<_> = values.into_iter().map(str::to_owned).collect();
         values.sort();
@@ -180,8 +182,7 @@ impl Requirement {
         Self { key: key.to_owned(), operator, values }
     }
 
-    /// One requirement, if key and values are such as labels have, and the values as many as the operator takes. The words
-    /// of the error are Go's.
+    /// Creates a requirement after validating the key, the values and their number. The error messages are Go's.
     pub fn checked<'v>(
         key: &str,
         operator: Operator,
@@ -224,7 +225,7 @@ impl Requirement {
         }
     }
 
-    /// Whether the label's value, or its absence, satisfies the requirement.
+    /// Reports whether the label's value, or its absence, meets the requirement.
     #[must_use]
     pub fn matches(&self, label: Option<&str>) -> bool {
         let listed = || label.is_some_and(|label| self.values.iter().any(|value| value == label));
@@ -258,7 +259,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-// === reading label selectors ===
+// === Parsing of label selectors ===
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token<'t> {
@@ -266,7 +267,7 @@ enum Token<'t> {
     Symbol(&'static str),
 }
 
-/// Longest first, so that `==` is not read as two.
+/// The longest first, so that `==` is not parsed as two symbols.
 const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
@@ -348,7 +349,7 @@ impl<'t> Parser<'t> {
         Requirement::checked(key, operator, values).map_err(|reason| unable(&reason))
     }
 
-    /// The value after `=` and its kin; nothing at all is the empty value.
+    /// Parses the value after `=` or a similar operator. A missing value is empty.
     fn value(&mut self) -> Result<&'t str, SelectorError> {
         match self.peek() {
             None | Some(Token::Symbol(",")) => Ok(""),
@@ -363,7 +364,7 @@ impl<'t> Parser<'t> {
     fn values(&mut self) -> Result<Vec<&'t str>, SelectorError> {
         match self.next() {
             Some(Token::Symbol("(")) => {}
-            // The one message without a comma.
+            // The only message without a comma.
             other => return Err(SelectorError(format!("found '{}' expected: '('", text_of(other.as_ref())))),
         }
         let mut values = Vec::new();
@@ -430,46 +431,46 @@ fn validate_value(key: &str, index: usize, value: &str) -> Option<String> {
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// `metadata.name=name`
+    /// Creates a selector for `metadata.name=name`.
     #[must_use]
     pub fn name(name: impl Into<String>) -> Self {
         Self::default().and_equal("metadata.name", name)
     }
 
-    /// The same selector with `field=value`.
+    /// Returns this selector with the requirement `field=value`.
     #[must_use]
     pub fn and_equal(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.requirements.push(FieldRequirement { field: field.into(), equal: true, value: value.into() });
         self
     }
 
-    /// The same selector with `field!=value`.
+    /// Returns this selector with the requirement `field!=value`.
     #[must_use]
     pub fn and_not_equal(mut self, field: impl Into<String>, value: impl Into<String>) -> Self {
         self.requirements.push(FieldRequirement { field: field.into(), equal: false, value: value.into() });
         self
     }
 
-    /// The requirements, in their order.
+    /// Returns the requirements, in their order.
     #[must_use]
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
 
-    /// Whether everything matches.
+    /// Reports whether the selector matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether an object matches; `field` looks up one of its fields, absent ones are empty.
+    /// Reports whether an object matches. `field` returns the value of a field, or an empty string for absent ones.
     pub fn matches<'f>(&self, field: impl Fn(&str) -> &'f str) -> bool {
         self.requirements
             .iter()
             .all(|requirement| (field(&requirement.field) == requirement.value) == requirement.equal)
     }
 
-    /// The value that `field` must equal, if the selector asks that.
+    /// Returns the value that the selector requires of `field`, if any.
     #[must_use]
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|requirement| requirement.equal && requirement.field == field).map(|r| &*r.value)
@@ -479,7 +480,7 @@ impl FieldSelector {
 impl FromStr for FieldSelector {
     type Err = SelectorError;
 
-    /// Reads `a=b,c!=d,e==f`; `\`, `,` and `=` within values are escaped by a backslash.
+    /// Parses `a=b,c!=d,e==f`. The characters `\`, `,` and `=` in values are escaped with a backslash.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut requirements = Vec::new();
         for term in split_terms(text) {
@@ -496,7 +497,7 @@ impl FromStr for FieldSelector {
                 return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{term}'")));
             };
             let value = unescape(&term[at + operator.len()..])?;
-            // As in Go: nothing that is nothing is no condition.
+            // As in Go, an empty term is not a requirement.
             if at > 0 || !value.is_empty() {
                 requirements.push(FieldRequirement { field: term[..at].to_owned(), equal: operator != "!=", value });
             }
@@ -522,7 +523,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Cuts at commas that no backslash escapes.
+/// Splits at commas that are not escaped with a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Equality of objects as the API means it.
+//! Semantic equality of API objects.
 
 use std::collections::BTreeSet;
 
@@ -11,45 +11,47 @@ use crate::Resource;
 use crate::schema::Schema;
 use crate::{Quantity, parse_time};
 
-/// Compares objects by what they say, not by how: what is absent, null or an empty list is the same, as is every other zero
-/// of Go's types where these do not tell it from nothing; quantities are compared as amounts and times as moments.
+/// Compares objects by meaning instead of representation. Absent, null and empty lists are equal, and so are zero
+/// values that Go's types do not distinguish from absent ones. Quantities are compared as amounts, and times as
+/// instants.
 ///
-/// Go's types are known of the built-in kinds, with the feature `schema`. Of other kinds texts are compared letter by letter,
-/// and only null and empty lists are nothing.
+/// Go's types are available for the built-in kinds, with the feature `schema`. For other kinds, strings are compared
+/// exactly, and only null and empty lists are equal to absent ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Semantic {
-    /// `None` where the type is not known.
+    /// `None` if the type is unknown.
     schema: Option<Schema>,
 }
 
-/// Without the table nothing is known of any type.
+/// Without the table of Go's types, all types are unknown.
 #[cfg(not(feature = "schema"))]
 #[derive(Clone, Copy, Debug)]
 enum Schema {}
 
 impl Semantic {
-    /// Of values whose type is not known.
+    /// Compares values of unknown types.
     #[must_use]
     pub fn untyped() -> Self {
         Self::default()
     }
 
-    /// Of the objects of a kind.
+    /// Compares objects of a kind.
     #[cfg(all(feature = "schema", feature = "k8s-openapi"))]
     #[must_use]
     pub fn of<K: Resource>() -> Self {
         Self { schema: Schema::of(&K::api_resource().gvk()) }
     }
 
-    /// Whether both say the same.
+    /// Reports whether both values have the same meaning.
     pub fn equal<T: Serialize, U: Serialize>(self, a: &T, b: &U) -> serde_json::Result<bool> {
         Ok(self.values_equal(&serde_json::to_value(a)?, &serde_json::to_value(b)?))
     }
 
-    /// Whether `whole` says all that `part` says; it may say more. What `part` leaves empty is not compared, lists of `part`
-    /// are compared item by item from the front.
+    /// Reports whether `whole` contains all values of `part`. It may contain more. Empty values in `part` are not
+    /// compared, and lists are compared item by item from the front.
     ///
-    /// This is Go's `DeepDerivative`: it tells whether an object still has what was asked for, defaults aside.
+    /// Corresponds to `DeepDerivative` in Go: it determines whether an object still has its desired fields, ignoring
+    /// defaults.
     pub fn derivative<T: Serialize, U: Serialize>(self, part: &T, whole: &U) -> serde_json::Result<bool> {
         Ok(self.is_derivative(&serde_json::to_value(part)?, &serde_json::to_value(whole)?))
     }
@@ -98,7 +100,7 @@ impl Semantic {
         as_meant.unwrap_or_else(|| a == b)
     }
 
-    /// Whether being there with this value is the same as not being there.
+    /// Reports whether this value is equivalent to an absent one.
     fn is_nothing(self, value: &Value) -> bool {
         let is_empty = || value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         self.schema.map_or_else(is_empty, |schema| schema.is_zero(value))
@@ -136,7 +138,7 @@ impl Schema {
     }
 }
 
-/// What Go does not compare in a part: null, and texts, lists and maps without content.
+/// Reports whether Go ignores a value in a part: null, and empty strings, lists and maps.
 fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -157,7 +159,7 @@ mod tests {
     fn nothing_is_said_in_several_ways() {
         let equal = |a: Value, b: Value| Semantic::untyped().equal(&a, &b).unwrap();
         assert!(equal(json!({"a": null, "c": [], "d": 1}), json!({"d": 1})));
-        assert!(!equal(json!({"emptyDir": {}}), json!({})), "for a union it is a choice");
+        assert!(!equal(json!({"emptyDir": {}}), json!({})), "an empty member selects the variant of a union");
         assert!(!equal(json!({"d": 1}), json!({"d": 2})));
         assert!(!equal(json!({"l": [1, 2]}), json!({"l": [2, 1]})));
         assert!(!equal(json!({"a": ""}), json!({"a": "x"})));

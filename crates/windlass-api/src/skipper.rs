@@ -1,28 +1,29 @@
 //! Finds the end of a JSON object or array by counting brackets outside of strings, 64 bytes at a time.
 //!
-//! Each block becomes four bit masks, one bit per byte: quotes, backslashes, opening and closing brackets. The prefix
-//! parity of the quotes says which bytes lie in strings. That brackets match in kind is not checked.
+//! Each block becomes four bit masks with one bit per byte: quotes, backslashes, opening brackets and closing brackets.
+//! The prefix parity of the quotes determines which bytes are in strings. Whether brackets match in type is not
+//! checked.
 
 use wide::u8x16;
 
-/// How far into a JSON object or array a search for its end has come. Resumable at any byte.
+/// The state of a search for the end of a JSON object or array. The search can be resumed at any byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Skipper {
-    /// Open brackets. 0 before the first, and again at the end.
+    /// The number of open brackets: 0 before the first bracket, and again at the end.
     depth: u32,
     in_string: bool,
-    /// Whether the next byte is escaped; only within strings.
+    /// `true` if the next byte is escaped. Only used within strings.
     escaped: bool,
 }
 
 const BLOCK: usize = 64;
 
-/// As many bytes as are compared at once.
+/// The number of bytes compared at once.
 const LANE: usize = 16;
 
 impl Skipper {
-    /// Goes on through `bytes`. `Some(n)`: the value ended with the nth byte, and the skipper is ready for another.
-    /// `None`: it goes on in the next chunk.
+    /// Continues the search in `bytes`. Returns `Some(n)` if the value ended with the nth byte; the skipper is then
+    /// ready for another value. Returns `None` if the value continues in the next chunk.
     #[must_use]
     pub fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let (blocks, rest) = bytes.as_chunks::<BLOCK>();
@@ -61,7 +62,7 @@ impl Skipper {
         None
     }
 
-    /// The bytes that follow a backslash which is not itself escaped. Backslashes are rare: one step for each.
+    /// Returns the bytes after an unescaped backslash. Backslashes are rare, so this takes one step for each.
     fn escapes(&mut self, mut backslashes: u64) -> u64 {
         let mut escaped = u64::from(self.escaped);
         self.escaped = false;
@@ -104,7 +105,7 @@ impl Skipper {
     }
 }
 
-/// One bit per byte of a block, the first byte in the lowest bit.
+/// Masks with one bit per byte of a block, the first byte in the lowest bit.
 struct Masks {
     quotes: u64,
     backslashes: u64,
@@ -118,7 +119,7 @@ impl Masks {
         let (lanes, _) = block.as_chunks::<LANE>();
         for (index, lane) in lanes.iter().enumerate() {
             let lane = u8x16::new(*lane);
-            // `[` and `{`, and `]` and `}`, differ in this bit only.
+            // `[` and `{` differ only in this bit, and so do `]` and `}`.
             let folded = lane | u8x16::splat(0x20);
             let shift = index * LANE;
             masks.quotes |= equal(lane, b'"') << shift;
@@ -130,12 +131,12 @@ impl Masks {
     }
 }
 
-/// One bit for each byte of `lane` that is `byte`.
+/// Returns a mask of the bytes in `lane` that equal `byte`.
 fn equal(lane: u8x16, byte: u8) -> u64 {
     u64::from(lane.simd_eq(u8x16::splat(byte)).to_bitmask())
 }
 
-/// Each bit is the parity of itself and the bits below.
+/// Returns, for each bit, the parity of the bit and all lower bits.
 fn prefix_parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
@@ -147,7 +148,7 @@ fn prefix_parity(mut bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What the block-wise scan must agree with.
+    /// Finds the end byte by byte. The block-wise scan must agree with it.
     fn plain_end(bytes: &[u8]) -> Option<usize> {
         Skipper::default().bytewise(bytes)
     }

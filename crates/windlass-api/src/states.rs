@@ -1,6 +1,6 @@
-//! Whether an object has come to the state that a program waits for: predicates for waits, one per state.
+//! Predicates on the state of objects, for waiting.
 //!
-//! Each is about the object as it is at hand. What an object's controller says of an older generation counts as nothing.
+//! Each predicate evaluates the given object only. A status for an older generation is ignored.
 
 use k8s_openapi::{
     api::{
@@ -13,26 +13,27 @@ use k8s_openapi::{
 
 use crate::{Object, ObjectExt as _};
 
-/// A pod runs: it is on its node, and at least one of its containers has begun.
+/// Reports whether a pod's phase is `Running`: it is bound to a node, and at least one of its containers has started.
 #[must_use]
 pub fn pod_is_running(pod: &Pod) -> bool {
     pod_phase(pod) == Some("Running")
 }
 
-/// A pod takes requests.
+/// Reports whether a pod is ready to serve requests and is not being deleted.
 #[must_use]
 pub fn pod_is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     !pod.is_deleting() && holds("Ready", conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
 }
 
-/// A pod has come to its end, well or not.
+/// Reports whether a pod has ended, successfully or not.
 #[must_use]
 pub fn pod_has_ended(pod: &Pod) -> bool {
     matches!(pod_phase(pod), Some("Succeeded" | "Failed"))
 }
 
-/// A deployment has no pods but those of its newest template, as many as it wants, and all of them are available.
+/// Reports whether a deployment is rolled out: all its pods have the newest template, there are as many as desired, and
+/// all are available.
 #[must_use]
 pub fn deployment_is_rolled_out(deployment: &Deployment) -> bool {
     let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else { return false };
@@ -43,7 +44,8 @@ pub fn deployment_is_rolled_out(deployment: &Deployment) -> bool {
         && status.available_replicas.unwrap_or(0) == wanted
 }
 
-/// A stateful set has no pods but those of its newest revision, as many as it wants, and all of them are ready.
+/// Reports whether a stateful set is rolled out: all its pods have the newest revision, there are as many as desired,
+/// and all are ready.
 #[must_use]
 pub fn stateful_set_is_rolled_out(set: &StatefulSet) -> bool {
     let (Some(spec), Some(status)) = (&set.spec, &set.status) else { return false };
@@ -54,32 +56,32 @@ pub fn stateful_set_is_rolled_out(set: &StatefulSet) -> bool {
         && status.current_revision == status.update_revision
 }
 
-/// A job has done its work.
+/// Reports whether a job has completed.
 #[must_use]
 pub fn job_is_complete(job: &Job) -> bool {
     job_says(job, "Complete")
 }
 
-/// A job has given up.
+/// Reports whether a job has failed.
 #[must_use]
 pub fn job_has_failed(job: &Job) -> bool {
     job_says(job, "Failed")
 }
 
-/// A claim has its volume.
+/// Reports whether a claim is bound to a volume.
 #[must_use]
 pub fn claim_is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
 }
 
-/// A custom kind is served, under the names that it asked for.
+/// Reports whether a custom resource is served and its names are accepted.
 #[must_use]
 pub fn definition_is_established(definition: &CustomResourceDefinition) -> bool {
     let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
     holds("Established", conditions.into_iter().flatten().map(|one| (&one.type_, &one.status)))
 }
 
-/// An object that had this uid is gone: there is none of its name, or it is another one.
+/// Reports whether the object with this UID is gone. `found` is the current object of the same name, if any.
 #[must_use]
 pub fn is_gone<K: Object>(uid: &str, found: Option<&K>) -> bool {
     found.is_none_or(|object| object.uid() != Some(uid))

@@ -1,6 +1,6 @@
-//! The answer of a server that is no object: success without one, or failure.
+//! `Status`: the response of a server that is not an object, for success or failure.
 //!
-//! The constructors give the real server's texts to the letter: clients decide by them.
+//! The constructors produce exactly the messages of the real server, because clients depend on them.
 
 use std::{collections::HashSet, fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupKind, GroupResource, ListMeta};
 
-/// `meta/v1.Status`.
+/// The API type `meta/v1.Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -16,68 +16,69 @@ pub struct Status {
     pub kind: String,
     /// Always `v1`.
     pub api_version: String,
-    /// Always there, and mostly empty; a continue token that has expired comes with another one to go on with.
+    /// The metadata; always present and mostly empty. An expired continue token is returned with a new token to
+    /// continue from.
     #[serde(serialize_with = "what_is_set")]
     pub metadata: ListMeta,
     /// `Success` or `Failure`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub status: String,
-    /// For people.
+    /// The human-readable message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// For programs; see [`reason`]. Absent for failures without a class of their own.
+    /// The machine-readable reason; see [`reason`]. Absent for failures without a specific reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it is about.
+    /// The object or resource concerned, and the causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<StatusDetails>>,
-    /// The HTTP status code; 0 when it was not said.
+    /// The HTTP status code; 0 if unspecified.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
 }
 
-/// What a [`Status`] is about.
+/// The details of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
     /// The object's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The group of [`Self::kind`]
+    /// The group of [`Self::kind`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// The resource (plural) for most reasons, the kind for `Invalid`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The object's uid.
+    /// The object's UID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The single failures.
+    /// The individual failures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// How long to wait before the next try, in seconds; 0 when it was not said.
+    /// The time to wait before a retry, in seconds; 0 if unspecified.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
 
-/// One of the failures behind a [`Status`].
+/// An individual failure in a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// `FieldValueRequired`, …
+    /// The reason: `FieldValueRequired`, …
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// For people; without the field.
+    /// The human-readable message, without the field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The path of the field, `spec.containers[0].name`.
+    /// The path of the field, such as `spec.containers[0].name`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
-/// The reasons that programs decide by.
+/// The machine-readable reasons.
 pub mod reason {
-    #![allow(missing_docs, reason = "each constant is its own name")]
+    #![allow(missing_docs, reason = "the names are self-explanatory")]
     pub const ALREADY_EXISTS: &str = "AlreadyExists";
     pub const BAD_REQUEST: &str = "BadRequest";
     pub const CONFLICT: &str = "Conflict";
@@ -98,10 +99,10 @@ pub mod reason {
     pub const UNAUTHORIZED: &str = "Unauthorized";
     pub const UNSUPPORTED_MEDIA_TYPE: &str = "UnsupportedMediaType";
 
-    /// Not a reason but a cause: what answered is no API server.
+    /// The reason of a cause, not of a status: the response does not come from an API server.
     pub const UNEXPECTED_SERVER_RESPONSE: &str = "UnexpectedServerResponse";
 
-    /// Every reason: an answer with another one is judged by its code.
+    /// All reasons. A status with any other reason is classified by its code.
     pub(super) const ALL: [&str; 19] = [
         ALREADY_EXISTS,
         BAD_REQUEST,
@@ -125,95 +126,96 @@ pub mod reason {
     ];
 }
 
-/// The cause that marks a resourceVersion from the future.
+/// The cause of an error about a resource version that the server has not reached yet.
 const TOO_LARGE_RESOURCE_VERSION: &str = "ResourceVersionTooLarge";
 
-// === reading ===
+// === Predicates ===
 
 impl Status {
-    /// Whether the reason is `reason`.
+    /// Reports whether the reason is `reason`.
     #[must_use]
     pub fn is(&self, reason: &str) -> bool {
         self.reason.as_deref() == Some(reason)
     }
 
-    /// Whether the request succeeded.
+    /// Reports whether the request succeeded.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status == "Success"
     }
 
-    /// Whether the reason is `reason`, or the code is `code` and the reason says nothing: none is given, or it is one that
-    /// this version does not know.
+    /// Reports whether the reason is `reason`, or whether the code is `code` and the reason is missing or unknown.
     fn is_or_has_code(&self, reason: &str, code: u16) -> bool {
         self.is(reason)
             || (self.code == code && !self.reason.as_deref().is_some_and(|known| reason::ALL.contains(&known)))
     }
 
-    /// Whether a resourceVersion or continue token is too old: the reason is `Expired` or `Gone`.
+    /// Reports whether a resource version or continue token is too old: the reason is `Expired` or `Gone`.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.is(reason::EXPIRED) || self.is_gone()
     }
 
-    /// Whether an object of that name is there already.
+    /// Reports whether an object of this name already exists.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
         self.is(reason::ALREADY_EXISTS)
     }
 
-    /// Whether the server has begun, and asks to try again. No code stands for it.
+    /// Reports whether the server could not complete the request in time and asks for a retry. This reason has no code
+    /// of its own.
     #[must_use]
     pub fn is_server_timeout(&self) -> bool {
         self.is(reason::SERVER_TIMEOUT)
     }
 
-    /// Whether the server has had enough for now, or answers 429 for whatever reason.
+    /// Reports whether the server rejects the request because it has too many, or answers 429 for any reason.
     #[must_use]
     pub fn is_too_many_requests(&self) -> bool {
         self.is(reason::TOO_MANY_REQUESTS) || self.code == 429
     }
 
-    /// Whether the request is larger than the server takes, or it answers 413 for whatever reason.
+    /// Reports whether the request is larger than the server accepts, or whether the server answers 413 for any reason.
     #[must_use]
     pub fn is_request_entity_too_large(&self) -> bool {
         self.is(reason::REQUEST_ENTITY_TOO_LARGE) || self.code == 413
     }
 
-    /// Whether what answered did not speak the API: a proxy, a load balancer. The client has made this status.
+    /// Reports whether the response does not come from an API server but, for example, from a proxy or load balancer.
+    /// The client created this status.
     #[must_use]
     pub fn is_unexpected_server_response(&self) -> bool {
         self.has_cause(reason::UNEXPECTED_SERVER_RESPONSE)
     }
 
-    /// Whether the resourceVersion lies in the server's future.
+    /// Reports whether the server has not reached the resource version yet.
     #[must_use]
     pub fn is_too_large_resource_version(&self) -> bool {
         self.is(reason::TIMEOUT) && self.has_cause(TOO_LARGE_RESOURCE_VERSION)
     }
 
-    /// Whether one of the causes has this reason.
+    /// Reports whether one of the causes has this reason.
     #[must_use]
     pub fn has_cause(&self, reason: &str) -> bool {
         self.details.as_ref().is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
     }
 
-    /// How long the server asks to wait.
+    /// Returns the time that the server asks to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// How long to wait before the next try, if there is to be one: what the server asks for, or, when it only says
-    /// that it asks for a delay, none.
+    /// Returns the time to wait before a retry. This is the time that the server asks for, or zero if the server asks
+    /// for a delay without specifying it.
     #[must_use]
     pub fn suggests_client_delay(&self) -> Option<Duration> {
         self.retry_after().or_else(|| (self.is_server_timeout() && self.details.is_some()).then_some(Duration::ZERO))
     }
 }
 
-/// The questions that a reason answers, or a code where the reason says nothing.
+/// Defines predicates on a reason, or on a code if the reason is missing or unknown.
 macro_rules! predicates {
     ($($(#[$doc:meta])* $name:ident: $reason:ident or $code:literal;)*) => {
         impl Status {$(
@@ -227,31 +229,31 @@ macro_rules! predicates {
 }
 
 predicates! {
-    /// Whether the object, or the resource, is not there.
+    /// Reports whether the object or the resource does not exist.
     is_not_found: NOT_FOUND or 404;
-    /// Whether the object has changed meanwhile.
+    /// Reports whether the object was changed by another write.
     is_conflict: CONFLICT or 409;
-    /// Whether the object breaks a rule of its kind.
+    /// Reports whether the object failed validation.
     is_invalid: INVALID or 422;
-    /// Whether the caller may not.
+    /// Reports whether the user lacks permission.
     is_forbidden: FORBIDDEN or 403;
-    /// Whether the server does not know who is calling.
+    /// Reports whether the server could not authenticate the user.
     is_unauthorized: UNAUTHORIZED or 401;
-    /// Whether the request makes no sense.
+    /// Reports whether the request is malformed.
     is_bad_request: BAD_REQUEST or 400;
-    /// Whether what was asked for is there no more. See also [`Self::is_expired`].
+    /// Reports whether the requested item is no longer available. See also [`Self::is_expired`].
     is_gone: GONE or 410;
-    /// Whether the resource does not have this verb.
+    /// Reports whether the resource does not support the verb.
     is_method_not_allowed: METHOD_NOT_ALLOWED or 405;
-    /// Whether the server cannot answer in a format that the caller reads.
+    /// Reports whether the server cannot respond in a format that the client accepts.
     is_not_acceptable: NOT_ACCEPTABLE or 406;
-    /// Whether the server does not read the format of the body.
+    /// Reports whether the server does not support the format of the request body.
     is_unsupported_media_type: UNSUPPORTED_MEDIA_TYPE or 415;
-    /// Whether the server has failed.
+    /// Reports whether the server had an internal error.
     is_internal_error: INTERNAL_ERROR or 500;
-    /// Whether what stands behind the server is not there now.
+    /// Reports whether a service that the server depends on is unavailable.
     is_service_unavailable: SERVICE_UNAVAILABLE or 503;
-    /// Whether the answer did not come in time; the server may still be at it.
+    /// Reports whether the response did not arrive in time. The server may still be processing the request.
     is_timeout: TIMEOUT or 504;
 }
 
@@ -267,73 +269,73 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-// === making ===
+// === Constructors ===
 
 impl Status {
-    /// A success that is about something.
+    /// Creates a success with details.
     #[must_use]
     pub fn success(details: StatusDetails) -> Self {
         Self { status: "Success".to_owned(), details: Some(Box::new(details)), ..Self::blank() }
     }
 
-    /// A failure of any kind.
+    /// Creates a failure.
     #[must_use]
     pub fn failure(code: u16, reason: &str, message: impl Into<String>) -> Self {
         let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
         Self { status: "Failure".to_owned(), message: message.into(), reason, code, ..Self::blank() }
     }
 
-    /// The same failure, about something.
+    /// Returns this failure with details.
     #[must_use]
     pub fn with_details(mut self, details: StatusDetails) -> Self {
         self.details = Some(Box::new(details));
         self
     }
 
-    /// The same failure with single causes.
+    /// Returns this failure with causes.
     #[must_use]
     pub fn with_causes(mut self, causes: Vec<Cause>) -> Self {
         self.details.get_or_insert_default().causes = causes;
         self
     }
 
-    /// No object of that name.
+    /// Creates the failure for an object that does not exist.
     #[must_use]
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::failure(404, reason::NOT_FOUND, format!("{resource} {name:?} not found")).about(resource, name)
     }
 
-    /// No such resource in a group and version that is served.
+    /// Creates the failure for a group, version or resource that is not served.
     #[must_use]
     pub fn unknown_resource() -> Self {
         Self::failure(404, reason::NOT_FOUND, "the server could not find the requested resource")
             .with_details(StatusDetails::default())
     }
 
-    /// An object of that name is there.
+    /// Creates the failure for an object that already exists.
     #[must_use]
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::failure(409, reason::ALREADY_EXISTS, format!("{resource} {name:?} already exists")).about(resource, name)
     }
 
-    /// The write cannot be carried out on the object as it is; `why` as the real server words it.
+    /// Creates the failure of a write that conflicts with the object's state. `why` must be the real server's wording.
     #[must_use]
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
         Self::failure(409, reason::CONFLICT, message).about(resource, name)
     }
 
-    /// The object was changed by somebody else.
+    /// Creates the failure of a write to an object that was changed meanwhile.
     #[must_use]
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
 
-    /// The object breaks rules of its kind. Each cause is `(field, reason, body)` as in [`Cause`].
+    /// Creates the failure of an object that failed validation. Each cause is `(field, reason, body)` as in [`Cause`].
     #[must_use]
     pub fn invalid(kind: &GroupKind, name: &str, causes: Vec<Cause>) -> Self {
-        // As text that is written once: there may be many thousands, and each may be long.
+        // Each message is formatted once, because there may be many thousands of long ones.
         let mut seen = HashSet::with_capacity(causes.len());
         let mut list = String::new();
         for cause in &causes {
@@ -358,13 +360,13 @@ impl Status {
         Self::failure(422, reason::INVALID, format!("{kind} {name:?} is invalid: {list}")).with_details(details)
     }
 
-    /// The request makes no sense.
+    /// Creates the failure of a malformed request.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, reason::BAD_REQUEST, message)
     }
 
-    /// The caller may not do this to the object; an empty name is the whole resource.
+    /// Creates the failure of a request without permission. An empty name stands for the whole resource.
     #[must_use]
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = match name {
@@ -374,7 +376,7 @@ impl Status {
         Self::failure(403, reason::FORBIDDEN, message).about(resource, name)
     }
 
-    /// The resource does not have this verb.
+    /// Creates the failure for a verb that the resource does not support.
     #[must_use]
     pub fn method_not_allowed() -> Self {
         Self::failure(
@@ -385,13 +387,13 @@ impl Status {
         .with_details(StatusDetails::default())
     }
 
-    /// No credentials, or unknown ones.
+    /// Creates the failure of a request with missing or invalid credentials.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::failure(401, reason::UNAUTHORIZED, "Unauthorized")
     }
 
-    /// The body is of a type that the resource does not read.
+    /// Creates the failure for a body in an unsupported format.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         let message = format!(
@@ -401,27 +403,27 @@ impl Status {
         Self::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message)
     }
 
-    /// None of the types that the caller accepts can be given.
+    /// Creates the failure of a request that accepts none of the available formats.
     #[must_use]
     pub fn not_acceptable(offered: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", offered.join(", "));
         Self::failure(406, reason::NOT_ACCEPTABLE, message)
     }
 
-    /// The body is larger than `limit` bytes.
+    /// Creates the failure for a body of more than `limit` bytes.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         let message = format!("Request entity too large: limit is {limit}");
         Self::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, message)
     }
 
-    /// The resourceVersion or continue token is too old.
+    /// Creates the failure for a resource version or continue token that is too old.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, reason::EXPIRED, message)
     }
 
-    /// The resourceVersion lies in the future, and did not come within the time allowed.
+    /// Creates the failure for a resource version that the server did not reach within the allowed time.
     #[must_use]
     pub fn too_large_resource_version(requested: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
@@ -434,21 +436,21 @@ impl Status {
         Self::failure(504, reason::TIMEOUT, message).with_details(details)
     }
 
-    /// The server cannot serve this now; try again after so many seconds.
+    /// Creates the failure of a throttled request, with the seconds to wait before a retry.
     #[must_use]
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         let details = StatusDetails { retry_after_seconds, ..StatusDetails::default() };
         Self::failure(429, reason::TOO_MANY_REQUESTS, message).with_details(details)
     }
 
-    /// The server failed.
+    /// Creates the failure for an internal error.
     #[must_use]
     pub fn internal(why: impl fmt::Display) -> Self {
         let cause = Cause { message: why.to_string(), ..Cause::default() };
         Self::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: {why}")).with_causes(vec![cause])
     }
 
-    /// The server failed in a way that has no class: 500 without a reason.
+    /// Creates the failure for an error without a reason, with code 500.
     #[must_use]
     pub fn unclassified(message: impl Into<String>) -> Self {
         Self::failure(500, "", message)
@@ -472,7 +474,7 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 
-/// Unlike a list's, the metadata of a status leaves out what is empty.
+/// Serializes the metadata of a status. In contrast to the metadata of a list, it omits empty fields.
 fn what_is_set<S: serde::Serializer>(metadata: &ListMeta, serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
     let mut map = serializer.serialize_map(None)?;

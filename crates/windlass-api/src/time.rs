@@ -1,31 +1,31 @@
-//! Times as the Kubernetes API writes them.
+//! Times in the formats of the Kubernetes API.
 
 use jiff::{Timestamp, fmt::temporal::DateTimePrinter};
 use thiserror::Error;
 
-/// A text that is no RFC 3339 time.
+/// The error of a text that is not a time in RFC 3339.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not an RFC 3339 time: {reason}")]
 pub struct TimeError {
-    /// What was read.
+    /// The text.
     pub text: String,
-    /// Why it is none.
+    /// The reason.
     pub reason: String,
 }
 
-/// `meta/v1.Time`: seconds, UTC, `Z`.
+/// Formats a `meta/v1.Time`: whole seconds, UTC, `Z`.
 #[must_use]
 pub fn format_time(at: Timestamp) -> String {
     print(at, 0)
 }
 
-/// `meta/v1.MicroTime`: always six digits of a second, UTC, `Z`.
+/// Formats a `meta/v1.MicroTime`: six fractional digits, UTC, `Z`.
 #[must_use]
 pub fn format_micro_time(at: Timestamp) -> String {
     print(at, 6)
 }
 
-/// Reads any RFC 3339 time; the offset must be there.
+/// Parses any time in RFC 3339. The offset is required.
 pub fn parse_time(text: &str) -> Result<Timestamp, TimeError> {
     text.parse().map_err(|error: jiff::Error| TimeError { text: text.to_owned(), reason: error.to_string() })
 }

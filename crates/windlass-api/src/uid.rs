@@ -1,32 +1,32 @@
-//! The uid of an object.
+//! UIDs of objects.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The uid of an object: opaque text, to be compared as it came.
+/// The UID of an object: an opaque text.
 ///
-/// Servers make UUIDs of them, which are kept in 16 bytes; whatever else comes is kept as text.
+/// The UUIDs of servers are stored in 16 bytes, any other text as text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
-    /// Written as 32 lower-case digits in groups of 8, 4, 4, 4 and 12. Every text of this form is kept so: equality of
-    /// what is kept is equality of the texts.
+    /// A UUID of 32 lower-case hexadecimal digits in groups of 8, 4, 4, 4 and 12. Every text of this form is stored
+    /// this way, so stored values are equal if and only if the texts are equal.
     Uuid([u8; 16]),
     Text(Arc<str>),
 }
 
-/// Where the hyphens stand.
+/// The positions of the hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
-/// Where the two digits of each byte begin.
+/// The positions of each byte's two digits.
 const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// What each byte of a text is worth as a digit.
+/// The value of each character as a digit.
 const DIGITS: [u8; 256] = {
     let mut digits = [NO_DIGIT; 256];
     let mut value = 0;
@@ -43,13 +43,13 @@ const NO_DIGIT: u8 = 16;
 // === impl Uid ===
 
 impl Uid {
-    /// Takes the text as it came.
+    /// Creates a UID from its text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(uuid(text).map_or_else(|| Repr::Text(text.into()), Repr::Uuid))
     }
 
-    /// Whether there is none, as in objects that no server has stored.
+    /// Reports whether the UID is empty, as in objects that no server has stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
@@ -69,7 +69,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 }
 
 impl Default for Uid {
-    /// None.
+    /// Returns the empty UID.
     fn default() -> Self {
         Self::new("")
     }

@@ -1,4 +1,5 @@
-//! What names, labels and their kin may look like. Each check gives the real server's texts, none when all is well.
+//! Validation of names, labels and similar values. Each function returns the messages of the real server, or an empty
+//! list if the text is valid.
 //!
 //! ```
 //! use windlass_api::validation::{dns_label, qualified_name};
@@ -13,7 +14,7 @@ const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_TEXT: &str =
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// As in host names.
+/// Validates a DNS subdomain (RFC 1123), as in host names.
 #[must_use]
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -28,7 +29,8 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// As in the names that resolvers look for: an underscore may stand where a letter does, but at the end.
+/// Validates a DNS subdomain that may contain underscores, as in search domains. An underscore may replace a letter,
+/// except at the end.
 #[must_use]
 pub fn dns_subdomain_with_underscores(text: &str) -> Vec<String> {
     const TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
@@ -48,7 +50,7 @@ pub fn dns_subdomain_with_underscores(text: &str) -> Vec<String> {
     errors
 }
 
-/// As in host names, with a star as the first part.
+/// Validates a DNS subdomain whose first label is a star.
 #[must_use]
 pub fn wildcard_subdomain(text: &str) -> Vec<String> {
     const TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
@@ -63,7 +65,7 @@ pub fn wildcard_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// What can stand between two slashes of a path.
+/// Validates a path segment.
 #[must_use]
 pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
@@ -72,7 +74,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ["/", "%"].iter().filter(|part| text.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// The reason of a condition.
+/// Validates the reason of a condition.
 #[must_use]
 pub fn condition_reason(text: &str) -> Vec<String> {
     const TEXT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
@@ -89,7 +91,7 @@ pub fn condition_reason(text: &str) -> Vec<String> {
     vec![regex(TEXT, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
 }
 
-/// What stands after the domain in the name of an ingress controller.
+/// Validates the path after the domain in the controller name of an IngressClass.
 #[must_use]
 pub fn http_path(text: &str) -> Vec<String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
@@ -99,7 +101,7 @@ pub fn http_path(text: &str) -> Vec<String> {
     vec![regex("Invalid path", "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+", &[])]
 }
 
-/// One part of a host name.
+/// Validates a DNS label (RFC 1123), one part of a host name.
 #[must_use]
 pub fn dns_label(text: &str) -> Vec<String> {
     const TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
@@ -109,7 +111,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
         errors.push(too_long(63, "characters"));
     }
     if !is_label(text) {
-        // What would do between dots gets another hint.
+        // A text that would be valid as a subdomain gets another message.
         errors.push(if !text.is_empty() && text.split('.').all(is_label) {
             "must not contain dots".to_owned()
         } else {
@@ -119,7 +121,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// One part of a host name that begins with a letter.
+/// Validates a DNS label that starts with a letter (RFC 1035).
 #[must_use]
 pub fn dns_label_1035(text: &str) -> Vec<String> {
     const TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
@@ -134,7 +136,7 @@ pub fn dns_label_1035(text: &str) -> Vec<String> {
     errors
 }
 
-/// A label key, a finalizer, the name of a resource.
+/// Validates a qualified name: a label key, a finalizer, or the name of a resource.
 #[must_use]
 pub fn qualified_name(text: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
@@ -168,7 +170,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     errors
 }
 
-/// The value of a label.
+/// Validates a label value.
 #[must_use]
 pub fn label_value(text: &str) -> Vec<String> {
     const TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and \
@@ -183,7 +185,7 @@ pub fn label_value(text: &str) -> Vec<String> {
     errors
 }
 
-/// A key of a config map or secret.
+/// Validates a key of a ConfigMap or Secret.
 #[must_use]
 pub fn config_key(text: &str) -> Vec<String> {
     const TEXT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
@@ -203,7 +205,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     errors
 }
 
-/// The name of a port: letters, digits and single dashes, at most 15, at least one letter.
+/// Validates a port name: letters, digits and single dashes, at most 15 characters, at least one letter.
 #[must_use]
 pub fn port_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();

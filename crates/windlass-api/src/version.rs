@@ -1,8 +1,9 @@
-//! The order of API versions: `v2` before `v1` before `v1beta2` before `v1alpha1`, and those before all other texts.
+//! The preference order of API versions: `v2` before `v1` before `v1beta2` before `v1alpha1`, and these before all
+//! other texts.
 
 use std::{cmp::Ordering, fmt};
 
-/// An API version in the order in which versions are preferred: the greatest is the most stable, newest one.
+/// An API version that is ordered by preference: the greatest is the most stable and newest one.
 ///
 /// ```
 /// use windlass_api::ApiVersion;
@@ -15,35 +16,35 @@ use std::{cmp::Ordering, fmt};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ApiVersion {
     text: Box<str>,
-    /// `None` for texts that are no versions as Kubernetes numbers them.
+    /// `None` for texts that are not Kubernetes version numbers.
     parts: Option<(Stability, u64, u64)>,
 }
 
-/// How much a version promises.
+/// The stability level of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stability {
-    /// `v1alpha1`
+    /// Alpha, such as `v1alpha1`.
     Alpha,
-    /// `v1beta1`
+    /// Beta, such as `v1beta1`.
     Beta,
-    /// `v1`
+    /// Stable, such as `v1`.
     Stable,
 }
 
 impl ApiVersion {
-    /// Of any text.
+    /// Creates a version from any text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self { text: text.into(), parts: parse(text) }
     }
 
-    /// How much it promises; `None` for a text that Kubernetes does not number.
+    /// Returns the stability level; `None` if the text is not a Kubernetes version number.
     #[must_use]
     pub fn stability(&self) -> Option<Stability> {
         self.parts.map(|(stability, _, _)| stability)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -53,7 +54,7 @@ impl ApiVersion {
 impl Ord for ApiVersion {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.parts, other.parts) {
-            // Texts that are no versions come in the order of the alphabet.
+            // Other texts are ordered alphabetically.
             (None, None) => other.text.cmp(&self.text),
             (ours, theirs) => ours.cmp(&theirs),
         }
@@ -72,7 +73,7 @@ impl fmt::Display for ApiVersion {
     }
 }
 
-/// Stability, major and minor; numbers have no zeros at the front.
+/// Parses the stability level, major and minor number. Numbers have no leading zeros.
 fn parse(text: &str) -> Option<(Stability, u64, u64)> {
     let rest = text.strip_prefix('v')?;
     let split = rest.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());

@@ -1,7 +1,7 @@
-//! The verbs over one resource in one namespace: those that the API serves for it, and no others.
+//! Accessors: the verbs of one resource in one namespace, limited to the verbs that the API serves for it.
 //!
-//! What a resource can do is said by the marker traits of [`can`]; the bodies are here, once for all resources, and are
-//! those of [`Resources`]. A verb that a resource lacks is a method that does not compile.
+//! The marker traits of [`can`] state which verbs a resource supports. The bodies of the verbs exist once for all
+//! resources and call those of [`Resources`]. Calling a verb that a resource does not support is a compile error.
 
 #[cfg(feature = "clientset")]
 mod behind;
@@ -20,22 +20,23 @@ use crate::{
     verbs::{Apply, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
 };
 
-/// The objects of the resource `R` in one namespace, or of a cluster-scoped one.
+/// The objects of the resource `R`, in one namespace or cluster-scoped.
 ///
-/// The empty namespace stands for all of them in `list` and `watch`, and for the client's own in every other verb.
+/// With the empty namespace, `list` and `watch` cover all namespaces, and every other verb uses the client's default
+/// namespace.
 pub struct Accessor<R: Served> {
     resources: Resources<R::Object>,
-    /// Empty for none.
+    /// The namespace, or an empty string for none.
     namespace: String,
 }
 
-/// A resource, as a type: what its objects are read as.
+/// A resource as a type, with the type that its objects are decoded into.
 pub trait Served {
-    /// The objects.
+    /// The type of the objects.
     type Object: Object;
 }
 
-/// What a resource can do. Each trait is one verb or one subresource.
+/// Marker traits for the verbs and subresources that a resource supports, one trait for each.
 pub mod can {
     use super::Served;
 
@@ -47,51 +48,52 @@ pub mod can {
     }
 
     abilities! {
-        /// Its objects are read by name.
+        /// Objects can be read by name.
         Get;
-        /// Its objects are listed.
+        /// Objects can be listed.
         List;
-        /// Its objects are watched.
+        /// Objects can be watched.
         Watch;
-        /// Objects are created.
+        /// Objects can be created.
         Create;
-        /// Objects are posted, and answered by a status.
+        /// Objects can be posted without being stored; the response is a `Status`.
         Submit;
-        /// Objects are replaced.
+        /// Objects can be replaced.
         Update;
-        /// Objects are changed, also by server-side apply.
+        /// Objects can be patched, including with server-side apply.
         Patch;
-        /// Objects are deleted by name.
+        /// Objects can be deleted by name.
         Delete;
-        /// Objects are deleted by selector.
+        /// Objects can be deleted by selector.
         DeleteCollection;
-        /// The `status` of an object is written on its own.
+        /// Objects have the `status` subresource.
         Status;
-        /// The number of replicas is read and written as a `Scale`.
+        /// Objects have the `scale` subresource.
         Scale;
-        /// Objects are approved and denied.
+        /// Objects can be approved and denied.
         Approval;
-        /// Pods are put on nodes.
+        /// Pods can be bound to nodes.
         Bind;
-        /// Containers are added to a running pod.
+        /// Ephemeral containers can be added to a running pod.
         EphemeralContainers;
-        /// Pods are evicted.
+        /// Pods can be evicted.
         Evict;
-        /// The finalizers of a namespace's spec are written.
+        /// The finalizers of a namespace's spec can be written.
         Finalize;
-        /// The resources of a running pod are changed.
+        /// The resources of a running pod can be changed.
         Resize;
-        /// Tokens are issued.
+        /// Tokens can be issued.
         Token;
     }
 }
 
-/// A custom kind, which serves what every custom kind may.
+/// A custom resource, with all verbs that a CustomResourceDefinition can serve.
 ///
-/// `status` and `scale` are there if its definition says so; a server without them answers 404.
+/// The `status` and `scale` subresources exist only if the CustomResourceDefinition declares them; otherwise the server
+/// answers 404.
 pub struct Custom<K>(PhantomData<fn() -> K>);
 
-/// What some resources can do.
+/// Implements the marker traits for a resource.
 macro_rules! served {
     ($($object:ty: $($ability:ident)*;)*) => {$(
         impl $crate::accessor::Served for $object {
@@ -100,7 +102,7 @@ macro_rules! served {
         $crate::accessor::served!(@can [] $object: $($ability)*);
     )*};
     (@can [$($generics:tt)*] $object:ty:) => {};
-    // What nearly every resource can.
+    // The verbs that nearly every resource supports.
     (@can [$($generics:tt)*] $object:ty: All $($more:ident)*) => {
         $crate::accessor::served!(@can [$($generics)*] $object:
             Get List Watch Create Update Patch Delete DeleteCollection $($more)*);
@@ -123,16 +125,16 @@ impl<K: Resource> Served for Custom<K> {
     type Object = K;
 }
 
-// === the verbs ===
+// === Verbs ===
 
 impl<R: Served> Accessor<R> {
-    /// The verbs without a namespace, and without regard to what the API serves.
+    /// Returns the resource with all verbs and no fixed namespace, whether or not the API serves them.
     #[must_use]
     pub const fn resources(&self) -> &Resources<R::Object> {
         &self.resources
     }
 
-    /// The namespace; `None` for all, or where there are none.
+    /// Returns the namespace; `None` stands for all namespaces or for cluster-scoped objects.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
@@ -146,7 +148,7 @@ impl<R: Served> Accessor<R> {
         ObjectRef::new(name).within(self.namespace.as_str())
     }
 
-    /// The namespace of a write: the object's own where this accessor has none.
+    /// Returns the namespace of a write: the accessor's, or else the object's own.
     fn namespace_of(&self, object: &impl Object) -> String {
         self.namespace().or_else(|| object.namespace()).unwrap_or_default().to_owned()
     }
@@ -164,7 +166,7 @@ impl<R: can::Get> Accessor<R> {
         self.resources.get(self.key(name))
     }
 
-    /// Reads an object that may not be there.
+    /// Reads an object. Returns `None` if it does not exist.
     pub fn get_opt(&self, name: impl Into<Arc<str>>) -> GetOpt<R::Object> {
         self.resources.get_opt(self.key(name))
     }
@@ -192,26 +194,27 @@ impl<R: can::Create> Accessor<R> {
 }
 
 impl<R: can::Submit> Accessor<R> {
-    /// Posts an object, which is not stored.
+    /// Posts an object that is not stored.
     pub fn submit(&self, object: &R::Object) -> Submit {
         self.resources.submit(object).within(self.namespace_of(object))
     }
 }
 
 impl<R: can::Update> Accessor<R> {
-    /// Replaces an object. With a resourceVersion in it, only if that is still its version.
+    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
+    /// current version.
     pub fn update(&self, object: &R::Object) -> Update<R::Object> {
         self.resources.update(object).within(self.namespace_of(object))
     }
 }
 
 impl<R: can::Patch> Accessor<R> {
-    /// Changes an object.
+    /// Patches an object.
     pub fn patch(&self, name: impl Into<Arc<str>>, patch: Patch) -> PatchOne<R::Object> {
         self.resources.patch(self.key(name), patch)
     }
 
-    /// Server-side apply: makes the object have the fields that `object` has, and own them.
+    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
     pub fn apply(&self, object: &R::Object) -> Apply<R::Object> {
         self.resources.apply(object).within(self.namespace_of(object))
     }
@@ -225,31 +228,31 @@ impl<R: can::Delete> Accessor<R> {
 }
 
 impl<R: can::DeleteCollection> Accessor<R> {
-    /// Deletes the objects of the namespace, or those that are then selected.
+    /// Deletes the objects of the namespace. Selectors on the returned builder restrict the deletion.
     pub fn delete_collection(&self) -> DeleteCollection<R::Object> {
         self.resources.delete_collection().within(self.namespace.as_str())
     }
 }
 
-// === the subresources ===
+// === Subresources ===
 
 impl<R: can::Status> Accessor<R> {
-    /// Reads an object by its `status`; what comes is the whole object.
+    /// Reads an object through its `status` subresource. The response is the whole object.
     pub fn get_status(&self, name: impl Into<Arc<str>>) -> Get<R::Object> {
         self.resources.get(self.key(name)).subresource("status")
     }
 
-    /// Replaces the status of an object, and nothing else of it.
+    /// Replaces the status of an object and leaves its other fields unchanged.
     pub fn update_status(&self, object: &R::Object) -> Update<R::Object> {
         self.resources.update_status(object).within(self.namespace_of(object))
     }
 
-    /// Changes the status of an object, and nothing else of it.
+    /// Patches the status of an object and leaves its other fields unchanged.
     pub fn patch_status(&self, name: impl Into<Arc<str>>, patch: Patch) -> PatchOne<R::Object> {
         self.resources.patch(self.key(name), patch).subresource("status")
     }
 
-    /// Server-side apply of the status.
+    /// Applies the status of an object (server-side apply).
     pub fn apply_status(&self, object: &R::Object) -> Apply<R::Object> {
         self.resources.apply(object).within(self.namespace_of(object)).subresource("status")
     }
@@ -261,31 +264,31 @@ impl<R: can::Scale> Accessor<R> {
         self.resources.get_scale(self.key(name))
     }
 
-    /// Replaces the scale of an object; `scale` names it.
+    /// Replaces the scale of an object. `scale` contains the object's name.
     pub fn update_scale(&self, scale: &Scale) -> Update<Scale> {
         self.resources.update_scale(scale).within(self.namespace_of(scale))
     }
 
-    /// Changes the scale of an object.
+    /// Patches the scale of an object.
     pub fn patch_scale(&self, name: impl Into<Arc<str>>, patch: Patch) -> PatchOne<Scale> {
         self.resources.patch_scale(self.key(name), patch)
     }
 
-    /// Server-side apply of the scale; `scale` names the object.
+    /// Applies the scale of an object (server-side apply). `scale` contains the object's name.
     pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
         self.resources.apply_scale(scale).within(self.namespace_of(scale))
     }
 }
 
 impl<R: can::Approval> Accessor<R> {
-    /// Writes the conditions by which a request is approved or denied.
+    /// Replaces the approval conditions of a certificate signing request.
     pub fn update_approval(&self, object: &R::Object) -> Update<R::Object> {
         self.resources.update(object).subresource("approval")
     }
 }
 
 impl<R: can::Bind> Accessor<R> {
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     pub fn bind(&self, pod: impl Into<Arc<str>>, node: &str) -> Submit {
         self.resources.bind(self.key(pod), node)
     }
@@ -299,7 +302,7 @@ impl<R: can::Evict> Accessor<R> {
 }
 
 impl<R: can::EphemeralContainers> Accessor<R> {
-    /// Adds the ephemeral containers of `pod` that the running one does not have.
+    /// Adds the ephemeral containers of `pod` that the running pod does not have yet.
     pub fn update_ephemeral_containers(&self, pod: &R::Object) -> Update<R::Object> {
         self.resources.update(pod).within(self.namespace_of(pod)).subresource("ephemeralcontainers")
     }
@@ -313,7 +316,7 @@ impl<R: can::Resize> Accessor<R> {
 }
 
 impl<R: can::Finalize> Accessor<R> {
-    /// Writes the finalizers of a namespace's spec; without any, a namespace that is being deleted goes.
+    /// Replaces the finalizers of a namespace's spec. A terminating namespace without finalizers is removed.
     pub fn finalize(&self, namespace: &R::Object) -> Update<R::Object> {
         self.resources.update(namespace).subresource("finalize")
     }
@@ -326,20 +329,19 @@ impl<R: can::Token> Accessor<R> {
     }
 }
 
-// === custom kinds, and resources that are known at run time ===
+// === Custom resources, and resources that are known only at run time ===
 
 impl Client {
-    /// The objects of a custom kind, in a namespace; the empty one for those of cluster-scoped kinds.
+    /// Returns the accessor of a custom resource in a namespace. Use the empty namespace for cluster-scoped kinds.
     pub fn custom<K: Resource>(&self, namespace: impl Into<String>) -> Accessor<Custom<K>> {
         Accessor::typed(self, namespace)
     }
 
-    /// The objects of a kind in a namespace, with the verbs that the kind declares and no others; the empty namespace for
-    /// those of cluster-scoped kinds.
+    /// Returns the accessor of a kind in a namespace, with the verbs that the kind declares. Use the empty namespace
+    /// for cluster-scoped kinds.
     ///
-    /// Built-in kinds declare what an API server serves. A custom kind declares a subset with
-    /// `#[resource(verbs("create", "delete"))]`, as Go's `+genclient:onlyVerbs` does; other verbs do not
-    /// compile.
+    /// Built-in kinds declare the verbs that an API server serves. A custom kind can declare a subset with
+    /// `#[resource(verbs("create", "delete"))]`, as with Go's `+genclient:onlyVerbs`. Other verbs do not compile.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
@@ -354,10 +356,11 @@ impl Client {
         Accessor::typed(self, namespace)
     }
 
-    /// The objects of a resource of which no more is known than its URL, of all namespaces or of the cluster.
+    /// Returns the accessor of a resource of which only group, version and plural name are known. It covers all
+    /// namespaces, or the cluster.
     ///
-    /// Objects are as the server sends them: the items of built-in lists lack apiVersion and kind, which
-    /// [`Client::dynamic`] adds where the kind is known.
+    /// Objects are returned as the server sends them. The items of built-in lists have no `apiVersion` and `kind`;
+    /// [`Client::dynamic`], which knows the kind, adds them.
     ///
     /// ```no_run
     /// # async fn example(client: windlass_client::Client) -> windlass_client::Result<()> {
@@ -379,7 +382,7 @@ impl Client {
 }
 
 impl Accessor<DynamicObject> {
-    /// The objects of one namespace.
+    /// Returns this accessor for another namespace.
     #[must_use]
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
@@ -389,7 +392,7 @@ impl Accessor<DynamicObject> {
     }
 }
 
-// By hand, because `R` need not be any of these.
+// Implemented by hand, because a derive would require `R: Clone`.
 impl<R: Served> Clone for Accessor<R> {
     fn clone(&self) -> Self {
         Self { resources: self.resources.clone(), namespace: self.namespace.clone() }

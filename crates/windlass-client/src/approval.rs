@@ -1,4 +1,4 @@
-//! The answer to somebody who asks for a certificate: yes or no.
+//! The approval and denial of certificate signing requests.
 
 use std::{fmt, future::IntoFuture};
 
@@ -10,10 +10,10 @@ use windlass_api::{
 
 use crate::{Client, Error, Result, retry};
 
-/// Approves or denies a request for a certificate; gives the request as it is then.
+/// Approves or denies a certificate signing request. Returns the updated request.
 ///
-/// What was decided in the same way already stays as it was decided. A server refuses to approve what was denied, and the
-/// other way round.
+/// If the same decision was already made, the request is not changed. A server rejects the approval of a denied request
+/// and the denial of an approved one.
 #[derive(Clone)]
 #[must_use = "nothing is sent before `.await`"]
 pub struct Decide {
@@ -25,7 +25,7 @@ pub struct Decide {
 }
 
 impl Client {
-    /// Approves a request for a certificate.
+    /// Approves a certificate signing request.
     ///
     /// ```no_run
     /// # async fn example(client: windlass_client::Client) -> windlass_client::Result<()> {
@@ -37,7 +37,7 @@ impl Client {
         Decide::new(self, request.into(), "Approved")
     }
 
-    /// Denies a request for a certificate.
+    /// Denies a certificate signing request.
     pub fn deny(&self, request: impl Into<ObjectRef<CertificateSigningRequest>>) -> Decide {
         Decide::new(self, request.into(), "Denied")
     }
@@ -48,20 +48,21 @@ impl Decide {
         Self { client: client.clone(), request, decision, reason: decision.to_owned(), message: None }
     }
 
-    /// Why, in one word; the decision itself unless given.
+    /// Sets the reason as a CamelCase word. Defaults to the name of the decision.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
     }
 
-    /// Why, for people.
+    /// Sets the human-readable message.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
     async fn send(self) -> Result<CertificateSigningRequest> {
-        // Somebody else's condition must not get lost, so the whole is read and written; without jitter, no dice are rolled.
+        // Other conditions must be retained, so the object is read and replaced with retries. Without jitter, no
+        // randomness is used.
         let again = Backoff::CONFLICT.jitter(0.0);
         retry::on_error(again, &Entropy::seeded(0), Error::is_conflict, || self.attempt()).await
     }
@@ -72,7 +73,7 @@ impl Decide {
         if conditions.iter().any(|condition| condition.type_ == self.decision) {
             return Ok(request);
         }
-        // The server adds the time.
+        // The server sets the time.
         conditions.push(CertificateSigningRequestCondition {
             type_: self.decision.to_owned(),
             status: "True".to_owned(),

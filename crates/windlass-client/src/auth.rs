@@ -1,9 +1,9 @@
-//! Who is calling: the `Authorization` header, and as whom. (Client certificates are part of TLS:
-//! [`crate::config::Identity`].)
+//! Authentication: the `Authorization` header and impersonation. Client certificates are part of TLS; see
+//! [`crate::config::Identity`].
 //!
-//! A header that the caller has set wins over every credential here, as with Go's client. Credentials that can be renewed
-//! are renewed when they are stale, and when the server answers 401; a request that met the 401 is then sent once more,
-//! if its body can be. That is no risk to writes: what is refused is not carried out.
+//! A header set by the caller overrides every credential here, as in client-go. Renewable credentials are renewed when
+//! they have expired and when the server answers 401. A request that met the 401 is then sent once more, if its body
+//! can be sent again. This is safe for writes, because a rejected request was not carried out.
 
 mod exec;
 mod impersonation;
@@ -44,82 +44,82 @@ use issuer::Source;
 use oidc::Oidc;
 use token_file::TokenFile;
 
-/// How the caller identifies itself in each request.
+/// The credentials of each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Auth {
-    /// Not at all, or by a client certificate.
+    /// No credentials, or only a client certificate.
     #[default]
     None,
-    /// By a token that does not change.
+    /// A static bearer token.
     Bearer(Secret),
-    /// By a token in a file, which somebody else keeps fresh. It is read again when a minute has passed or the server
-    /// has refused it; while it cannot be read, the last token stands.
+    /// A bearer token in a file that another program keeps up to date. The file is read again after a minute, and when
+    /// the server has rejected the token. While the file cannot be read, the last token remains in use.
     TokenFile(PathBuf),
-    /// By a name and a password.
+    /// Basic authentication.
     Basic {
-        /// The name.
+        /// The user name.
         username: String,
         /// The password.
         password: Secret,
     },
-    /// By what a program hands out.
+    /// Credentials from a plugin: an external program.
     Exec(Box<ExecConfig>),
-    /// By the token of an OpenID Connect provider.
+    /// A token of an OpenID Connect provider.
     Oidc(Box<OidcConfig>),
-    /// By tokens that the program gets by itself.
+    /// Tokens from a function of the program.
     Source(TokenSource),
 }
 
-/// Credentials that cannot be had.
+/// The error of credentials that cannot be obtained.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// A token file, of which no token is known yet, cannot be read.
+    /// The token file cannot be read, and no earlier token is known.
     #[error("reading the token file {}", path.display())]
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A token with characters that no header can carry.
-    #[error("the token from {origin} holds characters that no header can carry")]
+    /// A token contains characters that are invalid in a header.
+    #[error("the token from {origin} contains characters that are invalid in a header")]
     Unprintable {
-        /// Where it comes from.
+        /// The origin of the token.
         origin: String,
     },
-    /// Somebody to act as with characters that no header can carry.
-    #[error("the {what} to act as holds characters that no header can carry")]
+    /// A part of the impersonation contains characters that are invalid in a header.
+    #[error("the impersonated {what} contains characters that are invalid in a header")]
     Impersonation {
-        /// Which part.
+        /// The part.
         what: &'static str,
     },
-    /// A plugin gave no credentials.
-    #[error("the plugin {command:?} gave no credentials")]
+    /// The plugin returned no credentials.
+    #[error("the plugin {command:?} returned no credentials")]
     Plugin {
         /// The program.
         command: String,
-        /// Why not.
+        /// The cause.
         source: PluginError,
     },
-    /// The program's own source gave no token.
-    #[error("the program's own source gave no token")]
+    /// The program's token source returned an error.
+    #[error("the program's token source failed")]
     Source {
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// An OpenID Connect provider gave no token.
-    #[error("the provider {issuer} gave no token")]
+    /// The OpenID Connect provider returned no token.
+    #[error("the provider {issuer} returned no token")]
     Oidc {
         /// The provider.
         issuer: String,
-        /// Why not.
+        /// The cause.
         source: OidcError,
     },
 }
 
-/// [`Auth`], made ready. A clone shares what has been issued.
+/// The runtime state of [`Auth`]. Clones share the issued credentials.
 #[derive(Clone, Debug)]
 pub(crate) enum Credentials {
     None,
@@ -152,7 +152,7 @@ impl Credentials {
         })
     }
 
-    /// Who hands out client certificates, if they do not stand in the configuration.
+    /// Returns the issuer of client certificates, if they come from a plugin.
     pub(crate) fn issuer_of_certificates(&self) -> Option<&Arc<Issuer>> {
         match self {
             Self::Issued(issuer) if issuer.may_issue_certificates() => Some(issuer),
@@ -190,7 +190,7 @@ where
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        // Renewed even if this request cannot be sent again: the next one shall not fail.
+        // Renew even if this request cannot be sent again, so that the next one succeeds.
         match (issuer.after_refusal(&credential).await, again) {
             (Some(newer), Some(mut request)) => {
                 drop(response);
@@ -213,7 +213,7 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Readiness of the inner service is awaited in `send`, after the credentials are there.
+        // `send` waits for the inner service to be ready, after it has the credentials.
         Poll::Ready(Ok(()))
     }
 
@@ -222,12 +222,12 @@ where
     }
 }
 
-/// `None` when a header cannot carry it.
+/// Returns the header of a bearer token; `None` if it contains invalid characters.
 fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }
 
-/// The same of a name and a password.
+/// Returns the header of basic authentication; `None` if it contains invalid characters.
 pub(crate) fn basic(username: &str, password: &str) -> Option<HeaderValue> {
     let pair = BASE64_STANDARD.encode(format!("{username}:{password}"));
     sensitive(&format!("Basic {pair}"))

@@ -1,4 +1,4 @@
-//! Requests to what stands behind an object: its log, its containers, its ports, its proxies.
+//! Requests to connect subresources: logs, containers, ports and proxies of an object.
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -11,14 +11,14 @@ use crate::{
     verbs::Unnamed,
 };
 
-/// A part of one object that is no object itself.
+/// A subresource of one object that is a connection instead of an API object.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind {
     client: Client,
     target: Target,
 }
 
-/// An answer that has begun, and what it is the answer to.
+/// A response whose head has arrived, with its operation.
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
     pub(crate) operation: Operation,
@@ -33,12 +33,12 @@ impl Behind {
         Self { client: client.clone(), target }
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub(crate) fn within(&mut self, namespace: impl Into<String>) {
         self.target.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
     }
 
-    /// Another name, for parts whose names say more than the object's.
+    /// Sets another name, for subresources whose name in the path contains more than the object's name.
     pub(crate) fn rename(&mut self, name: String) {
         self.target.name = Some(name);
     }
@@ -49,12 +49,12 @@ impl Behind {
 
     pub(crate) fn operation(&self) -> Operation {
         let mut target = self.target.clone();
-        // What is wrong with it is for the request to say.
+        // Building the request reports an invalid namespace.
         let _ = self.client.place(&mut target, Unnamed::Default);
         target.operation(Verb::Connect)
     }
 
-    /// The request, for paths behind the part.
+    /// Builds the request for a path below the subresource.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -69,7 +69,7 @@ impl Behind {
             .map_err(|source| Error::Request { operation: Box::new(target.operation(Verb::Connect)), source })
     }
 
-    /// Sends the request; the answer is a success.
+    /// Sends the request. Returns an error if the response is not a success.
     pub(crate) async fn send(
         &self,
         method: Method,

@@ -1,16 +1,17 @@
-//! Keys and certificates: made, read and written in PEM, signed by an authority of one's own or by a cluster's, and renewed
-//! before they end.
+//! Keys and certificates: creation, PEM encoding, signing by an own authority or by the cluster, and renewal.
 //!
-//! - [`PrivateKey`] and [`Certificate`] are read from PEM and written as such; together they are a [`KeyedCertificate`].
-//! - [`CertificateAuthority`] signs: for tests, for webhooks, for whoever needs no authority that others know.
-//! - [`CertificateManager`] asks a cluster for a certificate by `CertificateSigningRequest`, keeps it in a
-//!   [`CertificateStore`], and asks again in time. What is in use goes to clients as a
-//!   [`LiveIdentity`](crate::config::LiveIdentity), and to servers as a [`ServingCertificate`].
+//! - [`PrivateKey`] and [`Certificate`] are read from and written as PEM. A [`KeyedCertificate`] contains both.
+//! - [`CertificateAuthority`] signs certificates, for tests, webhooks and other cases in which no public authority is
+//!   needed.
+//! - [`CertificateManager`] obtains a certificate from a cluster with a `CertificateSigningRequest`, stores it in a
+//!   [`CertificateStore`], and renews it in time. Clients use the current certificate through a
+//!   [`LiveIdentity`](crate::config::LiveIdentity), and servers through a [`ServingCertificate`].
 //!
-//! Needs the feature `certificates`.
+//! Requires the feature `certificates`.
 //!
 //! # What is not guaranteed
-//! Chains are not verified here, and nothing is revoked: whom to trust is up to those who connect.
+//! This module neither verifies certificate chains nor revokes certificates. The peers of a connection decide which
+//! authorities they trust.
 
 mod authority;
 mod certificate;
@@ -33,59 +34,59 @@ pub use request::{CertificateRequest, Usage};
 pub use serving::ServingCertificate;
 pub use store::{CertificateStore, FileStore, MemoryStore};
 
-/// Why there is no key or certificate. No variant holds a key.
+/// The error of a key or certificate operation. No variant contains a key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// It cannot be made.
+    /// A key or certificate cannot be created.
     #[error("making a {what}")]
     Make {
-        /// What was to be made.
+        /// The item.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// It cannot be read.
-    #[error("this is no {what} in PEM that can be used")]
+    /// A key or certificate cannot be parsed.
+    #[error("not a usable {what} in PEM")]
     Read {
-        /// What was to be read.
+        /// The item.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// A certificate is there without its key, or with another.
-    #[error("the certificate and the key do not go together")]
+    /// The key of a certificate is missing or does not match it.
+    #[error("the key does not match the certificate")]
     Mismatch,
-    /// A file cannot be used.
+    /// A file operation failed.
     #[error("{operation} {}", path.display())]
     File {
-        /// What was being done: `reading`, `writing`.
+        /// The operation: `reading` or `writing`.
         operation: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A store that is not ours has failed.
+    /// A custom store returned an error.
     #[error("the store of certificates has failed")]
     Store(#[source] BoxError),
-    /// The server was not reached, or has refused to be asked, or the request was not signed in time.
+    /// The request failed: the server was unreachable or rejected it, or the certificate was not signed in time.
     #[error(transparent)]
     Ask(#[from] crate::Error),
-    /// The request was denied, or its signer has failed.
+    /// The request was denied, or its signer failed.
     #[error("the certificate signing request {request:?} was not granted: {condition}{}", told(message))]
     NotGranted {
-        /// Its name.
+        /// The name of the request.
         request: String,
-        /// `Denied` or `Failed`.
+        /// The condition: `Denied` or `Failed`.
         condition: String,
-        /// The words of whoever decided.
+        /// The message of the condition.
         message: String,
     },
     /// The request was deleted before it was signed.
-    #[error("the certificate signing request {request:?} is gone")]
+    #[error("the certificate signing request {request:?} was deleted")]
     Gone {
-        /// Its name.
+        /// The name of the request.
         request: String,
     },
 }

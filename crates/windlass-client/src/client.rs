@@ -29,13 +29,14 @@ use crate::{
 
 /// A client of one API server. Cheap to clone; clones share the connections.
 ///
-/// Requests are sent as Go's client sends them: 5 a second and 10 at once (50 and 300 of those that ask what the server
-/// serves), again when the server asks for it. The methods that begin with `with` make a client of the same connections
-/// that does it differently; to change one call, make it on such a client.
+/// By default, a client limits its rate as client-go does: 5 requests per second with a burst of 10, and for discovery
+/// 50 requests per second with a burst of 300. It retries a request when the server asks for it. The `with_*` and
+/// `without_*` methods return a client that shares the connections and differs in one setting. To change a setting for
+/// one call, call the verb on such a client.
 ///
 /// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`]:
-/// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace are about the client's default
-/// namespace, except for `list` and `watch`, which are then about all namespaces.
+/// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace use the client's default
+/// namespace, except for `list` and `watch`, which then cover all namespaces.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -43,15 +44,15 @@ pub struct Client {
     usual: Usual,
 }
 
-/// What calls say where they do not say otherwise.
+/// Defaults for the options of calls.
 #[derive(Clone, Debug)]
 struct Usual {
-    /// In whose name fields are written; `None` leaves it to the server, which takes the user agent.
+    /// The field manager of writes. `None` leaves the choice to the server, which uses the user agent.
     field_owner: Option<Arc<str>>,
     dry_run: DryRun,
-    /// `None` leaves it to the server, which warns.
+    /// The validation of unknown fields. `None` leaves the choice to the server, which warns.
     field_validation: Option<FieldValidation>,
-    /// The one namespace that calls may be about.
+    /// The only namespace that calls may use.
     confined_to: Option<Arc<str>>,
     managed_fields: ManagedFields,
 }
@@ -72,24 +73,28 @@ struct Shared {
 }
 
 impl Client {
-    /// A client for the server that the surroundings point to: [`Config::infer`].
+    /// Creates a client for the server that [`Config::infer`] finds: from a kubeconfig or from the pod's service
+    /// account.
     ///
-    /// Reads a few small files, in place.
+    /// Reads a few small files with blocking I/O.
     #[allow(clippy::unused_async, reason = "credentials that have to be fetched first will be awaited here")]
     pub async fn try_default() -> Result<Self> {
         Self::new(Config::infer()?)
     }
 
-    /// A client for the server of a configuration. Connects when the first request is sent.
-    #[allow(clippy::needless_pass_by_value, reason = "a configuration holds secrets, and is used up")]
+    /// Creates a client from a configuration. It connects when the first request is sent.
+    #[allow(clippy::needless_pass_by_value, reason = "a configuration contains secrets and is consumed")]
     pub fn new(config: Config) -> Result<Self> {
         let transport = transport::connect(&config)?;
         let policy = Policy { compression: config.compression, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
 
-    /// A client whose requests go to a service, such as an API server in this process. URIs are paths. There is no limit
-    /// to their rate, and answers are not compressed: what is to be spared is on the other side of a network.
+    /// Creates a client that sends its requests to a service, such as an API server in this process. Request URIs are
+    /// paths.
+    ///
+    /// Such a client has no rate limit and does not request compressed responses, because both only pay off over a
+    /// network.
     pub fn from_service<S, B>(service: S, default_namespace: impl Into<String>) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -111,87 +116,93 @@ impl Client {
         Ok(Self { shared, policy: Arc::new(policy), usual: Usual::default() })
     }
 
-    /// The same client, its writes in the name of `owner` unless they say otherwise.
+    /// Returns this client with a default field manager for its writes. A call's own field manager overrides it.
     #[must_use]
     pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
         self.usual.field_owner = Some(owner.into());
         self
     }
 
-    /// The same client, whose writes do everything but the storing, whatever they say. Reads are as ever; so are
-    /// [requests](Self::request) as they are, and what is done within containers.
+    /// Returns this client with all writes as dry runs, whatever their options say. The server then processes a write
+    /// but does not store it.
+    ///
+    /// Reads, raw [requests](Self::request), and commands run in containers are not affected.
     #[must_use]
     pub fn with_dry_run(mut self) -> Self {
         self.usual.dry_run = DryRun::All;
         self
     }
 
-    /// The same client, for whose writes a server does this with fields that the kind does not have, unless they say
-    /// otherwise.
+    /// Returns this client with a default for [field validation](FieldValidation): how the server treats unknown and
+    /// duplicate fields in writes. A call's own setting overrides it.
     #[must_use]
     pub fn with_field_validation(mut self, validation: FieldValidation) -> Self {
         self.usual.field_validation = Some(validation);
         self
     }
 
-    /// The same client, for one namespace only: calls on namespaced kinds that name no namespace are about this one, lists
-    /// and watches too, and those that name another are refused before they are sent. Kinds without namespaces are not
-    /// concerned, nor are [requests](Self::request) as they are. It guards against mistakes, not against malice.
+    /// Returns this client confined to one namespace. Calls on namespaced kinds that name no namespace use this one,
+    /// including lists and watches. Calls that name another namespace fail before they are sent.
+    ///
+    /// Cluster-scoped kinds and raw [requests](Self::request) are not affected. Confinement protects against mistakes;
+    /// it is not a security boundary.
     #[must_use]
     pub fn confined_to(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.usual.confined_to = Some(namespace.into());
         self
     }
 
-    /// The same client, whose answers are decoded without managedFields. Half of a typical object is spared so; a server takes an
-    /// update without them as one that does not change them. Unless it is asked for, clients keep what servers send.
+    /// Returns this client with `managedFields` removed from decoded objects. They are about half of a typical object.
+    ///
+    /// An update without `managedFields` leaves them unchanged on the server. By default, a client retains
+    /// `managedFields`.
     #[must_use]
     pub fn without_managed_fields(mut self) -> Self {
         self.usual.managed_fields = ManagedFields::Drop;
         self
     }
 
-    /// The namespace that the client is [confined to](Self::confined_to), if it is.
+    /// Returns the namespace that the client is [confined to](Self::confined_to), if any.
     #[must_use]
     pub fn confinement(&self) -> Option<&str> {
         self.usual.confined_to.as_deref()
     }
 
-    /// In whose name fields are written.
+    /// Returns the default field manager of writes.
     #[must_use]
     pub fn field_owner(&self) -> Option<&str> {
         self.usual.field_owner.as_deref()
     }
 
-    /// The namespace of calls that name none.
+    /// Returns the namespace of calls that name none.
     #[must_use]
     pub fn default_namespace(&self) -> &str {
         self.confinement().unwrap_or(&self.shared.default_namespace)
     }
 
-    /// What a write says, unless its call says otherwise.
+    /// Returns the default options of writes.
     pub(crate) fn write_options(&self) -> WriteOptions {
         let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
         let field_manager = field_owner.as_deref().map(str::to_owned);
         WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
     }
 
-    /// Returns the observer of writes that are carried out.
+    /// Returns the observer of successful writes.
     pub(crate) fn write_observer(&self) -> Option<&dyn WriteObserver> {
         self.policy.writes.as_deref()
     }
 
-    /// What becomes of managedFields in answers.
+    /// Returns whether `managedFields` are retained in decoded objects.
     pub(crate) fn managed_fields(&self) -> ManagedFields {
         self.usual.managed_fields
     }
 
-    /// What a deletion says, whatever its call says.
+    /// Returns the dry-run option that every deletion gets.
     pub(crate) fn dry_run(&self) -> DryRun {
         self.usual.dry_run
     }
 
-    /// Gives a target the namespace that a call means which names none, and refuses those that the client is not for.
+    /// Sets the namespace of a target that names none. Returns an error if the client is confined to another namespace.
     pub(crate) fn place(&self, target: &mut Target, unnamed: Unnamed) -> Result<(), RequestError> {
         if target.resource.scope == Scope::Cluster {
             return Ok(());
@@ -209,9 +220,9 @@ impl Client {
         }
     }
 
-    // === the verbs ===
+    // === Verbs ===
 
-    /// The objects of a kind: all verbs, with more ways to name the resource.
+    /// Returns the resource of a kind, with all verbs and further ways to name objects.
     pub fn resources<K: Resource>(&self) -> Resources<K> {
         Resources::typed(self.clone())
     }
@@ -221,42 +232,43 @@ impl Client {
         self.resources().get(key)
     }
 
-    /// Reads an object that may not be there.
+    /// Reads an object. Returns `None` if it does not exist.
     pub fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
         self.resources().get_opt(key)
     }
 
-    /// Lists objects, of all namespaces unless one is given.
+    /// Lists objects, by default of all namespaces.
     pub fn list<K: Resource>(&self) -> List<K> {
         self.resources().list()
     }
 
-    /// Watches objects, of all namespaces unless one is given.
+    /// Watches objects, by default of all namespaces.
     pub fn watch<K: Resource>(&self) -> Watch<K> {
         self.resources().watch()
     }
 
-    /// Creates an object, in the namespace that it names.
+    /// Creates an object in the namespace that it names.
     pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
         self.resources().create(object)
     }
 
-    /// Replaces an object. With a resourceVersion in it, only if that is still its version.
+    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
+    /// current version.
     pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
         self.resources().update(object)
     }
 
-    /// Replaces the status of an object, and nothing else of it.
+    /// Replaces the status of an object and leaves its other fields unchanged.
     pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
         self.resources().update_status(object)
     }
 
-    /// Changes an object.
+    /// Patches an object.
     pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
         self.resources().patch(key, patch)
     }
 
-    /// Server-side apply: makes the object have the fields that `object` has, and own them.
+    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
     pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
         self.resources().apply(object)
     }
@@ -266,7 +278,7 @@ impl Client {
         self.resources().delete(key)
     }
 
-    /// Deletes the objects of one namespace: of the default one, unless another is given.
+    /// Deletes the objects of one namespace, by default of the client's default namespace.
     pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
         self.resources().delete_collection()
     }
@@ -276,27 +288,27 @@ impl Client {
         self.resources::<K>().get_scale(key)
     }
 
-    /// Replaces the scale of an object; `scale` names it.
+    /// Replaces the scale of an object. `scale` contains the object's name and namespace.
     pub fn update_scale<K: Resource>(&self, scale: &Scale) -> Update<Scale> {
         self.resources::<K>().update_scale(scale)
     }
 
-    /// Changes the scale of an object.
+    /// Patches the scale of an object.
     pub fn patch_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
         self.resources::<K>().patch_scale(key, patch)
     }
 
-    // === requests ===
+    // === Requests ===
 
-    /// Sends a request as it is, with the client's credentials, and gives the answer as it is, failures included. The body
-    /// of the answer may take as long as it takes.
+    /// Sends a raw request with the client's credentials and returns the response, including failures. The time to read
+    /// the response body is not limited.
     pub async fn request(&self, request: Request<impl Into<Body>>) -> Result<Response<Body>> {
         let operation = Operation::request(request.uri().path());
         let outcome = self.send(request.map(Into::into), &operation, Reading::Stream).await;
         outcome.map_err(|error| Error::new(operation, ListWatchError::Transport(error)))
     }
 
-    /// Sends a request and decodes the answer; an answer that is no success is an error.
+    /// Sends a raw request and decodes the response. Returns an error if the response is not a success.
     pub async fn request_json<T: DeserializeOwned>(&self, request: Request<impl Into<Body>>) -> Result<T> {
         let operation = Operation::request(request.uri().path());
         let answer = async {
@@ -307,25 +319,25 @@ impl Client {
         outcome.map_err(|error| Error::new(operation, error))
     }
 
-    /// Sends a request and gives the body of the answer as it comes, for as long as it takes; an answer that is no success
-    /// is an error.
+    /// Sends a raw request and streams the response body. The time to read it is not limited. Returns an error if the
+    /// response is not a success.
     pub async fn request_stream(&self, request: Request<impl Into<Body>>) -> Result<Body> {
         let operation = Operation::request(request.uri().path());
         let outcome = self.execute_as(request, &operation, Reading::Stream).await;
         outcome.map(Response::into_body).map_err(|error| Error::new(operation, error))
     }
 
-    /// Sends a request with an `Upgrade` header, and gives the connection once the server has switched to what it asks
-    /// for; the answer's headers say to what. An answer that does not switch is an error.
+    /// Sends a request with an `Upgrade` header and returns the connection once the server has switched protocols. The
+    /// response headers name the new protocol. Returns an error if the server does not switch.
     ///
-    /// The connection is one of its own, speaks HTTP/1.1 up to the switch, and is closed when it is dropped.
+    /// The connection is not shared with other requests, uses HTTP/1.1 until the switch, and is closed on drop.
     pub async fn upgrade(&self, request: Request<impl Into<Body>>) -> Result<(Response<()>, Upgraded)> {
         let operation = Operation::request(request.uri().path());
         let outcome = self.switch(request.map(Into::into), &operation).await;
         outcome.map_err(|error| Error::new(operation, error))
     }
 
-    /// [`Self::upgrade`] for an operation of any name.
+    /// Like [`Self::upgrade`], with the operation to name in errors.
     pub(crate) async fn switch(
         &self,
         request: Request<Body>,
@@ -346,7 +358,8 @@ impl Client {
         Ok((response.map(drop), Upgraded::new(connection)))
     }
 
-    /// Sends a request whose answer is read as those of its verb are; an answer that is no success is an error.
+    /// Sends a request and decodes the response as its verb requires. Returns an error if the response is not a
+    /// success.
     pub(crate) async fn execute(
         &self,
         request: Request<impl Into<Body>>,
@@ -355,7 +368,7 @@ impl Client {
         self.execute_as(request, operation, Reading::of(operation.verb)).await
     }
 
-    /// Sends a request; an answer that is no success is an error.
+    /// Sends a request. Returns an error if the response is not a success.
     pub(crate) async fn execute_as(
         &self,
         request: Request<impl Into<Body>>,
@@ -367,7 +380,7 @@ impl Client {
         response::check(sent.map_err(ListWatchError::Transport)?, &method, operation).await
     }
 
-    /// Sends a request and gives the answer, whatever it is.
+    /// Sends a request and returns the response, including failures.
     pub(crate) async fn send(
         &self,
         mut request: Request<Body>,

@@ -1,10 +1,10 @@
-//! An accessor for every built-in resource: `clientset.core_v1().pods("default").get("test")`.
+//! Accessors for every built-in resource: `clientset.core_v1().pods("default").get("test")`.
 //!
-//! `groups` is written by `cargo xtask clientset` from what a real kube-apiserver of the pinned minor serves: which
-//! groups, versions and resources there are, which of them are namespaced, and which verbs and subresources each has. A
-//! verb that a resource lacks is not a method of its accessor.
+//! `cargo xtask clientset` generates the module `groups` from the discovery documents of a real kube-apiserver of the
+//! pinned minor version: the groups, versions and resources, their scopes, verbs and subresources. An accessor has no
+//! method for a verb that its resource does not support.
 //!
-//! What is not guaranteed: that the server at hand serves all of them. One that does not answers 404.
+//! What is not guaranteed: a server may not serve all of these resources. It then answers 404.
 //!
 //! ```no_run
 //! # async fn example() -> windlass_client::Result<()> {
@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! A component status can be read, and not be created:
+//! A component status can be read but not created:
 //!
 //! ```compile_fail,E0599
 //! # fn example(clientset: windlass_client::Clientset) {
@@ -48,27 +48,28 @@ pub struct Clientset {
 }
 
 impl Clientset {
-    /// The resources that a client reaches.
+    /// Creates a clientset from a client.
     #[must_use]
     pub const fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// The client behind the accessors.
+    /// Returns the client of the accessors.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The objects of a custom kind, in a namespace; the empty one for those of cluster-scoped kinds.
+    /// Returns the accessor of a custom resource in a namespace. Use the empty namespace for cluster-scoped kinds.
     pub fn custom<K: Resource>(&self, namespace: impl Into<String>) -> Accessor<Custom<K>> {
         self.client.custom(namespace)
     }
 }
 
-/// A scheme that knows every built-in kind, for objects whose kind is known only at run time.
+/// Returns a scheme with every built-in kind registered, for objects whose kind is only known at run time.
 ///
-/// It fills in no defaults and converts nothing: those are the server's. What a program adds is its own.
+/// The scheme sets no defaults and converts no versions; the server does both. Each call returns a new scheme, to which
+/// a program can add its kinds.
 ///
 /// ```
 /// use windlass_api::{Strictness, k8s_openapi::api::apps::v1::Deployment};

@@ -1,10 +1,11 @@
-//! Where the server is, and who is calling.
+//! The configuration of a client: the server's address, credentials and TLS.
 //!
-//! [`Config::infer`] looks where Kubernetes clients look: the files of `$KUBECONFIG`, else `~/.kube/config`, else the
-//! service account of the pod that the program runs in. Errors name the file, the entry in it and the field.
+//! [`Config::infer`] searches the same locations as other Kubernetes clients: the files of `$KUBECONFIG`, else
+//! `~/.kube/config`, else the service account of the pod that runs the program. Errors name the file, the entry and the
+//! field.
 //!
-//! Kubeconfigs are read once, when the configuration is made. The files that they name, of certificates, keys and tokens,
-//! are read again while a client runs.
+//! Kubeconfigs are read once, when the configuration is created. The certificate, key and token files that they refer
+//! to are read again while a client runs.
 
 mod dialer;
 mod error;
@@ -36,57 +37,58 @@ use crate::{
     user_agent,
 };
 
-/// The namespace of those who name none.
+/// The default namespace if none is configured.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All that is needed to reach a server.
+/// The configuration of a client.
 ///
-/// Clients of one configuration and of its clones share connections and what plugins hand out, where they agree on the
-/// server, the way to it and TLS: clients for several users of a server are best made of clones.
+/// Clients of a configuration and its clones share connections if their server, proxy, dialer and TLS options are
+/// equal. They also share the credentials of plugins. To create clients for several users of one server, clone the
+/// configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The server's address; a path in it stands before the path of each request.
+    /// The server's address. A path in it is prepended to the path of each request.
     pub server: Uri,
     /// The namespace of requests for namespaced objects that name none.
     pub default_namespace: String,
-    /// How the caller identifies itself.
+    /// The credentials.
     pub auth: Auth,
-    /// As whom the caller acts, if not as itself.
+    /// The user to impersonate, if any.
     pub impersonation: Option<Impersonation>,
-    /// What holds when the server is https.
+    /// The TLS options for an `https` server.
     pub tls: TlsOptions,
-    /// Who stands between.
+    /// The proxy.
     pub proxy: Proxy,
-    /// Who opens connections; `None` for TCP.
+    /// The function that opens connections; `None` for TCP.
     pub dialer: Option<Dialer>,
-    /// Whether the server may compress its answers.
+    /// The compression of responses.
     pub compression: Compression,
-    /// How long opening a connection may take, TLS included.
+    /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
-    /// What the server is told of the program; also the default owner of the fields that it writes, up to the slash.
+    /// The `User-Agent` header. The server uses its part before the first slash as the default field manager.
     pub user_agent: String,
-    /// Tells when credentials expire.
+    /// The clock that determines whether credentials have expired.
     pub clock: Clock,
-    /// Who counts what is done to reach the server.
+    /// The recorder of connection metrics.
     pub(crate) audience: Audience,
-    /// Shared by the clients of this configuration and of its clones.
+    /// The connections, shared by the clients of this configuration and its clones.
     pub(crate) connections: Connections,
 }
 
-/// Whether the server may compress its answers.
+/// Compression of responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// It may.
+    /// The server may compress responses.
     #[default]
     Offered,
-    /// It is not asked to: `disable-compression`.
+    /// Responses are not compressed: `disable-compression`.
     Off,
 }
 
 impl Config {
-    /// A server without credentials, in the namespace `default`.
+    /// Creates a configuration for a server, without credentials and with the namespace `default`.
     #[must_use]
     pub fn new(server: Uri) -> Self {
         Self {
@@ -106,33 +108,34 @@ impl Config {
         }
     }
 
-    /// What the surroundings say: `$KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
+    /// Infers the configuration from the environment: `$KUBECONFIG`, else `~/.kube/config`, else the pod's service
+    /// account.
     pub fn infer() -> Result<Self, ConfigError> {
         Self::infer_with(&Selection::default())
     }
 
-    /// The same, with what `selection` says in place of what the kubeconfig says.
+    /// Like [`Self::infer`]. The values in `selection` override those of the kubeconfig.
     pub fn infer_with(selection: &Selection) -> Result<Self, ConfigError> {
         infer::infer(&infer::Surroundings::of_the_process(), selection)
     }
 
-    /// The current context of a kubeconfig file.
+    /// Creates a configuration from the current context of a kubeconfig file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Self::from_kubeconfig(&Kubeconfig::read(path)?, &Selection::default())
     }
 
-    /// A context of a kubeconfig: the current one, unless `selection` names another.
+    /// Creates a configuration from a context of a kubeconfig: the one named in `selection`, or else the current one.
     pub fn from_kubeconfig(kubeconfig: &Kubeconfig, selection: &Selection) -> Result<Self, ConfigError> {
         kubeconfig::resolve(kubeconfig, selection)
     }
 
-    /// The service account of the pod that this program runs in.
+    /// Creates a configuration from the service account of the pod that runs this program.
     pub fn in_cluster() -> Result<Self, ConfigError> {
         in_cluster::load(&infer::Surroundings::of_the_process())
     }
 
-    /// What carries requests to the server, without a client on top: credentials, proxy, TLS and connections. Other layers
-    /// can be put around it before a client is made of it.
+    /// Returns the transport to the server as a service, with credentials, proxy, TLS and connections. Other `tower`
+    /// layers can be added before creating a client from it.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), windlass_client::ConfigError> {
@@ -153,21 +156,21 @@ impl Config {
         transport::connect(self)
     }
 
-    /// The same server for somebody else.
+    /// Returns this configuration with other credentials.
     #[must_use]
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.auth = auth;
         self
     }
 
-    /// The same server, the caller acting as somebody else.
+    /// Returns this configuration with impersonation.
     #[must_use]
     pub fn with_impersonation(mut self, impersonation: Impersonation) -> Self {
         self.impersonation = Some(impersonation);
         self
     }
 
-    /// The same, where a plugin that hands out credentials may run only if `policy` lets it.
+    /// Returns this configuration with a policy that decides which credential plugins may run.
     #[must_use]
     pub fn with_plugin_policy(mut self, policy: PluginPolicy) -> Self {
         if let Auth::Exec(plugin) = &mut self.auth {
@@ -176,49 +179,49 @@ impl Config {
         self
     }
 
-    /// The same server through another proxy, or through none.
+    /// Returns this configuration with another proxy, or none.
     #[must_use]
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = proxy;
         self
     }
 
-    /// The same server over connections that somebody else opens.
+    /// Returns this configuration with a custom function for opening connections.
     #[must_use]
     pub fn with_dialer(mut self, dialer: Dialer) -> Self {
         self.dialer = Some(dialer);
         self
     }
 
-    /// The same server with other TLS options.
+    /// Returns this configuration with other TLS options.
     #[must_use]
     pub fn with_tls(mut self, tls: TlsOptions) -> Self {
         self.tls = tls;
         self
     }
 
-    /// The same server, with another namespace for requests that name none.
+    /// Returns this configuration with another namespace for requests that name none.
     #[must_use]
     pub fn with_default_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.default_namespace = namespace.into();
         self
     }
 
-    /// The same server, told another name of the program.
+    /// Returns this configuration with another `User-Agent` header.
     #[must_use]
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
         self
     }
 
-    /// The same, where somebody counts what is done to reach the server.
+    /// Returns this configuration with a recorder of connection metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: impl TransportMetrics) -> Self {
         self.audience = Audience::of(metrics);
         self
     }
 
-    /// Closes the connections of all clients of this configuration and of its clones; whatever is sent next opens new ones.
+    /// Closes the connections of all clients of this configuration and its clones. Later requests open new connections.
     pub fn close_connections(&self, which: Closing) {
         self.connections.close(which);
     }

@@ -1,8 +1,11 @@
-//! What a server serves: groups, versions, resources.
+//! Discovery of the groups, versions and resources that a server serves.
 //!
-//! Asked in the aggregated form, two requests for everything; of servers that do not know it, one request per group and
-//! version. Groups that cannot be asked (an aggregated API server that is down) are told apart, not fatal: a garbage
-//! collector has to go on with the rest.
+//! Uses aggregated discovery, which takes two requests. For servers without it, sends one request per group and
+//! version.
+//!
+//! If the discovery of a group fails, for example because its aggregated API server is unreachable, the group is
+//! reported separately. The failure is not fatal: programs such as a garbage collector must continue with the other
+//! groups.
 
 mod aggregated;
 mod cached;
@@ -21,87 +24,89 @@ pub use version::ServerVersion;
 
 use crate::{Client, Error, Result};
 
-/// What a server served when it was asked.
+/// The groups, versions and resources that a server served at one point in time.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// In the order of the server, the core group first.
+    /// The groups in the order of the server, the core group first.
     pub groups: Vec<DiscoveredGroup>,
-    /// The groups and versions that could not be asked.
+    /// The groups and versions whose discovery failed.
     pub failed: Vec<FailedVersion>,
 }
 
 /// A group and its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredGroup {
-    /// Empty for the core group.
+    /// The name of the group; empty for the core group.
     pub name: String,
-    /// The preferred one first.
+    /// The versions, the preferred one first.
     pub versions: Vec<DiscoveredVersion>,
 }
 
 /// A version of a group and its resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredVersion {
-    /// `v1`
+    /// The version, such as `v1`.
     pub version: String,
-    /// In the order of the server.
+    /// The resources in the order of the server.
     pub resources: Vec<DiscoveredResource>,
 }
 
-/// A resource and what can be done with it.
+/// A resource with its verbs and names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredResource {
-    /// How to address it.
+    /// The resource's group, version, kind, plural name and scope.
     pub resource: ApiResource,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// The supported verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verbs: Vec<String>,
-    /// `deployment`
+    /// The singular name, such as `deployment`.
     pub singular: String,
-    /// `deploy`
+    /// The short names, such as `deploy`.
     pub short_names: Vec<String>,
-    /// `all`
+    /// The categories, such as `all`.
     pub categories: Vec<String>,
-    /// `status`, `scale`
+    /// The subresources, such as `status` and `scale`.
     pub subresources: Vec<DiscoveredSubresource>,
 }
 
-/// A part of the objects of a resource.
+/// A subresource of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredSubresource {
-    /// `status`
+    /// The name, such as `status`.
     pub name: String,
-    /// What it shows; often the kind of the resource.
+    /// The kind of the subresource; often that of the resource itself.
     pub kind: GroupVersionKind,
-    /// What can be done with it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
 }
 
-/// A group and version that could not be asked.
+/// A group and version whose discovery failed.
 #[derive(Debug)]
 pub struct FailedVersion {
-    /// Which one.
+    /// The group and version.
     pub group_version: GroupVersion,
-    /// Why not; `None` when the server itself says that what it knows is stale.
+    /// The cause. `None` if the server itself reports its information as stale.
     pub error: Option<Error>,
 }
 
-/// Whether an API server tells of what only its peers serve: during an upgrade, servers of two versions stand side by side.
+/// Determines whether discovery includes resources that only other API servers of the cluster serve. During an upgrade,
+/// API servers of two versions run side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Peers {
-    /// What any of them serves.
+    /// The resources of all API servers.
     #[default]
     Included,
-    /// What the one that is asked serves itself. Older servers do not know the question, and answer the other.
+    /// The resources of the contacted API server only. Older servers ignore this option and return those of all.
     Excluded,
 }
 
 impl Client {
-    /// Asks the server what it serves. Fails when the core group, or the list of groups, cannot be had.
+    /// Discovers the resources that the server serves. Returns an error if the discovery of the core group or of the
+    /// group list fails.
     pub async fn discovery(&self) -> Result<Discovery> {
         self.discovery_of(Peers::Included).await
     }
 
-    /// Asks the server what it serves, with or without its peers.
+    /// Discovers the resources that the server serves, with or without its peers.
     pub async fn discovery_of(&self, peers: Peers) -> Result<Discovery> {
         let client = &self.for_discovery();
         let (core, groups) =
@@ -118,7 +123,8 @@ impl Client {
         Ok(discovery)
     }
 
-    /// Whether the server serves a resource. Takes one small request, where [`Self::discovery`] asks for everything.
+    /// Reports whether the server serves a resource. Sends one small request, in contrast to [`Self::discovery`], which
+    /// discovers everything.
     pub async fn is_enabled(&self, resource: &GroupVersionResource) -> Result<bool> {
         match legacy::ask(&self.for_discovery(), &resource.group_version()).await {
             Ok(version) => Ok(version.has(&resource.resource)),
@@ -129,12 +135,12 @@ impl Client {
 }
 
 impl Discovery {
-    /// Every resource in every version.
+    /// Returns every resource in every version.
     pub fn resources(&self) -> impl Iterator<Item = &DiscoveredResource> {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
     }
 
-    /// Every resource in one version: the preferred one of its group, or the next that has it.
+    /// Returns every resource in one version: the preferred version of its group, or else the next one that has it.
     pub fn preferred_resources(&self) -> impl Iterator<Item = &DiscoveredResource> {
         self.groups.iter().flat_map(|group| {
             group.versions.iter().enumerate().flat_map(move |(index, version)| {
@@ -147,31 +153,31 @@ impl Discovery {
         })
     }
 
-    /// Those of the [preferred resources](Self::preferred_resources) whose objects live in namespaces.
+    /// Returns the [preferred resources](Self::preferred_resources) that are namespaced.
     pub fn preferred_namespaced_resources(&self) -> impl Iterator<Item = &DiscoveredResource> {
         self.preferred_resources().filter(|resource| resource.is_namespaced())
     }
 
-    /// Every group and version.
+    /// Returns every group and version.
     pub fn group_versions(&self) -> impl Iterator<Item = GroupVersion> {
         self.groups.iter().flat_map(|group| {
             group.versions.iter().map(|version| GroupVersion::new(group.name.clone(), version.version.clone()))
         })
     }
 
-    /// Whether the server serves anything of a group and version.
+    /// Reports whether the server serves any resource of a group and version.
     #[must_use]
     pub fn supports(&self, group_version: &GroupVersion) -> bool {
         self.group_versions().any(|known| known == *group_version)
     }
 
-    /// Whether the server serves a resource.
+    /// Reports whether the server serves a resource.
     #[must_use]
     pub fn is_enabled(&self, resource: &GroupVersionResource) -> bool {
         self.resources().any(|found| found.resource.gvr() == *resource)
     }
 
-    /// Only the resources for which `keep` holds; versions and groups that lose all theirs are left out.
+    /// Retains only the resources for which `keep` returns `true`. Versions and groups without resources are removed.
     ///
     /// ```
     /// # use windlass_client::Discovery;
@@ -190,7 +196,7 @@ impl Discovery {
         self
     }
 
-    /// The resource of a kind.
+    /// Returns the resource of a kind.
     #[must_use]
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&DiscoveredResource> {
         self.resources().find(|found| {
@@ -199,7 +205,7 @@ impl Discovery {
         })
     }
 
-    /// Adds what a group and version answered. Versions of one group come one after the other.
+    /// Adds the result for a group and version. Versions of one group are added consecutively.
     fn add(&mut self, group_version: GroupVersion, answer: Result<DiscoveredVersion>) {
         let version = match answer {
             Ok(version) => version,
@@ -229,26 +235,26 @@ impl DiscoveredVersion {
 }
 
 impl DiscoveredResource {
-    /// Whether it can be done, `list`.
+    /// Reports whether the resource supports a verb, such as `list`.
     #[must_use]
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
 
-    /// The singular; where the server tells none, the kind in lower case.
+    /// Returns the singular name. Defaults to the kind in lower case if the server sends none.
     #[must_use]
     pub fn singular(&self) -> Cow<'_, str> {
         if self.singular.is_empty() { self.resource.kind.to_lowercase().into() } else { self.singular.as_str().into() }
     }
 
-    /// Whether its objects live in namespaces.
+    /// Reports whether the resource is namespaced.
     #[must_use]
     pub fn is_namespaced(&self) -> bool {
         self.resource.scope == Scope::Namespaced
     }
 }
 
-/// `null` is an empty list, as Go writes one that was never filled.
+/// Decodes a list. Go encodes a nil slice as `null`, which decodes as an empty list.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

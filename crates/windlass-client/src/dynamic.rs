@@ -1,4 +1,4 @@
-//! The verbs over resources that are known only at run time.
+//! Verbs for resources that are known only at run time.
 
 use bytes::Bytes;
 use windlass_api::{ApiResource, Content, DynamicObject, PartialObject, TypeMeta};
@@ -9,18 +9,18 @@ use crate::{
 };
 
 impl Client {
-    /// The objects of a resource, whole, with all their fields.
+    /// Returns a resource whose objects are decoded with all their fields.
     ///
-    /// Objects that come without apiVersion and kind, as the items of lists do, are given those of `resource`; so are
-    /// objects that are sent without.
+    /// Objects without `apiVersion` and `kind`, such as the items of lists, get those of `resource`, both when received
+    /// and when sent.
     #[must_use]
     pub fn dynamic(&self, resource: &ApiResource) -> Resources<DynamicObject> {
         let codec = Codec { content: Content::Object, encode, complete };
         Resources { client: self.clone(), resource: resource.clone(), codec }
     }
 
-    /// The objects of a resource, their metadata only: the server leaves out the rest. To be read, patched and deleted;
-    /// a server refuses to create or replace an object by its metadata.
+    /// Returns a resource whose objects are decoded as their metadata only; the server omits the other fields. Objects
+    /// can be read, patched and deleted. A server rejects a create or an update of metadata alone.
     #[must_use]
     pub fn metadata(&self, resource: &ApiResource) -> Resources<PartialObject> {
         Resources { client: self.clone(), resource: resource.clone(), codec: Codec::plain(Content::Metadata) }

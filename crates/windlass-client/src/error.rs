@@ -1,4 +1,4 @@
-//! What can go wrong with a call, told with what was being done to which object.
+//! The errors of calls, each with the operation and the object.
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
@@ -10,95 +10,96 @@ use crate::{config::ConfigError, pipeline::TimedOut, request::RequestError};
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. The text of each is this layer only; `source()` says the rest.
+/// The error of a call. The `Display` text of a variant describes that layer only; `source()` returns the cause.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no usable configuration.
+    /// The configuration is missing or invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The request makes no sense, so it was not sent.
-    #[error("{operation}: not a valid request")]
+    /// The request is invalid and was not sent.
+    #[error("{operation}: invalid request")]
     Request {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// What is wrong with it.
+        /// The cause.
         source: RequestError,
     },
-    /// The object cannot be encoded, so nothing was sent.
+    /// The object cannot be encoded, so no request was sent.
     #[error("{operation}: the object cannot be encoded")]
     Encode {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// Why not.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// The server refused.
+    /// The server rejected the request.
     #[error("{operation}: the server answered {}", answer(status))]
     Status {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// The server's words.
+        /// The server's `Status`.
         #[source]
         status: Box<Status>,
     },
-    /// The request did not get through, or the connection broke. A write may have been carried out nevertheless.
+    /// The request could not be sent, or the connection broke. A write may still have been carried out.
     #[error("{operation}: the connection to the server failed")]
     Transport {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// How it failed.
+        /// The cause.
         source: BoxError,
     },
-    /// What was waited for did not come.
-    #[error("{operation}: what was waited for did not come within {limit:?}")]
+    /// The operation or wait exceeded its time limit.
+    #[error("{operation}: timed out after {limit:?}")]
     TimedOut {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// A cache does not show a write of the same program in time, and an older state would mislead the reader.
+    /// The cache did not show a write of this program in time. The read fails, because an older state would mislead the
+    /// reader.
     #[error(
         "{operation}: the cache does not show an own write to {object} after {limit:?}; read with `live()`, or with `stale()` for what it shows"
     )]
     Stale {
-        /// The read.
+        /// The read operation.
         operation: Box<Operation>,
-        /// The object that was written, `namespace/name`.
+        /// The written object, as `namespace/name`.
         object: String,
-        /// How long the read has waited.
+        /// The time limit of the read.
         limit: Duration,
     },
-    /// The answer is not what the API promises.
-    #[error("{operation}: the answer cannot be read")]
+    /// The response is not valid for this API.
+    #[error("{operation}: the response cannot be decoded")]
     Decode {
-        /// What was being done.
+        /// The operation.
         operation: Box<Operation>,
-        /// What is wrong with it.
+        /// The cause.
         source: BoxError,
     },
 }
 
-/// What was being done, to what: `update pods/status "ns/name"`.
+/// The verb and target of a call, displayed as `update pods/status "ns/name"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What was being done.
+    /// The verb.
     pub verb: Verb,
-    /// The resource with its group, `deployments.apps`, or a path.
+    /// The resource with its group, such as `deployments.apps`, or a path.
     pub resource: String,
-    /// The part of the object, `status`.
+    /// The subresource, such as `status`.
     pub subresource: Option<String>,
-    /// The namespace, where one was given.
+    /// The namespace, if any.
     pub namespace: Option<String>,
-    /// The object's name, where it is about one.
+    /// The object's name, if the call is about one object.
     pub name: Option<String>,
 }
 
-/// What can be done.
+/// The verb of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each verb is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Verb {
     Get,
     List,
@@ -109,14 +110,14 @@ pub enum Verb {
     Apply,
     Delete,
     DeleteCollection,
-    /// Opening a way to what stands behind an object: its log, its containers, its ports.
+    /// Connecting to an object's logs, containers, ports or proxies.
     Connect,
-    /// A request that the caller has built.
+    /// A raw request that the caller built.
     Request,
 }
 
 impl Error {
-    /// The server's answer, if it gave one.
+    /// Returns the server's `Status`, if the server sent one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
         match self {
@@ -125,7 +126,7 @@ impl Error {
         }
     }
 
-    /// What was being done, unless it is about the configuration.
+    /// Returns the operation that failed; `None` for errors in the configuration.
     #[must_use]
     pub fn operation(&self) -> Option<&Operation> {
         match self {
@@ -140,13 +141,13 @@ impl Error {
         }
     }
 
-    /// Whether the connection failed: nothing is known of what the server did.
+    /// Reports whether the connection failed. It is then unknown whether the server carried out the request.
     #[must_use]
     pub const fn is_transport(&self) -> bool {
         matches!(self, Self::Transport { .. })
     }
 
-    /// Whether it took too long: for the server, which says so, or for the client's own limit.
+    /// Reports whether the call exceeded a time limit, either the server's or the client's.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match self {
@@ -161,26 +162,26 @@ impl Error {
         }
     }
 
-    /// Whether one of the causes that the server names has this reason.
+    /// Reports whether the server's `Status` contains a cause with this reason.
     #[must_use]
     pub fn has_cause(&self, reason: &str) -> bool {
         self.status().is_some_and(|status| status.has_cause(reason))
     }
 
-    /// How long the server asks to wait.
+    /// Returns the time that the server asks to wait before a retry.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.status().and_then(Status::retry_after)
     }
 
-    /// How long to wait before the next try, if there is to be one, where the server's answer asks for a delay.
+    /// Returns the time to wait before a retry, if the server's response asks for a delay.
     #[must_use]
     pub fn suggests_client_delay(&self) -> Option<Duration> {
         self.status().and_then(Status::suggests_client_delay)
     }
 
-    /// The error and all that is behind it, as one line for people:
-    /// `create pods "a/b": the server answered 409 AlreadyExists: pods "b" already exists`.
+    /// Returns the error and all its causes as one line: `create pods "a/b": the server answered 409 AlreadyExists:
+    /// pods "b" already exists`.
     #[must_use]
     pub fn chain(&self) -> String {
         ErrorChain(self).to_string()
@@ -197,7 +198,7 @@ impl Error {
     }
 }
 
-/// What the server's answer says, where there is one.
+/// Defines predicates on the reason of the server's `Status`.
 macro_rules! status_predicates {
     ($($(#[$doc:meta])* $name:ident)*) => {
         impl Error {$(
@@ -211,45 +212,46 @@ macro_rules! status_predicates {
 }
 
 status_predicates! {
-    /// Whether the object, or the resource, is not there.
+    /// Returns `true` if the object or the resource does not exist.
     is_not_found
-    /// Whether an object of that name is there already.
+    /// Returns `true` if an object of this name already exists.
     is_already_exists
-    /// Whether the object has changed meanwhile.
+    /// Returns `true` if the object was changed by another write.
     is_conflict
-    /// Whether the object breaks a rule of its kind.
+    /// Returns `true` if the object failed validation.
     is_invalid
-    /// Whether the caller may not.
+    /// Returns `true` if the user lacks permission.
     is_forbidden
-    /// Whether the server does not know who is calling.
+    /// Returns `true` if the server could not authenticate the user.
     is_unauthorized
-    /// Whether the request makes no sense to the server.
+    /// Returns `true` if the server considers the request malformed.
     is_bad_request
-    /// Whether a resourceVersion or continue token is too old.
+    /// Returns `true` if a resource version or continue token is too old.
     is_expired
-    /// Whether what was asked for is there no more.
+    /// Returns `true` if the requested item is no longer available.
     is_gone
-    /// Whether the resource does not have this verb.
+    /// Returns `true` if the resource does not support the verb.
     is_method_not_allowed
-    /// Whether the server cannot answer in a format that the client reads.
+    /// Returns `true` if the server cannot respond in a format that the client accepts.
     is_not_acceptable
-    /// Whether the server does not read the format of the body.
+    /// Returns `true` if the server does not support the format of the request body.
     is_unsupported_media_type
-    /// Whether the request is larger than the server takes.
+    /// Returns `true` if the request is larger than the server accepts.
     is_request_entity_too_large
-    /// Whether the server has had enough for now.
+    /// Returns `true` if the server rejects the request because it has too many.
     is_too_many_requests
-    /// Whether the server has begun, and asks to try again.
+    /// Returns `true` if the server could not complete the request in time and asks for a retry.
     is_server_timeout
-    /// Whether the server has failed.
+    /// Returns `true` if the server had an internal error.
     is_internal_error
-    /// Whether what stands behind the server is not there now.
+    /// Returns `true` if a service that the server depends on is unavailable.
     is_service_unavailable
-    /// Whether what answered did not speak the API: a proxy, a load balancer.
+    /// Returns `true` if the response does not come from a Kubernetes API server, but for example from a proxy or load
+    /// balancer.
     is_unexpected_server_response
 }
 
-/// Failures that are as good as a success.
+/// Converts failures that count as success for the caller.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -260,16 +262,16 @@ status_predicates! {
 /// # }
 /// ```
 pub trait Tolerate<T> {
-    /// `None` when it was not there.
+    /// Returns `None` if the object does not exist.
     fn or_not_found(self) -> Result<Option<T>>;
 
-    /// `None` when it was there already.
+    /// Returns `None` if the object already exists.
     fn or_already_exists(self) -> Result<Option<T>>;
 
-    /// Succeeds when the object does not exist: controller-runtime's `IgnoreNotFound`.
+    /// Succeeds if the object does not exist; corresponds to `IgnoreNotFound` in controller-runtime.
     fn ignore_not_found(self) -> Result<()>;
 
-    /// Succeeds when the object exists already: controller-runtime's `IgnoreAlreadyExists`.
+    /// Succeeds if the object already exists; corresponds to `IgnoreAlreadyExists` in controller-runtime.
     fn ignore_already_exists(self) -> Result<()>;
 }
 
@@ -305,7 +307,7 @@ impl From<Error> for ListWatchError {
             Error::Status { status, .. } => Self::Status(status),
             Error::Transport { source, .. } => Self::Transport(source),
             Error::Decode { source, .. } => Self::Decode(source),
-            // Nothing was sent; nothing will get through.
+            // These errors occur before a request is sent, and a retry does not help.
             error @ (Error::Config(_)
             | Error::Request { .. }
             | Error::Encode { .. }

@@ -1,9 +1,9 @@
-//! Files that are written as a whole or not at all.
+//! Atomic replacement of files.
 
 use std::{fs, io, path::Path};
 
-/// Puts bytes in place of what a file holds. Who may read it stays as it is; of a new file, that is nobody else. Folders
-/// are made.
+/// Replaces the content of a file atomically. Existing permissions are retained; a new file is readable only by its
+/// owner. Missing folders are created.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
 
@@ -12,7 +12,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let folder = folder(path).unwrap_or_else(|| Path::new("."));
-    // A new file of a random name, which only its owner can read: no link that is there already is followed.
+    // A new file with a random name that only its owner can read, so no existing symbolic link is followed.
     let mut temporary =
         tempfile::Builder::new().prefix(&format!(".{}.", name.to_string_lossy())).tempfile_in(folder)?;
     temporary.write_all(bytes)?;
@@ -23,7 +23,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// The folder that a file is in, where its path names one.
+/// Returns the parent folder of a file, if its path contains one.
 pub(crate) fn folder(path: &Path) -> Option<&Path> {
     path.parent().filter(|folder| !folder.as_os_str().is_empty())
 }
@@ -38,7 +38,7 @@ mod tests {
     fn new_file_is_private_and_links_of_others_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, target) = (folder.path().join("config"), folder.path().join("target"));
-        // The name that a process of this id would have taken.
+        // The temporary name that an implementation based on the process ID would use.
         symlink(&target, folder.path().join(format!(".config.{}", std::process::id()))).unwrap();
         replace(&path, b"token").unwrap();
         assert!(!target.exists());
@@ -47,6 +47,6 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"another").unwrap();
         assert_eq!((mode(), fs::read(&path).unwrap()), (0o640, b"another".to_vec()));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left lying about");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no files are left");
     }
 }

@@ -1,17 +1,19 @@
-//! Cuts streams of bytes into objects while they arrive. No I/O here: chunks go in, frames come out.
+//! Splitting of byte streams into objects while they arrive. The module does no I/O: its input are chunks and its
+//! output are frames.
 //!
-//! This is the hot path of every cache. Objects are cut out, not parsed: [`watch`] finds the end of an event with one
-//! search for a newline, [`list`] counts brackets. A frame that lies within one chunk is a slice of it; only one that
+//! This is the hot path of every cache. Objects are split, not parsed: [`watch`] finds the end of an event with one
+//! search for a newline, and [`list`] counts brackets. A frame within one chunk is a slice of it; only a frame that
 //! spans chunks is copied.
 //!
 //! Guarantees, each with a test:
-//! - **Cut anywhere**: how the stream is cut into chunks makes no difference to what comes out.
-//! - **Nothing silent**: a stream that ends within a frame, or a list that ends before its closing bracket, is an error.
-//! - **Bounded**: no more of a frame is held than the limit says. An object that is larger is passed over as it streams by,
-//!   and is an error that names it; the next object comes after it.
+//! - **Independent of chunking**: the boundaries of chunks do not affect the frames.
+//! - **No silent loss**: a stream that ends within a frame, or a list that ends before its closing bracket, is an
+//!   error.
+//! - **Bounded**: at most `limit` bytes of a frame are buffered. A larger object is skipped without buffering it and
+//!   reported as an error that names it; the next object follows.
 //!
-//! Not guaranteed: that an object is well-formed within. Whoever parses it finds out. And a frame may share the memory of
-//! the chunk that it came in: who keeps it for long should copy it.
+//! Not guaranteed: an object may be malformed inside; the parser reports this. A frame may share the memory of its
+//! chunk, so copy it to retain it for long.
 
 mod list;
 mod watch;
@@ -22,14 +24,13 @@ use windlass_api::{ListWatchError, Meta, Oversize, Place};
 pub(crate) use list::ListDecoder;
 pub(crate) use watch::WatchDecoder;
 
-/// The largest object that is read from a stream, unless the client has another limit. Servers refuse to store a tenth of
-/// this.
+/// The default maximum size of an object in a stream. Servers reject objects of a tenth of this size.
 pub(crate) const OBJECT_LIMIT: usize = 16 << 20;
 
-/// A stream that cannot be cut into objects.
+/// The error of a stream that cannot be split into objects.
 #[derive(Debug, Error)]
 pub(crate) enum FrameError {
-    /// The only one that is not the end of the stream.
+    /// An object exceeds the size limit. The only error that does not end the stream.
     #[error(transparent)]
     Oversize(Box<Oversize>),
     #[error("{what} larger than {limit} bytes")]
@@ -42,13 +43,13 @@ pub(crate) enum FrameError {
     Json { what: &'static str, source: serde_json::Error },
 }
 
-/// An object that is being passed over, because it is larger than the limit.
+/// An object above the size limit that is being skipped.
 #[derive(Debug)]
 struct Passing {
     place: Place,
-    /// What its start, as much as was held of it, said.
+    /// The metadata found in its buffered start.
     meta: Option<Meta>,
-    /// How much of it has come.
+    /// The number of its bytes so far.
     size: u64,
 }
 
@@ -57,7 +58,7 @@ impl Passing {
         self.size += bytes.len() as u64;
     }
 
-    /// It has gone by.
+    /// Returns the error for the object once it has been skipped.
     fn end(self, limit: usize) -> FrameError {
         let Self { place, meta, size } = self;
         FrameError::Oversize(Box::new(Oversize { place, meta, size, limit }))
@@ -74,7 +75,7 @@ impl FrameError {
 impl From<FrameError> for ListWatchError {
     fn from(error: FrameError) -> Self {
         match error {
-            // The connection was lost where nothing below noticed.
+            // The connection was lost without an error from the transport.
             FrameError::Truncated { .. } => Self::Transport(error.into()),
             FrameError::Oversize(oversize) => Self::Oversize(oversize),
             _ => Self::Decode(error.into()),

@@ -1,32 +1,39 @@
-//! Clients for the Kubernetes API: the only crate of Windlass with TLS, an HTTP client and credentials.
+//! Clients for the Kubernetes API, with typed and dynamic verbs, kubeconfig support, authentication and discovery.
 //!
-//! A call walks through the modules in this order:
+//! This is the only Windlass crate that contains TLS, an HTTP client and credentials.
 //!
-//! 1. [`config`]: where the server is and who is calling, from a kubeconfig, from the pod's service account, or given.
-//! 2. [`Client`]: the verbs. Each returns a builder of [`verbs`]; required things are arguments, optional things are
-//!    chained, `.await` sends. Typed verbs name the kind (`client.get::<Pod>("p")`); [`Client::dynamic`] and
-//!    [`Client::metadata`] give the same verbs over a resource that is known at run time.
-//!    [`Clientset`] has an accessor for each built-in resource, with the verbs that it serves.
-//!    [`Client::rest`] builds requests of any verb, part by part.
-//! 3. [`request`]: verb, resource and options become an `http::Request`, as a value; nothing is sent there.
-//! 4. `pipeline`: requests wait for their turn ([`RateLimit`]), pass a [`Gate`] where there is one, are sent, and sent again
-//!    where that is right; [`warnings`] and [`metrics`] learn of it here.
-//! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests; credentials, TLS, connection pool.
-//!    Requests are logged here as `curl` commands without their secrets: at `debug`, under `windlass_client::curl`.
-//!    [`Client::from_service`] puts another service in its place, such as an API server in this process.
-//! 6. `response`, `frame`: what comes back becomes an object, an [`Error`], or a stream that is cut into objects while it
+//! A call passes through the modules in this order:
+//!
+//! 1. [`config`]: the address of the server and the credentials, from a kubeconfig, from the pod's service account, or
+//!    set explicitly.
+//! 2. [`Client`]: the verbs. Each verb returns a builder of [`verbs`]. Required parameters are arguments, options are
+//!    chained methods, and `.await` sends the request. Typed verbs name the kind (`client.get::<Pod>("p")`);
+//!    [`Client::dynamic`] and [`Client::metadata`] provide the same verbs for a resource that is only known at run
+//!    time. [`Clientset`] has an accessor for each built-in resource, with the verbs that the resource serves.
+//!    [`Client::rest`] builds requests of any verb from their parts.
+//! 3. [`request`]: verb, resource and options become an `http::Request` value. This module sends nothing.
+//! 4. `pipeline`: applies the rate limit ([`RateLimit`]) and an optional [`Gate`], sends requests and retries them.
+//!    [`warnings`] and [`metrics`] are reported here.
+//! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests, with credentials, TLS and the
+//!    connection pool. Requests are logged here as `curl` commands without their secrets, at level `debug` under
+//!    `windlass_client::curl`. [`Client::from_service`] replaces the transport with another service, such as an API
+//!    server in this process.
+//! 6. `response`, `frame`: the response becomes an object, an [`Error`], or a stream that is cut into objects while it
 //!    arrives.
 //!
-//! `certificates`, a feature, makes keys and certificates and has a cluster sign and renew them.
+//! The optional feature `certificates` creates keys and certificates, and has the cluster sign and renew them.
 //!
-//! Beside the verbs stand what is behind an object ([`Client::logs`], [`Client::exec`], [`Client::attach`],
-//! [`Client::port_forward`]), what is decided of certificates ([`Client::approve`]), the scale of anything ([`Scales`]),
-//! what a server serves ([`Discovery`], [`RestMapper`], [`OpenApi`]) and
-//! [`ResourceListWatch`], the seam to the caches.
+//! Other APIs of this crate:
+//!
+//! - Pods: [`Client::logs`], [`Client::exec`], [`Client::attach`], [`Client::port_forward`].
+//! - Certificate signing requests: [`Client::approve`].
+//! - The scale subresource of any resource: [`Scales`].
+//! - Discovery of the served resources: [`Discovery`], [`RestMapper`], [`OpenApi`].
+//! - The list and watch calls of caches: [`ResourceListWatch`].
 //!
 //! # What is not guaranteed
-//! A write that fails with [`Error::Transport`] may have been carried out. It is sent again only when the server has
-//! certainly not begun with it, or asks for it.
+//! A write that fails with [`Error::Transport`] may have been carried out. The client retries it only if the server has
+//! certainly not started it, or if the server asks for a retry.
 //!
 //! ```no_run
 //! # async fn example() -> windlass_client::Result<()> {
@@ -132,5 +139,5 @@ pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};
 pub use written::{Stored, WriteObserver};
 
-/// Arguments of the verbs.
+/// Arguments of verbs.
 pub use windlass_api::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};

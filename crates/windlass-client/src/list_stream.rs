@@ -11,19 +11,19 @@ use windlass_api::{ListItem, ListWatchError};
 
 use crate::{frame::ListDecoder, transport::Body};
 
-/// Yields each object as it arrives, then [`ListItem::End`] once. After an error, or the end, nothing more; only one that is
-/// [`ListWatchError::Oversize`] stands for an object and is followed by the next.
+/// Yields each object as it arrives, then [`ListItem::End`] once. The stream ends after an error, except for
+/// [`ListWatchError::Oversize`], which stands for one object and is followed by the next.
 ///
-/// Dropping it ends the request.
+/// Dropping it cancels the request.
 #[derive(Debug)]
 pub(crate) struct ListStream {
-    /// `None` once the list is over, for better or worse.
+    /// The response body. `None` once the list has ended, with or without an error.
     body: Option<Body>,
     decoder: ListDecoder,
 }
 
 impl ListStream {
-    /// Of objects of more than `limit` bytes there is only the error.
+    /// Creates a stream. An object of more than `limit` bytes is replaced by an error.
     pub(crate) fn new(body: Body, limit: usize) -> Self {
         Self { body: Some(body), decoder: ListDecoder::new(limit) }
     }

@@ -1,4 +1,4 @@
-//! The seam to the caches: a resource as [`ListWatch`] sees it.
+//! The client's implementation of [`ListWatch`], which caches use.
 
 use futures::{
     future::BoxFuture,
@@ -18,8 +18,8 @@ use crate::{
 
 /// Lists and watches the objects of one resource as encoded bytes, in one namespace or in all.
 ///
-/// Bodies may share the memory of the network buffer that they came in; a cache that keeps them copies them. Objects that are
-/// larger than the client takes ([`Client::with_object_limit`]) are passed over, each with an error that names it.
+/// Encoded objects may share memory with the network buffer; a cache that retains them should copy them. Objects above
+/// the client's size limit ([`Client::with_object_limit`]) are skipped, each with an error that names it.
 #[derive(Clone, Debug)]
 pub struct ResourceListWatch {
     client: Client,
@@ -30,7 +30,7 @@ pub struct ResourceListWatch {
 type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
 
 impl Client {
-    /// Lists and watches a resource for a cache: in a namespace, or in all when there is none.
+    /// Returns the list and watch calls of a resource for a cache, in one namespace or, with `None`, in all.
     #[must_use]
     pub fn list_watch(&self, resource: &ApiResource, namespace: Option<&str>) -> ResourceListWatch {
         let target = Target::new(resource.clone()).within(namespace.unwrap_or_default());
@@ -39,14 +39,14 @@ impl Client {
 }
 
 impl ResourceListWatch {
-    /// The same, with the metadata of the objects only.
+    /// Restricts the objects to their metadata.
     #[must_use]
     pub const fn metadata_only(mut self) -> Self {
         self.content = Content::Metadata;
         self
     }
 
-    /// Metadata only, if either side wants no more.
+    /// Returns metadata only if either the caller or this value restricts it.
     fn content_for(&self, asked: Content) -> Content {
         if self.content == Content::Metadata { self.content } else { asked }
     }
@@ -60,7 +60,7 @@ impl ResourceListWatch {
         let placed = self.client.place(&mut target, Unnamed::All);
         let operation: Operation = target.operation(verb);
         let request = placed.and_then(|()| build(&target));
-        // A request that cannot be made will not get through later, either; there is no better class for it.
+        // An invalid request is a permanent failure, but `ListWatchError` has no better variant for it.
         let request = request.map_err(|error| ListWatchError::Transport(error.into()))?;
         Ok(self.client.execute(request, &operation).await?.into_body())
     }

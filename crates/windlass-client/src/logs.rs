@@ -1,4 +1,4 @@
-//! The logs of containers.
+//! Container logs.
 
 use std::{
     fmt,
@@ -18,21 +18,23 @@ use windlass_api::{ListWatchError, ObjectRef, k8s_openapi::api::core::v1::Pod};
 
 use crate::{Body, Client, Error, Result, behind::Behind, error::Operation};
 
-/// A line that is longer is cut into several: a container may print gigabytes without a line's end.
+/// The maximum length of a line in bytes. Longer lines are split, because a container may print gigabytes without a
+/// line break.
 pub const LINE_LIMIT: usize = 1 << 20;
 
-/// Reads the log of a container. `.await` begins, and gives a [`LogStream`].
+/// Reads the log of a container. `.await` sends the request and returns a [`LogStream`].
 #[must_use = "nothing is sent before `.await`"]
 pub struct Logs {
     behind: Behind,
     query: Vec<(&'static str, String)>,
 }
 
-/// Which output of a container a log is of. Servers take a choice only where `PodLogsQuerySplitStreams` is on.
+/// The output stream of a container to read. Servers accept anything but `All` only with the feature gate
+/// `PodLogsQuerySplitStreams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogSource {
-    /// Both, as they came.
+    /// Standard output and standard error, in the order of printing.
     All,
     /// Only the standard output.
     Stdout,
@@ -40,12 +42,12 @@ pub enum LogSource {
     Stderr,
 }
 
-/// The bytes of a log as they arrive: to be read as any [`AsyncBufRead`], or by [`lines`](Self::lines).
+/// The bytes of a log as they arrive. Read them with [`AsyncBufRead`], or as text with [`lines`](Self::lines).
 ///
-/// Nothing is read ahead: a reader that is slow holds the server up, and loses nothing. Dropping it ends the request.
+/// Nothing is prefetched: a slow reader delays the server and loses no data. Dropping the stream cancels the request.
 pub struct LogStream {
     body: Body,
-    /// What has arrived and was not read yet.
+    /// The received bytes that are not read yet.
     chunk: Bytes,
     operation: Operation,
 }
@@ -71,54 +73,54 @@ impl Client {
 }
 
 impl Logs {
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.behind.within(namespace);
         self
     }
 
-    /// Of this container; a pod with only one needs no name.
+    /// Selects the container. A pod with a single container needs no name.
     pub fn container(self, name: impl Into<String>) -> Self {
         self.with("container", name)
     }
 
-    /// Goes on with what is printed from now on, until the container ends.
+    /// Follows the log until the container ends.
     pub fn follow(self) -> Self {
         self.with("follow", "true")
     }
 
-    /// Of the container that ran before the present one.
+    /// Reads the log of the container's previous instance.
     pub fn previous(self) -> Self {
         self.with("previous", "true")
     }
 
-    /// Only the last lines.
+    /// Limits the log to its last lines.
     pub fn tail(self, lines: u64) -> Self {
         self.with("tailLines", lines.to_string())
     }
 
-    /// Only what is younger than this; whole seconds, rounded up.
+    /// Limits the log to entries younger than `age`, rounded up to whole seconds.
     pub fn since(self, age: Duration) -> Self {
         let seconds = age.as_secs() + u64::from(age.subsec_nanos() > 0);
         self.with("sinceSeconds", seconds.to_string())
     }
 
-    /// Only what was printed after a point in time, in RFC 3339: `2026-01-02T03:04:05Z`.
+    /// Limits the log to entries after a point in time in RFC 3339: `2026-01-02T03:04:05Z`.
     pub fn since_time(self, time: impl Into<String>) -> Self {
         self.with("sinceTime", time)
     }
 
-    /// Each line after its time, in RFC 3339 with nanoseconds.
+    /// Prefixes each line with its time, in RFC 3339 with nanoseconds.
     pub fn timestamps(self) -> Self {
         self.with("timestamps", "true")
     }
 
-    /// No more than so many bytes; the last line may be cut.
+    /// Limits the log to this number of bytes. The last line may be truncated.
     pub fn limit_bytes(self, limit: u64) -> Self {
         self.with("limitBytes", limit.to_string())
     }
 
-    /// Of one output only.
+    /// Selects the output stream.
     pub fn source(self, source: LogSource) -> Self {
         let source = match source {
             LogSource::All => "All",
@@ -128,12 +130,12 @@ impl Logs {
         self.with("stream", source)
     }
 
-    /// Lets the API server skip the check of the kubelet's certificate: for nodes whose certificates are broken.
+    /// Skips the API server's verification of the kubelet's certificate, for nodes with broken certificates.
     pub fn unverified_node(self) -> Self {
         self.with("insecureSkipTLSVerifyBackend", "true")
     }
 
-    /// The last call with a name wins.
+    /// Sets a query parameter. Replaces an earlier value.
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.retain(|(known, _)| *known != name);
         self.query.push((name, value.into()));
@@ -156,8 +158,8 @@ impl IntoFuture for Logs {
 }
 
 impl LogStream {
-    /// The lines without their ends, as text; what is no UTF-8 is replaced. Lines of more than [`LINE_LIMIT`] bytes come in
-    /// pieces. After an error there is nothing more.
+    /// Returns the lines as text without their line breaks. Invalid UTF-8 is replaced. Lines of more than
+    /// [`LINE_LIMIT`] bytes are split. The stream ends after an error.
     pub fn lines(self) -> impl Stream<Item = Result<String>> + Send {
         stream::try_unfold(self, |mut log| async move {
             let mut line = Vec::new();
@@ -170,7 +172,8 @@ impl LogStream {
         })
     }
 
-    /// All of it, as text; what is no UTF-8 is replaced. Not for logs that are followed, nor for ones without a limit.
+    /// Returns the whole log as text. Invalid UTF-8 is replaced. Don't use it for logs that are followed or that have
+    /// no size limit.
     pub async fn text(mut self) -> Result<String> {
         let mut bytes = Vec::new();
         match self.read_to_end(&mut bytes).await {

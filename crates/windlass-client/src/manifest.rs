@@ -1,46 +1,47 @@
-//! Objects as people write them: files of YAML or JSON.
+//! Manifests: objects in files of YAML or JSON.
 
 use serde_json::Value;
 use thiserror::Error;
 use windlass_api::{BoxError, DynamicObject, GroupVersionError, TypeMeta};
 
-/// Why a text is no manifest.
+/// The error of a text that is not a valid manifest.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// It is neither YAML nor JSON.
+    /// The text is neither YAML nor JSON.
     #[error("it cannot be read as YAML")]
     Yaml(#[source] BoxError),
-    /// An object does not say what it is.
+    /// An object lacks `apiVersion` or `kind`.
     #[error("object {index} has no {field}")]
     Missing {
-        /// Which object of the text, from 0 on.
+        /// The index of the object in the text, starting at 0.
         index: usize,
-        /// `apiVersion` or `kind`.
+        /// The missing field: `apiVersion` or `kind`.
         field: &'static str,
     },
-    /// An object has an apiVersion that there cannot be.
-    #[error("object {index} has an apiVersion that cannot be")]
+    /// An object has an invalid `apiVersion`.
+    #[error("object {index} has an invalid apiVersion")]
     Version {
-        /// Which object of the text, from 0 on.
+        /// The index of the object in the text, starting at 0.
         index: usize,
-        /// Why not.
+        /// The cause.
         source: GroupVersionError,
     },
-    /// An object has metadata that are none.
-    #[error("object {index} is none")]
+    /// An object has invalid metadata.
+    #[error("object {index} is invalid")]
     Object {
-        /// Which object of the text, from 0 on.
+        /// The index of the object in the text, starting at 0.
         index: usize,
-        /// Why not.
+        /// The cause.
         source: serde_json::Error,
     },
 }
 
-/// The objects of a text: documents of YAML, or JSON, and the items of lists in it. Documents that are empty are passed over.
+/// Reads the objects of a manifest: YAML documents, or JSON, and the items of lists in them. Empty documents are
+/// skipped.
 ///
-/// Scalars are those of YAML 1.2: `yes`, `no`, `on` and `off` are texts. Each object says its kind; names, and all else, are
-/// for the server to check.
+/// Scalars are interpreted as in YAML 1.2, so `yes`, `no`, `on` and `off` are strings. Each object must have
+/// `apiVersion` and `kind`; names and all other fields are validated by the server.
 ///
 /// ```
 /// use windlass_api::ObjectExt as _;
@@ -63,7 +64,7 @@ pub fn read_manifests(text: &str) -> Result<Vec<DynamicObject>, ManifestError> {
     Ok(objects)
 }
 
-/// Adds an object, or those of a list. Items of a typed list need not say what the list says.
+/// Adds an object, or the items of a list. Items of a typed list inherit `apiVersion` and `kind` from the list.
 fn collect(
     mut object: Value,
     item_of: Option<&TypeMeta>,
@@ -80,7 +81,7 @@ fn collect(
     if let Some(kind) = types.kind.strip_suffix("List")
         && let Some(Value::Array(items)) = object.get_mut("items").map(Value::take)
     {
-        // A `List` may hold anything.
+        // The items of a plain `List` may have any kind.
         let of = TypeMeta { api_version: types.api_version.clone(), kind: kind.to_owned() };
         let of = Some(&of).filter(|of| !of.kind.is_empty());
         return items.into_iter().try_for_each(|item| collect(item, of, objects));
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(read("apiVersion: v1").unwrap_err(), "object 0 has no kind");
         assert_eq!(read("just text").unwrap_err(), "object 0 has no apiVersion");
         let odd = read("apiVersion: a/b/c\nkind: Pod").unwrap_err();
-        assert_eq!(odd, "object 0 has an apiVersion that cannot be: unexpected GroupVersion string: a/b/c");
+        assert_eq!(odd, "object 0 has an invalid apiVersion: unexpected GroupVersion string: a/b/c");
         assert!(
             read("apiVersion: v1\nkind: Pod\nmetadata: {name: [1]}").unwrap_err().starts_with("object 0 is none: ")
         );

@@ -1,4 +1,4 @@
-//! What a client counts: its requests ([`ClientMetrics`]), and what it does to reach the server ([`TransportMetrics`]).
+//! Metrics of a client: of its requests ([`ClientMetrics`]) and of its connections ([`TransportMetrics`]).
 
 mod transport;
 
@@ -20,59 +20,61 @@ pub use transport::{Found, Opened, Outcome, PluginCall, Source, TransportMetrics
 
 use crate::{error::Operation, transport::Body};
 
-/// Told of every request of a client. Each method does nothing unless it is implemented; Go's name for each metric stands
-/// with it.
+/// A recorder of metrics for the requests of a client. The default methods do nothing. Each method documents the name
+/// of client-go's metric.
 ///
-/// To be used as labels, [`Operation::verb`], [`Operation::resource`] and [`Operation::subresource`] have few values;
-/// namespaces and names have many, as has the resource of [`Verb::Request`](crate::Verb::Request), which is a path.
+/// As metric labels, [`Operation::verb`], [`Operation::resource`] and [`Operation::subresource`] have low cardinality.
+/// Namespaces and names have high cardinality, as does the resource of [`Verb::Request`](crate::Verb::Request), which
+/// is a path.
 pub trait ClientMetrics: Debug + Send + Sync + 'static {
-    /// A request had to wait so long for its turn: `rest_client_rate_limiter_duration_seconds`.
+    /// A request waited this long for the rate limiter: `rest_client_rate_limiter_duration_seconds`.
     fn throttled(&self, operation: &Operation, waited: Duration) {
         let _ = (operation, waited);
     }
 
-    /// A request of so many bytes goes out: `rest_client_request_size_bytes`.
+    /// A request with a body of this size is being sent: `rest_client_request_size_bytes`.
     fn sent(&self, operation: &Operation, bytes: u64) {
         let _ = (operation, bytes);
     }
 
-    /// An attempt has ended: `rest_client_requests_total`, and `rest_client_request_retries_total` beyond the first.
+    /// An attempt has ended: `rest_client_requests_total`, and for each attempt after the first also
+    /// `rest_client_request_retries_total`.
     fn attempted(&self, attempt: &Attempt<'_>) {
         let _ = attempt;
     }
 
-    /// The head of the last answer is there, or there will be none: `rest_client_request_duration_seconds`.
+    /// The head of the final response has arrived, or the request has failed: `rest_client_request_duration_seconds`.
     fn finished(&self, operation: &Operation, took: Duration) {
         let _ = (operation, took);
     }
 
-    /// An answer's body was read up to its end, or to where the reader left off: `rest_client_response_size_bytes`.
+    /// A response body was read to its end, or was dropped by its reader: `rest_client_response_size_bytes`.
     fn received(&self, operation: &Operation, bytes: u64) {
         let _ = (operation, bytes);
     }
 }
 
-/// One time that a request was sent.
+/// One attempt to send a request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Attempt<'c> {
-    /// What for.
+    /// The operation.
     pub operation: &'c Operation,
-    /// How.
+    /// The HTTP method.
     pub method: &'c Method,
-    /// 0 for the first.
+    /// The number of the attempt; 0 for the first.
     pub number: u32,
-    /// `None` when there was no answer.
+    /// The status code. `None` if there was no response.
     pub status: Option<StatusCode>,
-    /// From the sending to the head of the answer.
+    /// The time from sending the request to the head of the response.
     pub took: Duration,
 }
 
-/// Two who are told.
+/// Two recorders that both receive every metric.
 #[derive(Debug)]
 pub(crate) struct Both(pub(crate) Arc<dyn ClientMetrics>, pub(crate) Arc<dyn ClientMetrics>);
 
-/// A body whose bytes are counted.
+/// A body that counts its bytes.
 pub(crate) struct Received {
     body: Body,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! The schemas that a server publishes, in both versions of OpenAPI.
+//! The OpenAPI schemas that a server publishes, in versions 2 and 3.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -10,36 +10,37 @@ use windlass_api::{GroupVersion, ListWatchError};
 
 use crate::{Body, Client, Error, Result, error::Operation};
 
-/// Where the documents of OpenAPI version 3 are: one for each group and version.
+/// The locations of the OpenAPI v3 documents, one for each group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct OpenApiRoot {
-    /// By path without the leading slash, `apis/apps/v1`.
+    /// The documents by path without the leading slash, such as `apis/apps/v1`.
     pub paths: HashMap<String, OpenApiPath>,
 }
 
-/// Where a document is.
+/// The location of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct OpenApiPath {
-    /// With the hash of the document in its query: the same URL is the same document.
+    /// The URL of the document. It contains a hash of the content, so equal URLs have equal content.
     #[serde(rename = "serverRelativeURL")]
     pub server_relative_url: String,
 }
 
-/// The documents of OpenAPI version 3, each fetched once for each of its contents. Clones share what they know.
+/// A cached client for the OpenAPI v3 documents. Each document is fetched again only if its content changed. Clones
+/// share the cache.
 #[derive(Clone)]
 pub struct OpenApi {
     client: Client,
-    /// The last document of each path, with the URL that names its content.
+    /// The latest document of each path, with the URL that identifies its content.
     documents: Arc<Mutex<HashMap<String, (String, Arc<Value>)>>>,
 }
 
 impl Client {
-    /// The one document of OpenAPI version 2, with everything in it: some megabytes.
+    /// Fetches the OpenAPI v2 document, which covers all resources and has a size of some megabytes.
     pub async fn openapi_v2(&self) -> Result<Value> {
         fetch(self, &Uri::from_static("/openapi/v2")).await
     }
 
-    /// The documents of OpenAPI version 3.
+    /// Returns a cached client for the OpenAPI v3 documents.
     #[must_use]
     pub fn openapi(&self) -> OpenApi {
         OpenApi { client: self.clone(), documents: Arc::default() }
@@ -47,20 +48,20 @@ impl Client {
 }
 
 impl OpenApi {
-    /// Asks which documents there are.
+    /// Fetches the list of documents.
     pub async fn root(&self) -> Result<OpenApiRoot> {
         fetch(&self.client, &Uri::from_static("/openapi/v3")).await
     }
 
-    /// The document of a group and version; `None` if the server has none.
+    /// Returns the document of a group and version; `None` if the server has none.
     ///
-    /// Asks for the root each time, and for the document only when its hash there is a new one.
+    /// Fetches the root each time, and the document only if its hash in the root has changed.
     pub async fn document(&self, group_version: &GroupVersion) -> Result<Option<Arc<Value>>> {
         let root = if group_version.group.is_empty() { "api" } else { "apis" };
         self.document_at(&format!("{root}/{group_version}")).await
     }
 
-    /// The document of a path of the [root](Self::root), `apis/apps/v1`; `None` if the server has none.
+    /// Returns the document of a path in the [root](Self::root), such as `apis/apps/v1`; `None` if the server has none.
     pub async fn document_at(&self, path: &str) -> Result<Option<Arc<Value>>> {
         let root = self.root().await?;
         let Some(OpenApiPath { server_relative_url: url }) = root.paths.get(path) else { return Ok(None) };
@@ -69,21 +70,21 @@ impl OpenApi {
         if known.is_some() {
             return Ok(known);
         }
-        // Only a path of this server, whatever it says: credentials go nowhere else.
+        // Accept only a path on this server, so that credentials are never sent elsewhere.
         let uri = url.parse::<PathAndQuery>().ok().filter(|_| url.starts_with('/')).map(Uri::from);
         let uri = uri.ok_or_else(|| {
             let why = format!("the document is said to be at {url:?}, which is no path");
             Error::new(Operation::request("/openapi/v3"), ListWatchError::Decode(why.into()))
         })?;
         let document = Arc::new(fetch(&self.client, &uri).await?);
-        // Where the URL holds no hash, as in some aggregated servers, it says nothing of the content.
+        // Without a hash in the URL, as in some aggregated servers, the URL does not identify the content.
         if uri.query().is_some_and(|query| query.contains("hash=")) {
             self.documents.lock().insert(path.to_owned(), (url.clone(), Arc::clone(&document)));
         }
         Ok(Some(document))
     }
 
-    /// Forgets the documents.
+    /// Clears the cache.
     pub fn invalidate(&self) {
         self.documents.lock().clear();
     }
@@ -139,7 +140,7 @@ mod tests {
         let documents = fake.seen().iter().filter(|line| line.contains("apps")).cloned().collect::<Vec<_>>();
         let line = |hash| format!("GET /openapi/v3/apis/apps/v1?hash={hash}");
         assert_eq!(documents, [line(1), line(2), line(2)]);
-        // Without a hash nothing is remembered.
+        // A document without a hash is not cached.
         let core = GroupVersion::new("", "v1");
         openapi.document(&core).await.unwrap();
         openapi.document(&core).await.unwrap();

@@ -1,16 +1,16 @@
-//! The way of a request from a verb to the transport and back, in one procedure: throttled, gated, sent, sent again where
-//! that is right, bounded in time, decompressed, counted.
+//! The path of a request from a verb to the transport and back: rate limit, gate, sending, retries, timeout,
+//! decompression and metrics.
 //!
 //! Guarantees, each with a test:
-//! - **Throttled**: every attempt takes a token first, but for the first one of a watch.
-//! - **Gated**: where there is a [`Gate`], every attempt passes it last, and goes on only while it is open.
-//! - **Repeated only where it does no harm**: when the server asks for it by `Retry-After`, when it never saw the request, or
-//!   when the connection broke under a read. A body that cannot be sent twice is sent once.
-//! - **Bounded**: no more repetitions than the policy says; the timeout holds for all attempts together, and for the
-//!   answer's body unless that is read as a stream. Waiting for the first token does not count.
-//! - **Nothing is left**: there are no tasks here. A future that is dropped ends its attempt, and gives back its token.
+//! - **Rate limited**: every attempt first takes a token, except for the first attempt of a watch.
+//! - **Gated**: if there is a [`Gate`], every attempt passes it last, and continues only while it is open.
+//! - **Retried only when safe**: when the server asks for it with `Retry-After`, when it never saw the request, or when
+//!   the connection broke during a read. A body that cannot be sent twice is sent once.
+//! - **Bounded**: the number of retries is limited by the policy. The timeout covers all attempts together, and also
+//!   the response body unless that is streamed. Waiting for the first token does not count towards the timeout.
+//! - **No background tasks**: dropping a future cancels its attempt and returns its token.
 //!
-//! Not guaranteed: that a write which failed was not carried out.
+//! Not guaranteed: a write that failed may have been carried out.
 
 mod deadline;
 mod gate;
@@ -44,63 +44,63 @@ use deadline::Deadline;
 pub(crate) use deadline::TimedOut;
 use repeat::{Attempts, Repeat};
 
-/// As Go's client.
+/// The default maximum number of retries, as in client-go.
 const RETRIES: u32 = 10;
-/// A wait for a token that is worth a line in the log.
+/// The wait for the rate limiter above which a message is logged.
 const LONG_WAIT: Duration = Duration::from_millis(50);
-/// One that the user should know of.
+/// The wait for the rate limiter above which a message for the user is logged.
 const VERY_LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// How a client sends its requests.
+/// The settings for sending requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub(crate) throttle: Throttle,
-    /// `None`: no request waits because others have failed.
+    /// The back-off while the server is overloaded. `None` if requests never wait for it.
     pub(crate) overload: Option<Arc<OverloadBackoff>>,
-    /// How often a request may be sent again.
+    /// The maximum number of retries.
     pub(crate) retries: u32,
-    /// For a whole call; `None`: it may take as long as it takes.
+    /// The time limit of a whole call. `None` for no limit.
     pub(crate) timeout: Option<Duration>,
-    /// Of answers that are read whole, unless the request itself says what it accepts.
+    /// Compression of responses that are read whole, unless the request has its own `Accept-Encoding`.
     pub(crate) compression: Compression,
-    /// The largest answer that is read whole, in bytes.
+    /// The maximum size of a response that is read whole, in bytes.
     pub(crate) response_limit: usize,
-    /// The largest object that is read from a list or a watch, in bytes.
+    /// The maximum size of an object in a list or watch, in bytes.
     pub(crate) object_limit: usize,
     pub(crate) warnings: Arc<dyn WarningHandler>,
-    /// `None`: every request may be sent.
+    /// The gate. `None` if every request may be sent.
     pub(crate) gate: Option<Arc<dyn Gate>>,
-    /// `None` when nobody counts.
+    /// The recorder of metrics, if any.
     pub(crate) metrics: Option<Arc<dyn ClientMetrics>>,
-    /// `None` when nobody reads own writes from a cache.
+    /// The observer of writes. `None` if no cache waits for own writes.
     pub(crate) writes: Option<Arc<dyn WriteObserver>>,
 }
 
-/// What limits the rate of requests, and who has decided that.
+/// The rate limits, and whether they are the defaults.
 #[derive(Clone, Debug)]
 pub(crate) enum Throttle {
-    /// The usual limits, of which nobody has said anything.
+    /// The default limits.
     Usual {
         requests: RateLimit,
-        /// Of questions what the server serves: an older one is asked group by group, by somebody who waits.
+        /// The limit of discovery. It is higher, because legacy discovery sends a request per group while a user waits.
         discovery: RateLimit,
     },
-    /// As somebody has chosen; `None`: as fast as they come.
+    /// An explicit limit; `None` for no limit.
     Chosen(Option<RateLimit>),
 }
 
-/// How an answer is read; that decides what may be done for its request.
+/// How a response is read, which determines retries, timeout and compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// From start to end, at once.
+    /// As a whole.
     Whole,
-    /// As it comes, for as long as the caller likes: a log, a connection that leaves HTTP.
+    /// As a stream, for any time: a log, or an upgraded connection.
     Stream,
     /// As a watch.
     Watch,
 }
 
-/// One request on its way.
+/// A request to send, with its settings.
 #[derive(Clone, Copy)]
 pub(crate) struct Sending<'c> {
     pub(crate) transport: &'c Transport,
@@ -110,7 +110,7 @@ pub(crate) struct Sending<'c> {
 }
 
 impl Default for Policy {
-    /// As careful of the server as Go's client is.
+    /// Returns client-go's default settings.
     fn default() -> Self {
         Self {
             throttle: Throttle::usual(),
@@ -129,7 +129,7 @@ impl Default for Policy {
 }
 
 impl Throttle {
-    /// Go's limits.
+    /// Returns client-go's default limits.
     pub(crate) fn usual() -> Self {
         Self::Usual { requests: RateLimit::default(), discovery: RateLimit::per_second(50, 300) }
     }
@@ -143,7 +143,7 @@ impl Throttle {
 }
 
 impl Reading {
-    /// As the answers of a verb usually are.
+    /// Returns how the response of a verb is usually read.
     pub(crate) fn of(verb: Verb) -> Self {
         match verb {
             Verb::Watch => Self::Watch,
@@ -154,15 +154,15 @@ impl Reading {
 }
 
 impl Sending<'_> {
-    /// The server's last answer, whatever it is.
+    /// Sends the request, with retries, and returns the server's last response, including failures.
     pub(crate) async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        // Watches are few and long, and whoever waits for one waits for news.
+        // Watches are rare and long, and their callers wait for events.
         if self.reading != Reading::Watch {
             self.throttle("client-side throttling").await;
         }
         let began = Instant::now();
         let deadline = self.policy.timeout.map(Deadline::after);
-        // In one place: a future that is awaited in two is moved to each.
+        // Pinned once: a future that is awaited in two places is moved to each.
         let attempts = pin!(self.attempts(request));
         let outcome = match &deadline {
             Some(deadline) => deadline.bound(attempts).await,
@@ -203,7 +203,7 @@ impl Sending<'_> {
                 return attempts.conclude(outcome);
             };
             let Repeat { wait, why } = repeat;
-            tracing::debug!(operation = %self.operation, attempt = attempts.number(), ?wait, why, "sending again");
+            tracing::debug!(operation = %self.operation, attempt = attempts.number(), ?wait, why, "retrying the request");
             attempts.failed(outcome);
             body = again;
             tokio::time::sleep(wait).await;

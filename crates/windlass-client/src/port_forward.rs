@@ -1,17 +1,18 @@
-//! Connections to ports of a pod, and local ports that lead there.
+//! Port forwarding: connections to ports of a pod, and local ports that forward to them.
 //!
-//! Each connection is a WebSocket of its own, in the fourth version of the channel protocol, which API servers hand on
-//! to the kubelet. (The tunnel that kubectl prefers has SPDY inside, which this crate does not speak.)
+//! Each connection is a separate WebSocket with version 4 of the channel protocol, which API servers pass on to the
+//! kubelet. kubectl's preferred protocol tunnels SPDY, which this crate does not implement.
 //!
 //! # Guarantees
-//! - At most [`CONNECTION_LIMIT`] connections go through a [`PortForwarder`] at once, or as many as it is
-//!   [told](PortForward::limit); more wait to be accepted.
-//! - Both directions are bounded: who reads slowly is not overrun.
+//! - A [`PortForwarder`] carries at most [`CONNECTION_LIMIT`] connections at once, or the number set with
+//!   [`PortForward::limit`]. Further connections wait to be accepted.
+//! - Both directions have bounded buffers; a slow reader slows down the writer.
 //! - Dropping a [`PortStream`] or a [`PortForwarder`] ends its connections and tasks.
 //!
 //! # Not guaranteed
-//! The protocol cannot tell the pod that one side is done and still listens. A connection whose local side is done is kept
-//! for what the pod still sends, and dropped when the pod sends nothing for [`LINGER`].
+//! The protocol has no half-close: it cannot signal that one side has finished sending and still reads. After the local
+//! side has finished, the connection stays open for the pod's remaining data. It is dropped when the pod sends nothing
+//! for [`LINGER`].
 
 mod driver;
 mod listener;
@@ -42,28 +43,29 @@ use crate::{
 pub use listener::{ForwardedPort, PortForwarder};
 pub use ports::{PortPair, PortPairError};
 
-/// How many connections go through a [`PortForwarder`] at once, unless it is told otherwise.
+/// The default number of concurrent connections of a [`PortForwarder`].
 pub const CONNECTION_LIMIT: usize = 256;
-/// How long a pod may be silent once the local side is done.
+/// The time without data from the pod after which a connection is dropped whose local side has finished.
 pub const LINGER: Duration = Duration::from_secs(30);
-/// How much is held for a side that is slower than the other.
+/// The size of the buffer for a slow side, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
 
-/// Leads to ports of a pod: to one by [`connect`](Self::connect), or from local ports by [`listen`](Self::listen).
+/// Forwards ports of a pod: one connection with [`connect`](Self::connect), or local ports with
+/// [`listen`](Self::listen).
 #[derive(Clone)]
 #[must_use = "nothing happens before `connect` or `listen`"]
 pub struct PortForward {
     behind: Behind,
     addresses: Vec<IpAddr>,
     ports: Vec<PortPair>,
-    /// Of connections at once, over all ports.
+    /// The maximum number of concurrent connections over all ports.
     limit: usize,
 }
 
 /// A connection to a port of a pod.
 ///
-/// It ends when the pod closes it. What goes wrong on the way, such as a port that nobody listens on, is an error of the
-/// read that would have been the end.
+/// It ends when the pod closes it. If it fails, for example because no process listens on the port, the final read
+/// returns the error.
 #[derive(Debug)]
 pub struct PortStream {
     local: DuplexStream,
@@ -71,18 +73,18 @@ pub struct PortStream {
     driver: JoinHandle<()>,
 }
 
-/// What ended a connection before its time.
+/// The error that ended a connection early.
 type Failure = Arc<Mutex<Option<String>>>;
 
 impl Client {
-    /// Leads to ports of a pod.
+    /// Forwards ports of a pod.
     ///
     /// ```no_run
     /// # async fn example(client: windlass_client::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// // One connection, in this program:
     /// let stream = client.port_forward("web-0").within("shop").connect(8080).await?;
     ///
-    /// // A local port for other programs, as `kubectl port-forward pod/web-0 :8080` gives one:
+    /// // A local port for other programs, like `kubectl port-forward pod/web-0 :8080`:
     /// let forwarder = client.port_forward("web-0").within("shop").port(":8080".parse()?).listen().await?;
     /// println!("http://{}", forwarder.ports()[0].local);
     /// # drop(stream);
@@ -100,25 +102,25 @@ impl Client {
 }
 
 impl PortForward {
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.behind.within(namespace);
         self
     }
 
-    /// Listens here too; only on 127.0.0.1 unless said otherwise.
+    /// Adds a local address to listen on. Defaults to 127.0.0.1 only.
     pub fn address(mut self, address: IpAddr) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// Leads from this local port to that of the pod, too.
+    /// Adds a local port and the pod's port that it forwards to.
     pub fn port(mut self, pair: PortPair) -> Self {
         self.ports.push(pair);
         self
     }
 
-    /// Carries so many connections at once; at least one.
+    /// Sets the maximum number of concurrent connections; at least one.
     pub fn limit(mut self, connections: usize) -> Self {
         self.limit = connections.max(1);
         self
@@ -126,7 +128,7 @@ impl PortForward {
 
     /// Connects to a port of the pod.
     ///
-    /// That nobody listens there is not known yet when this returns: reading tells.
+    /// Succeeds even if no process listens on the port; in this case, reading returns the error.
     pub async fn connect(&self, port: u16) -> Result<PortStream> {
         let query = vec![("ports", port.to_string())];
         let (sender, receiver) = websocket::open(&self.behind, query, &[Protocol::V4]).await?;
@@ -136,7 +138,7 @@ impl PortForward {
         Ok(PortStream { local, failure, driver })
     }
 
-    /// Listens on the local ports, and leads each connection to the pod from then on.
+    /// Listens on the local ports and forwards each connection to the pod.
     pub async fn listen(mut self) -> io::Result<PortForwarder> {
         if self.addresses.is_empty() {
             self.addresses.push(Ipv4Addr::LOCALHOST.into());

@@ -1,4 +1,4 @@
-//! Requests that the API server passes on to a service, a pod or a node.
+//! Requests that the API server proxies to a service, a pod or a node.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use windlass_api::{
 
 use crate::{Body, Client, Error, Result, behind::Behind, request::RequestError};
 
-/// What stays as it is within a path.
+/// The characters that are not escaped in a path.
 const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/').remove(b':').remove(b'@');
 
-/// A way through the API server to what listens behind it.
+/// A builder of requests that the API server proxies to a service, pod or node.
 #[derive(Clone)]
 #[must_use = "nothing is sent before `get` or `request`"]
 pub struct Proxied {
     behind: Behind,
-    /// The object's name alone, and what stands around it in the path.
+    /// The object's name, without the scheme and port that surround it in the path.
     name: String,
     scheme: Option<String>,
     port: Option<String>,
 }
 
 impl Client {
-    /// Reaches a service through the API server.
+    /// Sends requests to a service through the API server.
     ///
     /// ```no_run
     /// # async fn example(client: windlass_client::Client) -> windlass_client::Result<()> {
@@ -41,13 +41,13 @@ impl Client {
         Proxied::new(service.name().to_owned(), Behind::new(self, service, "proxy"))
     }
 
-    /// Reaches a pod through the API server.
+    /// Sends requests to a pod through the API server.
     pub fn pod_proxy(&self, pod: impl Into<ObjectRef<Pod>>) -> Proxied {
         let pod = pod.into();
         Proxied::new(pod.name().to_owned(), Behind::new(self, pod, "proxy"))
     }
 
-    /// Reaches the kubelet of a node through the API server.
+    /// Sends requests to the kubelet of a node through the API server.
     pub fn node_proxy(&self, node: impl Into<ObjectRef<Node>>) -> Proxied {
         let node = node.into();
         Proxied::new(node.name().to_owned(), Behind::new(self, node, "proxy"))
@@ -59,30 +59,30 @@ impl Proxied {
         Self { behind, name, scheme: None, port: None }
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.behind.within(namespace);
         self
     }
 
-    /// By `https`, say; else by `http`.
+    /// Sets the scheme, such as `https`. Defaults to `http`.
     pub fn scheme(mut self, scheme: impl Into<String>) -> Self {
         self.scheme = Some(scheme.into());
         self
     }
 
-    /// On this port, by number or by name; else on the first.
+    /// Sets the port, by number or name. Defaults to the first port.
     pub fn port(mut self, port: impl Into<String>) -> Self {
         self.port = Some(port.into());
         self
     }
 
-    /// Asks for a path, with its query.
+    /// Sends a `GET` request for a path with its query.
     pub async fn get(self, path: &str) -> Result<Response<Body>> {
         self.request(Method::GET, path, Bytes::new()).await
     }
 
-    /// Asks for a path, with its query, in any way. An answer that is no success is an error.
+    /// Sends a request with any method for a path with its query. Returns an error if the response is not a success.
     pub async fn request(mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>> {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let path = format!("/{}", utf8_percent_encode(path.trim_start_matches('/'), PATH));
@@ -101,7 +101,7 @@ impl Proxied {
                 source: RequestError::Uri { path: query.to_owned() },
             })?;
         }
-        // What listens there speaks whatever it likes.
+        // The proxied program may respond with any media type.
         request.headers_mut().remove(http::header::ACCEPT);
         self.behind.client().execute(request, &operation).await.map_err(|error| Error::new(operation, error))
     }

@@ -1,17 +1,17 @@
-//! Commands in containers: exec, and attach to what runs there already.
+//! Commands in containers: exec, and attach to the main process.
 //!
-//! Spoken is the channel protocol over WebSocket, in its fifth version and, with servers that know no better, the fourth.
-//! SPDY, which Kubernetes is leaving, is not.
+//! Uses the channel protocol over WebSocket in version 5 or, with older servers, version 4. SPDY, which Kubernetes is
+//! phasing out, is not implemented.
 //!
 //! # Guarantees
-//! - Streams are bounded: who does not read the output of a command holds the command up, and who writes more input than
-//!   it reads has to wait. Streams share one connection, so a full one holds up the others too.
-//! - A connection that is dead is found out within about a minute, and is an error of [`RemoteCommand::wait`].
-//! - Dropping the [`RemoteCommand`] ends the connection and its task. What the command then does is up to the container
-//!   runtime: most let it run on.
+//! - Streams have bounded buffers. A command blocks when its output is not read, and writers of its input wait when the
+//!   command does not read it. The streams share one connection, so one blocked stream blocks the others.
+//! - A dead connection is detected within about a minute, and [`RemoteCommand::wait`] returns it as an error.
+//! - Dropping the [`RemoteCommand`] ends the connection and its task. Whether the command continues depends on the
+//!   container runtime; with most it does.
 //!
 //! # Not guaranteed
-//! In the fourth version the end of the input cannot be told: a command that reads to the end of its input waits for ever.
+//! Version 4 cannot signal the end of the input: a command that reads its input to the end waits forever.
 
 mod driver;
 
@@ -39,11 +39,10 @@ use crate::{
     websocket::{self, Protocol},
 };
 
-/// How much of a stream is held for a reader, or a connection, that is slower than its writer.
+/// The size of a stream's buffer, in bytes.
 const STREAM_BUFFER: usize = 64 << 10;
 
-/// Runs a command in a container, or attaches to the one that runs there. `.await` begins, and gives a
-/// [`RemoteCommand`].
+/// Runs a command in a container, or attaches to its main process. `.await` starts it and returns a [`RemoteCommand`].
 #[must_use = "nothing is sent before `.await`"]
 pub struct Exec {
     behind: Behind,
@@ -59,46 +58,46 @@ enum Input {
     Piped,
 }
 
-/// How output comes.
+/// The separation of output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
-    /// Standard output and standard error, apart.
+    /// Standard output and standard error are separate.
     Separate,
-    /// Through a terminal, which knows only one.
+    /// A terminal merges both streams.
     Terminal,
 }
 
-/// A command that runs in a container.
+/// A running command in a container.
 #[derive(Debug)]
 pub struct RemoteCommand {
     stdin: Option<Stdin>,
     stdout: Option<Stdout>,
     stderr: Option<Stdout>,
-    /// `Some` with a terminal.
+    /// The size of the terminal. `Some` only with a terminal.
     size: Option<watch::Sender<Option<TerminalSize>>>,
     driver: Driver,
     operation: Operation,
 }
 
-/// The input of a command. Shutting it down, or dropping it, ends the input.
+/// The standard input of a command. Shutting it down or dropping it ends the input.
 #[derive(Debug)]
 pub struct Stdin(DuplexStream);
 
-/// An output of a command.
+/// The standard output or standard error of a command.
 #[derive(Debug)]
 pub struct Stdout(DuplexStream);
 
-/// How a command ended.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitStatus {
-    /// What the command returned; 0 is success.
+    /// The exit code; 0 means success.
     pub code: i32,
 }
 
-/// What a command printed, and how it ended.
+/// The output and exit status of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// The standard output.
     pub stdout: Vec<u8>,
@@ -110,15 +109,15 @@ pub struct CommandOutput {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TerminalSize {
-    /// Characters in a line.
+    /// The width in characters.
     #[serde(rename = "Width")]
     pub columns: u16,
-    /// Lines.
+    /// The height in lines.
     #[serde(rename = "Height")]
     pub rows: u16,
 }
 
-/// The task that carries the streams. It ends with this.
+/// The task that carries the streams. Dropping this value aborts it.
 #[derive(Debug)]
 struct Driver(JoinHandle<Result<ExitStatus>>);
 
@@ -138,7 +137,7 @@ impl Client {
         Exec::new(Behind::new(self, pod.into(), "exec"), command)
     }
 
-    /// Attaches to the command that a container of a pod was started with.
+    /// Attaches to the main process of a container.
     pub fn attach(&self, pod: impl Into<ObjectRef<Pod>>) -> Exec {
         Exec::new(Behind::new(self, pod.into(), "attach"), Vec::new())
     }
@@ -149,25 +148,25 @@ impl Exec {
         Self { behind, container: None, command, input: Input::None, output: Output::Separate }
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.behind.within(namespace);
         self
     }
 
-    /// In this container; a pod with only one, or with a default one, needs no name.
+    /// Selects the container. A pod with a single container or a default container needs no name.
     pub fn container(mut self, name: impl Into<String>) -> Self {
         self.container = Some(name.into());
         self
     }
 
-    /// With input, from [`RemoteCommand::stdin`].
+    /// Enables standard input, which [`RemoteCommand::stdin`] then returns.
     pub const fn stdin(mut self) -> Self {
         self.input = Input::Piped;
         self
     }
 
-    /// In a terminal, which mixes the two outputs, and has a size: [`RemoteCommand::resize`].
+    /// Runs the command in a terminal. A terminal merges the two outputs and has a size; see [`RemoteCommand::resize`].
     pub const fn tty(mut self) -> Self {
         self.output = Output::Terminal;
         self
@@ -224,31 +223,33 @@ impl IntoFuture for Exec {
 }
 
 impl RemoteCommand {
-    /// The input, once, if it was asked for.
+    /// Returns the standard input, once, if it was enabled.
     pub const fn stdin(&mut self) -> Option<Stdin> {
         self.stdin.take()
     }
 
-    /// The output, once. What is not taken is read and thrown away.
+    /// Returns the standard output, once. Output that is not taken is read and discarded.
     pub const fn stdout(&mut self) -> Option<Stdout> {
         self.stdout.take()
     }
 
-    /// The error output, once; none with a terminal.
+    /// Returns the standard error, once. Returns `None` with a terminal.
     pub const fn stderr(&mut self) -> Option<Stdout> {
         self.stderr.take()
     }
 
-    /// Tells the terminal its size. Without a terminal, nothing happens; of sizes in quick succession the last counts.
+    /// Sets the size of the terminal. Has no effect without a terminal. Of several calls in quick succession, only the
+    /// last may be sent.
     pub fn resize(&self, size: TerminalSize) {
         if let Some(sizes) = &self.size {
             sizes.send_replace(Some(size));
         }
     }
 
-    /// Waits for the end of the command. Ends the input, and throws output away, where these were not taken.
+    /// Waits for the end of the command. Closes the input and discards output streams that were not taken.
     ///
-    /// A command that fails has an [`ExitStatus`]; one that could not be run, or whose connection broke, is an error.
+    /// A command that fails returns its [`ExitStatus`]. Returns an error if the command could not be run or the
+    /// connection broke.
     pub async fn wait(mut self) -> Result<ExitStatus> {
         self.stdin = None;
         self.stdout = None;
@@ -256,9 +257,9 @@ impl RemoteCommand {
         self.ended().await
     }
 
-    /// Waits for the end of the command, and collects what it prints. Ends the input where that was not taken.
+    /// Waits for the end of the command and collects its output. Closes the input if it was not taken.
     ///
-    /// Holds all the output, whatever its size: for more, read [`stdout`](Self::stdout) piece by piece.
+    /// The whole output is held in memory. For large outputs, read [`stdout`](Self::stdout) incrementally.
     pub async fn output(mut self) -> Result<CommandOutput> {
         self.stdin = None;
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
@@ -274,18 +275,18 @@ impl RemoteCommand {
     }
 }
 
-/// What comes until the stream ends; why it ended is told by the command's status.
+/// Reads a stream to its end. The exit status reports why it ended.
 async fn read_all(stream: Option<Stdout>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // In memory: the only error is an end.
+        // The stream is in memory, so its only error is its end.
         let _ = stream.read_to_end(&mut bytes).await;
     }
     bytes
 }
 
 impl ExitStatus {
-    /// Whether the command says that all is well.
+    /// Reports whether the command succeeded.
     #[must_use]
     pub const fn success(self) -> bool {
         self.code == 0
@@ -299,7 +300,7 @@ impl fmt::Display for ExitStatus {
 }
 
 impl fmt::Debug for Exec {
-    /// Without the command: it may hold secrets.
+    /// Omits the command, because it may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exec").field("container", &self.container).finish_non_exhaustive()
     }

@@ -1,7 +1,7 @@
-//! Requests as values: verb, resource and options become an `http::Request`. Nothing is sent here.
+//! Requests as values: verb, resource and options become an `http::Request`. This module sends nothing.
 //!
-//! What stands in a path is checked as Go's client checks it (a name must not lead out of its place) and percent-encoded.
-//! URIs are paths with a query; the transport adds the address of the server.
+//! Parts of a path are validated as in client-go (a name must not escape its path segment) and percent-encoded. URIs
+//! are paths with a query; the transport adds the server's address.
 
 use std::borrow::Cow;
 
@@ -15,46 +15,46 @@ use windlass_api::{
 
 use crate::error::{Operation, Verb};
 
-/// What a request is about: a resource, and as much of namespace, name and subresource as the verb needs.
+/// The target of a request: a resource, with the namespace, name and subresource that the verb requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The resource.
     pub resource: ApiResource,
-    /// `None` for cluster-scoped objects, and for all namespaces.
+    /// The namespace. `None` for cluster-scoped objects and for all namespaces.
     pub namespace: Option<String>,
-    /// `None` for the collection.
+    /// The object's name. `None` for the collection.
     pub name: Option<String>,
-    /// `status`, `scale`, …
+    /// The subresource, such as `status` or `scale`.
     pub subresource: Option<Cow<'static, str>>,
 }
 
-/// A request that cannot be made.
+/// An error in the parts of a request, found before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// A part of the path is empty.
+    /// A path segment is empty.
     #[error("the {part} is empty")]
     Empty {
-        /// Which part.
+        /// The name of the segment.
         part: &'static str,
     },
-    /// A part of the path would lead elsewhere.
+    /// A path segment has an invalid value, which could change the path.
     #[error("the {part} {value:?} may not {rule}")]
     Segment {
-        /// Which part.
+        /// The name of the segment.
         part: &'static str,
-        /// What it is.
+        /// The invalid value.
         value: String,
-        /// What it may not do.
+        /// The violated rule.
         rule: &'static str,
     },
-    /// A namespaced object was named without its namespace.
+    /// A request for a namespaced object has no namespace.
     #[error("{resource} are namespaced, and no namespace is given")]
     NoNamespace {
         /// The resource.
         resource: String,
     },
-    /// A cluster-scoped object was sought in a namespace.
+    /// A request for a cluster-scoped object has a namespace.
     #[error("{resource} are not namespaced, and the namespace {namespace:?} is given")]
     Namespaced {
         /// The resource.
@@ -62,45 +62,45 @@ pub enum RequestError {
         /// The namespace.
         namespace: String,
     },
-    /// The client is for another namespace.
+    /// The client is confined to another namespace.
     #[error("the client is confined to the namespace {own:?}, and {namespace:?} is given")]
     Confined {
-        /// The namespace.
+        /// The namespace of the request.
         namespace: String,
-        /// The client's.
+        /// The client's namespace.
         own: String,
     },
-    /// The verb needs a name.
+    /// The verb requires a name.
     #[error("no name is given")]
     NoName,
-    /// A watch that goes on after a version has none to begin with.
+    /// A retrying watch has no resource version to start from.
     #[error("no resourceVersion is given to go on from")]
     NoVersion,
-    /// A part of the path is given twice.
-    #[error("the {part} is {first:?} already, and cannot be {second:?} as well")]
+    /// A path segment is set twice.
+    #[error("the {part} is already {first:?} and cannot be set to {second:?}")]
     Twice {
-        /// Which part.
+        /// The name of the segment.
         part: &'static str,
-        /// What it was.
+        /// The first value.
         first: String,
-        /// What it cannot be.
+        /// The second value.
         second: String,
     },
-    /// A header with a name or a value that no header has.
+    /// The name or value of a header is invalid.
     #[error("the header {name:?} cannot be sent")]
     Header {
-        /// Its name. The value may be a secret.
+        /// The header's name. The value is omitted, because it may be a secret.
         name: String,
     },
-    /// The parts make no URI.
-    #[error("{path:?} is no path that a request can have")]
+    /// The parts do not form a valid URI.
+    #[error("{path:?} is not a valid request path")]
     Uri {
         /// The path.
         path: String,
     },
 }
 
-/// What stays as it is within a path segment, as in Go's net/url.
+/// The characters that are not escaped in a path segment, as in Go's `net/url`.
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -115,48 +115,48 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// What stays as it is within a query value.
+/// The characters that are not escaped in a query value.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Nothing else is a table, so nothing else is accepted.
+/// Accepts only tables, without a fallback to plain objects.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Few paths with their query are longer, in bytes.
+/// The usual maximum length of a path with its query, in bytes.
 const USUAL_PATH: usize = 128;
 
 type Result<T> = std::result::Result<T, RequestError>;
 
 impl Target {
-    /// The collection of a resource, over all namespaces.
+    /// Creates a target for the collection of a resource, in all namespaces.
     #[must_use]
     pub const fn new(resource: ApiResource) -> Self {
         Self { resource, namespace: None, name: None, subresource: None }
     }
 
-    /// The same in a namespace; the empty namespace is none.
+    /// Returns this target in a namespace. The empty namespace stands for none.
     #[must_use]
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         self
     }
 
-    /// One object of it.
+    /// Returns this target for one object.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// A part of the object.
+    /// Returns this target for a subresource of the object.
     #[must_use]
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.subresource = Some(subresource.into());
         self
     }
 
-    /// What doing `verb` to this is called in errors.
+    /// Returns the operation to name in errors about `verb` on this target.
     #[must_use]
     pub fn operation(&self, verb: Verb) -> Operation {
         Operation {
@@ -174,13 +174,13 @@ impl Target {
         self.on_object(Method::GET, query, Bytes::new()).map(|request| accepting(request, accept_object(content)))
     }
 
-    /// Lists the collection.
+    /// Lists the objects of the collection.
     pub fn list(&self, options: &ListOptions, content: Content) -> Result<Request<Bytes>> {
         let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
         Ok(accepting(request, accept_list(content)))
     }
 
-    /// Watches the collection.
+    /// Watches the objects of the collection.
     pub fn watch(&self, options: &WatchOptions, content: Content) -> Result<Request<Bytes>> {
         let request = self.on_collection(Method::GET, options.query_pairs(), Bytes::new())?;
         Ok(accepting(request, accept_object(content)))
@@ -202,7 +202,7 @@ impl Target {
         self.on_object(Method::PUT, options.query_pairs(), object)
     }
 
-    /// Changes the object. `body` is the encoded patch.
+    /// Patches the object. `body` is the encoded patch.
     pub fn patch(&self, patch: &Patch, body: Bytes, options: &PatchOptions) -> Result<Request<Bytes>> {
         let media_type = HeaderValue::from_static(patch.kind().media_type());
         build(Method::PATCH, self.object_path()?, options.query_pairs(), Some(media_type), body)
@@ -213,14 +213,14 @@ impl Target {
         self.on_object(Method::DELETE, None::<(_, &str)>, options.body().into())
     }
 
-    /// Deletes the objects of the collection that `which` selects.
+    /// Deletes the objects of the collection that match the selectors in `which`.
     pub fn delete_collection(&self, options: &DeleteOptions, which: &ListOptions) -> Result<Request<Bytes>> {
         self.require_namespace()?;
         self.on_collection(Method::DELETE, which.query_pairs(), options.body().into())
     }
 
-    /// Asks for what stands behind the object, and behind `path` there, in any way. `path` is encoded by whoever gives it,
-    /// and is empty or starts with a slash.
+    /// Sends a request of any method to a connect subresource of the object, such as `proxy`. `path` is appended to its
+    /// URL; it is already encoded, and is empty or starts with a slash.
     pub fn connect(
         &self,
         method: Method,
@@ -292,7 +292,7 @@ impl Target {
     }
 }
 
-/// Servers that cannot give metadata alone give whole objects, which are read as well.
+/// The fallback for servers without metadata-only responses is the whole object, which decodes as well.
 const fn accept_object(content: Content) -> &'static str {
     match content {
         Content::Object => "application/json",
@@ -321,7 +321,7 @@ fn push_segment(path: &mut String, part: &'static str, value: &str) -> Result<()
     Ok(())
 }
 
-/// Whether a value can be a segment of a path, and no more than that.
+/// Returns an error if a value is not a single valid path segment.
 pub(crate) fn check_segment(part: &'static str, value: &str) -> Result<()> {
     let broken = match value {
         "" => return Err(RequestError::Empty { part }),
@@ -336,7 +336,7 @@ pub(crate) fn check_segment(part: &'static str, value: &str) -> Result<()> {
     }
 }
 
-/// Adds parameters to a path that has none.
+/// Appends query parameters to a path without a query.
 pub(crate) fn append_query<N, V>(path: &mut String, query: impl IntoIterator<Item = (N, V)>)
 where
     N: AsRef<str>,

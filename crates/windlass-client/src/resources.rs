@@ -1,4 +1,4 @@
-//! The verbs, once: over a resource and the type that its objects are read as.
+//! The implementation of the verbs, for a resource and the type that its objects are decoded into.
 
 use std::fmt;
 
@@ -17,27 +17,27 @@ use crate::{
     verbs::{Apply, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
 };
 
-/// The objects of one resource, read as `K`.
+/// The objects of one resource, decoded as `K`.
 ///
-/// [`Client::resources`] gives it for a kind that is known at compile time, [`Client::dynamic`] and
-/// [`Client::metadata`] for any other.
+/// [`Client::resources`] returns it for a kind that is known at compile time. [`Client::dynamic`] and
+/// [`Client::metadata`] return it for any other resource.
 pub struct Resources<K> {
     pub(crate) client: Client,
     pub(crate) resource: ApiResource,
     pub(crate) codec: Codec<K>,
 }
 
-/// How objects of a resource become bytes and come back, where serde alone does not do.
+/// The encoding and decoding of a resource's objects, for kinds for which serde alone does not suffice.
 pub(crate) struct Codec<K> {
-    /// What is asked of the server.
+    /// The requested content: whole objects or their metadata.
     pub(crate) content: Content,
     pub(crate) encode: fn(&ApiResource, &K) -> serde_json::Result<Bytes>,
-    /// Adds what the bytes leave out.
+    /// Adds the fields that the encoded form omits.
     pub(crate) complete: fn(&ApiResource, &mut K),
 }
 
 impl<K: Object> Codec<K> {
-    /// The bytes say it all.
+    /// The codec of objects whose encoded form is complete.
     pub(crate) const fn plain(content: Content) -> Self {
         Self { content, encode: |_, object| serde_json::to_vec(object).map(Bytes::from), complete: |_, _| {} }
     }
@@ -50,12 +50,12 @@ impl<K: Resource> Resources<K> {
     }
 }
 
-/// What few objects are larger than, in bytes.
+/// The size of most encoded objects, in bytes; few are larger.
 const USUAL_SIZE: usize = 1024;
 
-/// The object with its apiVersion and kind, which built-in types write by themselves, and custom ones need not hold.
+/// Encodes an object with `apiVersion` and `kind`. Built-in types write both themselves; custom types may lack them.
 fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::Result<Bytes> {
-    // Room for both goes before the object, which most need not be moved for then.
+    // Reserve room for both in front of the object, so that most objects are not moved afterwards.
     let mut bytes = Vec::with_capacity(USUAL_SIZE);
     bytes.extend_from_slice(br#"{"apiVersion":"#);
     serde_json::to_writer(&mut bytes, &resource.api_version())?;
@@ -66,7 +66,7 @@ fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::
     serde_json::to_writer(&mut bytes, object)?;
 
     let own = &bytes[head_ends..];
-    // So begins what a built-in type writes, and it has both.
+    // A built-in type starts with `apiVersion` and has both fields.
     if own.starts_with(br#"{"apiVersion":"#) {
         return Ok(Bytes::from(bytes).slice(head_ends..));
     }
@@ -77,13 +77,13 @@ fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::
         kind: Option<IgnoredAny>,
     }
     let mentions = |key: &[u8]| memmem::find(own, key).is_some();
-    // Most objects that do not hold their types do not hold those of others either.
+    // Most objects without their own `apiVersion` and `kind` contain no nested ones either.
     let types = if mentions(br#""apiVersion":"#) || mentions(br#""kind":"#) {
         serde_json::from_slice(own)?
     } else {
         Types { api_version: None, kind: None }
     };
-    // There is metadata behind the object's brace, so that a comma is right.
+    // The object has at least `metadata`, so a comma after the header is valid JSON.
     bytes[head_ends] = b',';
     match (types.api_version, types.kind) {
         (None, None) => {}
@@ -95,7 +95,7 @@ fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::
 }
 
 impl<K: Object> Resources<K> {
-    /// Which resource.
+    /// Returns the resource.
     #[must_use]
     pub const fn api_resource(&self) -> &ApiResource {
         &self.resource
@@ -106,43 +106,44 @@ impl<K: Object> Resources<K> {
         Get::new(self, self.target_of(key.into().key()))
     }
 
-    /// Reads an object that may not be there.
+    /// Reads an object. Returns `None` if it does not exist.
     pub fn get_opt(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
         GetOpt::new(self.get(key))
     }
 
-    /// Lists objects, of all namespaces unless one is given.
+    /// Lists objects, by default of all namespaces.
     pub fn list(&self) -> List<K> {
         List::new(self, self.target())
     }
 
-    /// Watches objects, of all namespaces unless one is given.
+    /// Watches objects, by default of all namespaces.
     pub fn watch(&self) -> Watch<K> {
         Watch::new(self, self.target())
     }
 
-    /// Creates an object, in the namespace that it names.
+    /// Creates an object in the namespace that it names.
     pub fn create(&self, object: &K) -> Create<K> {
         let target = self.target().within(object.namespace().unwrap_or_default());
         Create::new(self, target, object)
     }
 
-    /// Replaces an object. With a resourceVersion in it, only if that is still its version.
+    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
+    /// current version.
     pub fn update(&self, object: &K) -> Update<K> {
         Update::new(self, self.target_of(object.object_ref().key()), object)
     }
 
-    /// Replaces the status of an object, and nothing else of it.
+    /// Replaces the status of an object and leaves its other fields unchanged.
     pub fn update_status(&self, object: &K) -> Update<K> {
         self.update(object).subresource("status")
     }
 
-    /// Changes an object.
+    /// Patches an object.
     pub fn patch(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
         PatchOne::new(self, self.target_of(key.into().key()), patch)
     }
 
-    /// Server-side apply: makes the object have the fields that `object` has, and own them.
+    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
     pub fn apply(&self, object: &K) -> Apply<K> {
         Apply::new(self, self.target_of(object.object_ref().key()), object)
     }
@@ -152,7 +153,7 @@ impl<K: Object> Resources<K> {
         Delete::new(self, self.target_of(key.into().key()))
     }
 
-    /// Deletes the objects of one namespace: of the default one, unless another is given.
+    /// Deletes the objects of one namespace, by default of the client's default namespace.
     pub fn delete_collection(&self) -> DeleteCollection<K> {
         DeleteCollection::new(self, self.target())
     }
@@ -162,35 +163,35 @@ impl<K: Object> Resources<K> {
         Get::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"))
     }
 
-    /// Replaces the scale of an object; `scale` names it.
+    /// Replaces the scale of an object. `scale` contains the object's name and namespace.
     pub fn update_scale(&self, scale: &Scale) -> Update<Scale> {
         Update::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
     }
 
-    /// Changes the scale of an object.
+    /// Patches the scale of an object.
     pub fn patch_scale(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
         PatchOne::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"), patch)
     }
 
-    /// Server-side apply of the scale of an object; `scale` names it.
+    /// Applies the scale of an object (server-side apply). `scale` contains the object's name and namespace.
     pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
         Apply::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
     }
 
-    /// Posts an object that is not stored, and is answered by a status instead of an object.
+    /// Posts an object that is not stored. The response is a `Status` instead of an object.
     pub(crate) fn submit(&self, object: &K) -> Submit {
         let target = self.target().within(object.namespace().unwrap_or_default());
         Submit::new(&self.cast(), target, serde_json::to_value(object).unwrap_or_default())
     }
 
-    // === of pods and service accounts, by whatever type they are read ===
+    // === Verbs of pods and service accounts, for any type that decodes them ===
 
     /// Evicts a pod: deletes it if its disruption budget allows.
     pub fn evict(&self, pod: impl Into<ObjectRef<K>>) -> Evict {
         Evict::new(&self.cast(), self.target_of(pod.into().key()).subresource("eviction"))
     }
 
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     pub fn bind(&self, pod: impl Into<ObjectRef<K>>, node: &str) -> Submit {
         let target = self.target_of(pod.into().key()).subresource("binding");
         let to = json!({ "apiVersion": "v1", "kind": "Node", "name": node });
@@ -212,13 +213,13 @@ impl<K: Object> Resources<K> {
         self.target().within(key.namespace.as_deref().unwrap_or_default()).named(&*key.name)
     }
 
-    /// The same resource, its objects read as what a subresource shows.
+    /// Returns the same resource with objects decoded as the type of a subresource.
     fn cast<L: Object>(&self) -> Resources<L> {
         Resources { client: self.client.clone(), resource: self.resource.clone(), codec: Codec::plain(Content::Object) }
     }
 }
 
-// By hand, because `K` need not be any of these.
+// Implemented by hand, because a derive would require `K: Clone`.
 impl<K> Clone for Resources<K> {
     fn clone(&self) -> Self {
         Self { client: self.client.clone(), resource: self.resource.clone(), codec: self.codec }

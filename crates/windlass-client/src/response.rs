@@ -1,7 +1,7 @@
-//! From a response to an object or a [`Status`].
+//! Decoding of responses into objects or a [`Status`].
 //!
-//! Bodies that are read whole are limited in size. A failure whose body is no `Status` (a proxy's page, a load
-//! balancer's line) becomes one that says as much as the HTTP status does, with the text as its cause.
+//! The size of bodies that are read whole is limited. A failure without a `Status`, such as the error page of a proxy
+//! or load balancer, is converted to one. It is derived from the HTTP status code, with the text as its cause.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Response, StatusCode, header};
@@ -15,23 +15,23 @@ use crate::{
     transport::Body,
 };
 
-/// The largest single object that is read. Servers refuse to store a twentieth of this.
+/// The default maximum size of a response that is read whole. Servers reject objects of a twentieth of this size.
 pub(crate) const RESPONSE_LIMIT: usize = 64 << 20;
-/// The largest error that is read; a `Status` with many causes is a few kilobytes.
+/// The maximum size of an error body. A `Status` with many causes has a few kilobytes.
 const ERROR_LIMIT: usize = 1 << 20;
-/// How much of an error that is no `Status` is kept.
+/// The number of bytes retained of an error body that is not a `Status`.
 const EXCERPT: usize = 2048;
-/// What is said of a failure that is no text.
+/// The message for a failure whose body is not text.
 const UNKNOWN: &str = "unknown";
 
-/// A body that is larger than what is read.
+/// The error for a body that exceeds the size limit.
 #[derive(Debug, Error)]
 #[error("the answer is larger than {limit} bytes")]
 pub(crate) struct TooLarge {
     pub(crate) limit: usize,
 }
 
-/// The response itself if it is a success; else what the server says is wrong.
+/// Returns the response if it is a success, or else the server's error.
 pub(crate) async fn check(
     response: Response<Body>,
     method: &Method,
@@ -42,7 +42,7 @@ pub(crate) async fn check(
     }
     let (head, body) = response.into_parts();
     let retry_after = retry_after(&head.headers);
-    // What arrived before a broken connection or the limit still says more than nothing.
+    // The part of the body received before a broken connection or the limit is still useful.
     let (body, _) = collect_prefix(body, ERROR_LIMIT).await;
     let mut status = match status_of(&body) {
         Some(status) => status,
@@ -60,7 +60,7 @@ pub(crate) async fn check(
     Err(status.into())
 }
 
-/// The whole body.
+/// Reads the whole body.
 pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatchError> {
     match collect_prefix(body, limit).await {
         (bytes, None) => Ok(bytes),
@@ -68,13 +68,13 @@ pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatch
     }
 }
 
-/// The object in a body.
+/// Decodes the object in a body.
 pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>, limit: usize) -> Result<T, ListWatchError> {
     let body = collect(response.into_body(), limit).await?;
     from_json(&body).map_err(|error| ListWatchError::Decode(error.into()))
 }
 
-/// The `Status` in a body, if that is what it holds.
+/// Decodes a body as a `Status`. Returns `None` if it is anything else.
 pub(crate) fn status_of(body: &[u8]) -> Option<Status> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -90,7 +90,7 @@ pub(crate) fn status_of(body: &[u8]) -> Option<Status> {
     serde_json::from_slice(body).ok()
 }
 
-/// What could be read of a body, and what stopped it.
+/// Reads a body up to the limit. Returns the bytes read and the error that stopped it, if any.
 async fn collect_prefix(mut body: Body, limit: usize) -> (Bytes, Option<ListWatchError>) {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
@@ -103,7 +103,7 @@ async fn collect_prefix(mut body: Body, limit: usize) -> (Bytes, Option<ListWatc
         if first.len().max(more.len()) + data.len() > limit {
             return (whole(first, more), Some(ListWatchError::Decode(TooLarge { limit }.into())));
         }
-        // Most bodies are one frame, which needs no copy.
+        // Most bodies are a single frame and need no copy.
         if first.is_empty() {
             first = data;
         } else {
@@ -138,7 +138,7 @@ fn synthesize(code: StatusCode, method: &Method, operation: &Operation, body: &[
         500.. => (reason::INTERNAL_ERROR, format!("the server failed ({text:?}) and did not carry out the request")),
         other => ("", format!("the server answered with status code {other} and nothing more")),
     };
-    // Of a request for a path there is nothing to say that the path does not.
+    // For a request by path, the path alone identifies the target.
     let resource = if operation.verb == Verb::Request { "" } else { &operation.resource };
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
     let details = StatusDetails {
@@ -155,12 +155,12 @@ fn synthesize(code: StatusCode, method: &Method, operation: &Operation, body: &[
     Status::failure(code.as_u16(), reason, message).with_details(details)
 }
 
-/// The start of a text; of what is no text, that it is unknown.
+/// Returns the start of a text, or [`UNKNOWN`] if the body is not text.
 fn excerpt(body: &[u8]) -> String {
     let body = &body[..body.len().min(EXCERPT)];
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,
-        // A character cut in two at the end is no reason to drop the rest.
+        // Keep the text before a character that is cut in two at the end.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&body[..error.valid_up_to()]).unwrap_or(UNKNOWN)
         }
@@ -169,7 +169,7 @@ fn excerpt(body: &[u8]) -> String {
     text.trim().to_owned()
 }
 
-/// Seconds only: servers of this API do not send dates.
+/// Parses `Retry-After` as seconds. Kubernetes API servers do not send dates.
 fn retry_after(headers: &HeaderMap) -> Option<u32> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }

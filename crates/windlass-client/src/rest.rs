@@ -1,5 +1,4 @@
-//! Requests built part by part, of any verb and for any path: what the typed verbs do not offer, and what they are short
-//! for.
+//! Requests with any verb and path, built part by part, for everything that the typed verbs do not cover.
 //!
 //! ```no_run
 //! # async fn example(client: windlass_client::Client) -> windlass_client::Result<()> {
@@ -16,7 +15,8 @@
 //! # }
 //! ```
 //!
-//! Setting the parts never fails: the first mistake is kept, and told by what sends the request.
+//! The setters never fail. The first invalid part is recorded, and the method that sends the request returns it as an
+//! error.
 
 mod answer;
 mod path;
@@ -42,11 +42,11 @@ use crate::{
 };
 use path::Path;
 
-/// What is taken where the caller does not say: JSON, or anything where there is no JSON.
+/// The default `Accept` header: JSON, or anything if the server has no JSON.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Begins requests for one group and version.
+/// Creates requests for one group and version.
 #[derive(Clone, Debug)]
 pub struct RestClient {
     client: Client,
@@ -64,18 +64,18 @@ pub struct RestRequest {
     headers: HeaderMap,
     body: Body,
     timeout: Option<Duration>,
-    /// The first; what is set after it does not matter.
+    /// The first error; later ones are ignored.
     mistake: Option<Mistake>,
 }
 
-/// Why there is no request.
+/// The reason why the request cannot be built.
 enum Mistake {
     Request(RequestError),
     Encode(serde_json::Error),
 }
 
 impl Client {
-    /// Begins requests for a group and version.
+    /// Returns a builder of requests for a group and version.
     #[must_use]
     pub fn rest(&self, group_version: GroupVersion) -> RestClient {
         RestClient { client: self.clone(), group_version }
@@ -85,40 +85,40 @@ impl Client {
 // === impl RestClient ===
 
 impl RestClient {
-    /// The group and version of the requests.
+    /// Returns the group and version of the requests.
     #[must_use]
     pub const fn group_version(&self) -> &GroupVersion {
         &self.group_version
     }
 
-    /// A `GET`.
+    /// Starts a `GET` request.
     pub fn get(&self) -> RestRequest {
         self.verb(Method::GET)
     }
 
-    /// A `POST`.
+    /// Starts a `POST` request.
     pub fn post(&self) -> RestRequest {
         self.verb(Method::POST)
     }
 
-    /// A `PUT`.
+    /// Starts a `PUT` request.
     pub fn put(&self) -> RestRequest {
         self.verb(Method::PUT)
     }
 
-    /// A `DELETE`.
+    /// Starts a `DELETE` request.
     pub fn delete(&self) -> RestRequest {
         self.verb(Method::DELETE)
     }
 
-    /// A `PATCH` whose body is of this kind.
+    /// Starts a `PATCH` request with the media type of this kind of patch.
     pub fn patch(&self, kind: PatchKind) -> RestRequest {
         let mut request = self.verb(Method::PATCH);
         request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.media_type()));
         request
     }
 
-    /// A request with any method.
+    /// Starts a request with any method.
     pub fn verb(&self, method: Method) -> RestRequest {
         RestRequest {
             client: self.client.clone(),
@@ -134,15 +134,15 @@ impl RestClient {
     }
 }
 
-// === what is asked for ===
+// === The target ===
 
 impl RestRequest {
-    /// In a namespace.
+    /// Sets the namespace.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.on_path(|path| path.set_namespace(namespace.into()))
     }
 
-    /// In a namespace if there is one.
+    /// Sets the namespace, if one is given.
     pub fn namespace_if(self, namespace: Option<impl Into<String>>) -> Self {
         match namespace {
             Some(namespace) => self.namespace(namespace),
@@ -150,37 +150,37 @@ impl RestRequest {
         }
     }
 
-    /// Of this resource, `pods`.
+    /// Sets the resource, for example `pods`.
     pub fn resource(self, resource: impl Into<String>) -> Self {
         self.on_path(|path| path.set_resource(resource.into()))
     }
 
-    /// The object of this name.
+    /// Sets the object's name.
     pub fn name(self, name: impl Into<String>) -> Self {
         self.on_path(|path| path.set_name(name.into()))
     }
 
-    /// A part of the object; of several segments where there are slashes in it.
+    /// Sets the subresource. Slashes separate several path segments.
     pub fn sub_resource(self, subresource: impl Into<String>) -> Self {
         self.on_path(|path| path.set_subresource(subresource.into()))
     }
 
-    /// Segments between the group's version and the rest of the path.
+    /// Adds path segments after the group and version.
     pub fn prefix(self, segments: &str) -> Self {
         self.on_path(|path| path.push_prefix(segments))
     }
 
-    /// Segments at the end of the path.
+    /// Adds path segments at the end of the path.
     pub fn suffix(self, segments: &str) -> Self {
         self.on_path(|path| path.push_suffix(segments))
     }
 
-    /// This path in place of the one of group and version. What follows it is the same.
+    /// Replaces the path of the group and version. The other parts are appended to it.
     pub fn abs_path(self, path: &str) -> Self {
         self.on_path(|parts| parts.set_prefix(path))
     }
 
-    /// A path with its query, as it stands in a URL, in place of the path of group and version and of all parameters.
+    /// Sets a path with its query, encoded as in a URL. Replaces the path of the group and version and all parameters.
     pub fn request_uri(mut self, uri: &str) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -192,13 +192,13 @@ impl RestRequest {
         self.abs_path(&decoded(path))
     }
 
-    /// A query parameter. One that is given twice is sent twice.
+    /// Adds a query parameter. A parameter that is added twice is sent twice.
     pub fn param(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.query.push((name.into(), value.into()));
         self
     }
 
-    /// Several parameters, such as the `query_pairs` of options.
+    /// Adds query parameters, such as the `query_pairs` of options.
     pub fn params<N, V>(mut self, pairs: impl IntoIterator<Item = (N, V)>) -> Self
     where
         N: Into<Cow<'static, str>>,
@@ -208,7 +208,7 @@ impl RestRequest {
         self
     }
 
-    /// A header, in place of what it was.
+    /// Sets a header. Replaces an earlier value.
     pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         let name = name.as_ref();
         match (name.parse::<HeaderName>(), HeaderValue::from_str(value.as_ref())) {
@@ -218,18 +218,18 @@ impl RestRequest {
         self
     }
 
-    /// What the answer may be, a media type, in place of JSON.
+    /// Sets the media type of the `Accept` header. Defaults to JSON.
     pub fn accept(self, media_type: &str) -> Self {
         self.header(header::ACCEPT, media_type)
     }
 
-    /// The body, as it is. A stream cannot be sent again.
+    /// Sets the body to these bytes. A request with a streamed body cannot be retried.
     pub fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// The body, encoded as JSON, and its media type, unless there is one already.
+    /// Sets the body to a value encoded as JSON, and the `Content-Type` header unless it is already set.
     pub fn json(mut self, body: &impl Serialize) -> Self {
         match serde_json::to_vec(body) {
             Ok(bytes) => {
@@ -253,35 +253,36 @@ impl RestRequest {
     }
 }
 
-// === how it is sent ===
+// === Sending ===
 
 impl RestRequest {
-    /// How long all of it may take; the server is told, too.
+    /// Limits the total time of the call. The limit is also sent to the server as the `timeout` parameter.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.client = self.client.with_timeout(timeout);
         self.timeout = Some(timeout);
         self
     }
 
-    /// How often it may be sent again, in place of what the client says.
+    /// Sets the maximum number of retries. Overrides the client's.
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.client = self.client.with_retries(retries);
         self
     }
 
-    /// With another limit to the rate of requests than the client's.
+    /// Sets a rate limit for this request. Overrides the client's.
     pub fn rate_limit(mut self, limit: RateLimit) -> Self {
         self.client = self.client.with_rate_limit(limit);
         self
     }
 
-    /// Who is told of the server's warnings, in place of whom the client tells.
+    /// Sets the handler of the server's warnings. Overrides the client's.
     pub fn warnings(mut self, handler: impl WarningHandler) -> Self {
         self.client = self.client.with_warnings(handler);
         self
     }
 
-    /// Sends it, and reads the answer whole; one that is no success is an error. `.await` alone does the same.
+    /// Sends the request and reads the whole response. `.await` does the same. Returns an error if the response is not
+    /// a success.
     pub async fn send(self) -> Result<Answer> {
         let (client, request, operation) = self.build(None)?;
         let answer = async {
@@ -296,14 +297,15 @@ impl RestRequest {
         }
     }
 
-    /// Sends it, and gives the answer's body as it comes, for as long as it takes; one that is no success is an error.
+    /// Sends the request and streams the response body. The time to read it is not limited. Returns an error if the
+    /// response is not a success.
     pub async fn stream(self) -> Result<Body> {
         let (client, request, operation) = self.build(None)?;
         let outcome = client.execute_as(request, &operation, Reading::Stream).await;
         outcome.map(http::Response::into_body).map_err(|error| Error::new(operation, error))
     }
 
-    /// Watches what it asks for.
+    /// Sends the request as a watch and returns the stream of events.
     pub async fn watch<K: Object>(mut self) -> Result<WatchStream<K>> {
         if !self.query.iter().any(|(name, _)| name == "watch") {
             self.query.push(("watch".into(), "true".to_owned()));
@@ -341,7 +343,7 @@ impl RestRequest {
         Ok((self.client, request, operation))
     }
 
-    /// What errors call it.
+    /// Returns the operation to name in errors.
     fn operation(&self, verb: Option<Verb>) -> Operation {
         let path = &self.path;
         let Some(resource) = path.resource() else { return Operation::request(&path.to_string()) };
@@ -375,7 +377,7 @@ impl IntoFuture for RestRequest {
 }
 
 impl fmt::Debug for RestRequest {
-    /// Without headers and body: they may hold secrets.
+    /// Omits headers and body, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RestRequest({} {})", self.method, self.path)
     }

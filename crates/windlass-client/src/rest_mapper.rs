@@ -1,14 +1,14 @@
-//! From the names that people and objects use to what can be addressed: `deploy`, `deployments.apps`, `Deployment` in
-//! `apps/v1` → an [`ApiResource`](windlass_api::ApiResource).
+//! Mapping of the names that users and objects use to an [`ApiResource`](windlass_api::ApiResource): `deploy`,
+//! `deployments.apps`, `Deployment` in `apps/v1`.
 //!
-//! A [`RestMapper`] is a value made of one discovery; a [`DeferredRestMapper`] asks for that when it is first needed, and
-//! again when a name is not known.
+//! A [`RestMapper`] is a value created from one discovery result. A [`DeferredRestMapper`] runs discovery on first use,
+//! and again when a name is not found.
 //!
-//! # Which of several
-//! A partial name may mean several resources: in several versions, or in several groups. They come in the order of the
-//! mapper, in which the core group is first, then the groups as the server lists them, each with its preferred version
-//! first. The first group and version that has the name wins; a name that this still leaves open is
-//! [ambiguous](MappingError::Ambiguous).
+//! # Ambiguous names
+//! A partial name may match several resources, in several versions or groups. They are ordered by preference: the core
+//! group first, then the groups in the order of the server, each with its preferred version first. The first matching
+//! group and version wins. A name that still matches several resources is an [`Ambiguous`](MappingError::Ambiguous)
+//! error.
 
 mod deferred;
 
@@ -23,47 +23,47 @@ pub use deferred::DeferredRestMapper;
 
 /// Maps names of resources and kinds to resources.
 ///
-/// Where a [`GroupVersionResource`] is asked for, its parts may be left empty: an empty group is any group, an empty version any
-/// version. A group that no resource has is taken as the beginning of one, `storage` for `storage.k8s.io`. The resource may
-/// be plural or singular, in any case, or a short name.
+/// The parts of a [`GroupVersionResource`] argument may be empty: an empty group matches any group, an empty version
+/// any version. If no resource has the group, it is treated as a prefix: `storage` matches `storage.k8s.io`. The
+/// resource may be the plural, singular or short name, in upper or lower case.
 #[derive(Clone, Debug, Default)]
 pub struct RestMapper {
-    /// The more preferred come first. Those of one group and version stand together.
+    /// The resources in order of preference, grouped by group and version.
     resources: Vec<DiscoveredResource>,
 }
 
-/// Why a name cannot be mapped.
+/// The error of a name that cannot be mapped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MappingError {
-    /// No resource has the name.
+    /// No resource has this name.
     #[error("no resource matches {}", Partial(.0))]
     NoResource(GroupVersionResource),
-    /// No resource is of the kind.
+    /// No resource has this kind.
     #[error("no resource is of kind {kind}{}", within(versions))]
     NoKind {
-        /// Of what kind.
+        /// The kind.
         kind: GroupKind,
-        /// In which versions; any if there are none.
+        /// The requested versions; empty for any version.
         versions: Vec<String>,
     },
-    /// Several resources have the name, and none is preferred.
+    /// The name matches several resources of equal preference.
     #[error("{} may be any of {}", Partial(partial), list(matching))]
     Ambiguous {
         /// The name.
         partial: GroupVersionResource,
-        /// Which.
+        /// The matching resources.
         matching: Vec<GroupVersionResource>,
     },
-    /// The objects of the resource have no such part.
+    /// The resource does not have this subresource.
     #[error("{resource} has no {subresource}")]
     NoSubresource {
-        /// Of what.
+        /// The resource.
         resource: GroupResource,
-        /// Which part.
+        /// The subresource.
         subresource: &'static str,
     },
-    /// What the server serves is not known.
+    /// Discovery failed.
     #[error(transparent)]
     Discovery(#[from] crate::Error),
 }
@@ -71,13 +71,13 @@ pub enum MappingError {
 type Result<T> = std::result::Result<T, MappingError>;
 
 impl RestMapper {
-    /// Of what a server serves.
+    /// Creates a mapper from a discovery result.
     #[must_use]
     pub fn new(discovery: &Discovery) -> Self {
         Self { resources: discovery.resources().cloned().collect() }
     }
 
-    /// Of resources that are known without a server. The singular is the kind in lower case.
+    /// Creates a mapper from statically known resources. Their singular name is the kind in lower case.
     pub fn from_resources(resources: impl IntoIterator<Item = ApiResource>) -> Self {
         let discovered = |resource: ApiResource| DiscoveredResource {
             singular: resource.kind.to_lowercase(),
@@ -90,7 +90,7 @@ impl RestMapper {
         Self { resources: resources.into_iter().map(discovered).collect() }
     }
 
-    /// Knows what `other` knows, too; where both know a name, this one is preferred.
+    /// Adds the resources of `other`. If both contain a name, this mapper's resource is preferred.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         for resource in other.resources {
@@ -101,15 +101,15 @@ impl RestMapper {
         self
     }
 
-    /// Prefers a group and version to all others. Called several times, the last is the most preferred.
+    /// Prefers a group and version over all others. If called several times, the last one is most preferred.
     #[must_use]
     pub fn prefer(mut self, group_version: &GroupVersion) -> Self {
-        // Stable: the others keep their order.
+        // The sort is stable, so the others keep their order.
         self.resources.sort_by_key(|known| known.resource.gvk().group_version() != *group_version);
         self
     }
 
-    /// All resources that have the name, the more preferred first.
+    /// Returns all resources that match the name, in order of preference.
     pub fn resources_for(&self, partial: &GroupVersionResource) -> Result<Vec<&DiscoveredResource>> {
         let named = |name: fn(&DiscoveredResource, &str) -> bool| {
             let wanted = partial.resource.to_lowercase();
@@ -128,7 +128,7 @@ impl RestMapper {
         if found.is_empty() { Err(MappingError::NoResource(partial.clone())) } else { Ok(found) }
     }
 
-    /// The resource that has the name.
+    /// Returns the resource that matches the name.
     pub fn resource_for(&self, partial: &GroupVersionResource) -> Result<&DiscoveredResource> {
         let found = self.resources_for(partial)?;
         let first = found[0];
@@ -141,17 +141,17 @@ impl RestMapper {
         Err(MappingError::Ambiguous { partial: partial.clone(), matching })
     }
 
-    /// The kinds of all resources that have the name, the more preferred first.
+    /// Returns the kinds of all resources that match the name, in order of preference.
     pub fn kinds_for(&self, partial: &GroupVersionResource) -> Result<Vec<GroupVersionKind>> {
         Ok(self.resources_for(partial)?.into_iter().map(|known| known.resource.gvk()).collect())
     }
 
-    /// The kind of the resource that has the name.
+    /// Returns the kind of the resource that matches the name.
     pub fn kind_for(&self, partial: &GroupVersionResource) -> Result<GroupVersionKind> {
         Ok(self.resource_for(partial)?.resource.gvk())
     }
 
-    /// All resources of a kind, in these versions, or, if there are none, in any; the more preferred first.
+    /// Returns all resources of a kind in order of preference, limited to `versions` unless that is empty.
     pub fn mappings(&self, kind: &GroupKind, versions: &[&str]) -> Result<Vec<&DiscoveredResource>> {
         let of_kind = |known: &&DiscoveredResource| {
             known.resource.group == kind.group
@@ -171,17 +171,18 @@ impl RestMapper {
         Ok(found)
     }
 
-    /// The resource of a kind: in the first of these versions that has it, or, if there are none, in the preferred one.
+    /// Returns the resource of a kind, in the first of `versions` that has it. With empty `versions`, returns the
+    /// preferred version.
     pub fn mapping(&self, kind: &GroupKind, versions: &[&str]) -> Result<&DiscoveredResource> {
         Ok(self.mappings(kind, versions)?[0])
     }
 
-    /// The singular of a resource: `pods` → `pod`.
+    /// Returns the singular name of a resource: `pods` → `pod`.
     pub fn singular(&self, resource: &str) -> Result<String> {
         Ok(self.resource_for(&any(resource))?.singular().into_owned())
     }
 
-    /// The resources of a category such as `all`, each in its preferred version.
+    /// Returns the resources of a category such as `all`, each in its preferred version.
     #[must_use]
     pub fn category(&self, name: &str) -> Vec<&DiscoveredResource> {
         let mut found: Vec<&DiscoveredResource> = Vec::new();
@@ -196,8 +197,8 @@ impl RestMapper {
         found
     }
 
-    /// What people write: a resource, a short name or a kind, alone or with group or with version and group. `deploy`,
-    /// `deployments.apps`, `deployments.v1.apps`, `Deployment`.
+    /// Resolves a name as kubectl accepts it: a resource, short name or kind, optionally with a group or with version
+    /// and group. Examples are `deploy`, `deployments.apps`, `deployments.v1.apps`, `Deployment`.
     ///
     /// ```
     /// use windlass_api::{ApiResource, GroupVersionKind};
@@ -216,7 +217,7 @@ impl RestMapper {
         {
             return Ok(found);
         }
-        // `pods.v1.` says the core group, which has no name.
+        // `pods.v1.` selects the core group, whose name is empty.
         if let Some(version) = rest.strip_suffix('.')
             && let Ok(found) = self.resource_for(&GroupVersionResource::new("", own(version), own(name)))
         {
@@ -236,7 +237,7 @@ impl RestMapper {
     }
 }
 
-/// Those of the group; if there are none, those whose group begins so.
+/// Returns the resources of the group or, if there are none, those whose group has this prefix.
 fn in_group<'r>(found: Vec<&'r DiscoveredResource>, group: &str) -> Vec<&'r DiscoveredResource> {
     if group.is_empty() {
         return found;
@@ -249,12 +250,13 @@ fn in_group<'r>(found: Vec<&'r DiscoveredResource>, group: &str) -> Vec<&'r Disc
     }
 }
 
-/// A resource in any group and version.
+/// Matches a resource in any group and version.
 fn any(resource: &str) -> GroupVersionResource {
     GroupVersionResource::new("", "", resource.to_owned())
 }
 
-/// The plural that a kind most likely has, where nobody can be asked: `Policy` → `policies`. It may be wrong.
+/// Guesses the plural name of a kind: `Policy` → `policies`. The result may be wrong; use discovery where a server is
+/// available.
 #[must_use]
 pub fn guess_plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
@@ -269,7 +271,7 @@ pub fn guess_plural(kind: &str) -> String {
     }
 }
 
-/// A name as it was given, without the parts that were left out.
+/// A partial name, displayed without its empty parts.
 struct Partial<'n>(&'n GroupVersionResource);
 
 impl fmt::Display for Partial<'_> {

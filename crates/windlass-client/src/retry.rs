@@ -1,7 +1,7 @@
-//! Trying again, and asking until there is an answer.
+//! Retries of whole operations, and polling.
 //!
-//! The client sends requests again by itself where that does no harm; this is for what a program has to do again as a whole,
-//! such as reading an object, changing it and writing it back.
+//! The client itself retries requests when this is safe. This module is for operations that a program must repeat as a
+//! whole, such as reading an object, changing it and writing it back.
 
 use std::{future::Future, time::Duration};
 
@@ -10,8 +10,8 @@ use windlass_api::{Backoff, Entropy};
 
 use crate::{Error, Result};
 
-/// Tries until it succeeds, fails in a way that is not worth another try, or has been tried as often as `backoff` says; the
-/// last outcome is the answer.
+/// Retries an operation while `worth_another` returns `true` for its error and `backoff` has attempts left. Returns
+/// the last result.
 pub async fn on_error<T, E, F>(
     backoff: Backoff,
     entropy: &Entropy,
@@ -31,9 +31,9 @@ where
     attempt().await
 }
 
-/// Tries again while the object was changed by somebody else in between: 5 times in all, 10 ms apart.
+/// Retries an operation after conflicts with other writers, at most 5 times in all, 10 ms apart.
 ///
-/// Each try must read the object anew.
+/// Each attempt must read the object again.
 ///
 /// ```
 /// # use windlass_api::{Entropy, ObjectExt as _, k8s_openapi::api::core::v1::ConfigMap};
@@ -54,7 +54,8 @@ where
     on_error(Backoff::CONFLICT, entropy, Error::is_conflict, attempt).await
 }
 
-/// Asks until the answer is not `None`, at once and after each of `delays`; `None` when those are used up.
+/// Polls until the result is not `None`: immediately and then after each of `delays`. Returns `None` once `delays` is
+/// exhausted.
 ///
 /// ```
 /// # use std::{iter, time::Duration};

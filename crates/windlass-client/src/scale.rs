@@ -1,13 +1,13 @@
-//! The number of replicas of anything that has one, by the name of its resource.
+//! The scale subresource of any resource, by the name of the resource.
 
 use windlass_api::{DynamicObject, GroupResource, GroupVersionResource};
 
 use crate::{Accessor, Client, DeferredRestMapper, MappingError, Served, accessor::served};
 
-/// Reads and writes how many replicas there are to be of objects whose kind is known only at run time: what an autoscaler does.
+/// Reads and writes the scale of objects whose kind is known only at run time, as an autoscaler does.
 ///
-/// A mapper says in which version a resource is served, and whether its objects can be scaled; custom resources can if their
-/// definition says so.
+/// A mapper determines the served version of a resource and whether it has the scale subresource. A custom resource has
+/// it if its CustomResourceDefinition declares it.
 ///
 /// ```no_run
 /// # async fn example(client: windlass_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@ pub struct Scales {
     mapper: DeferredRestMapper,
 }
 
-/// Objects of which no more is known than that they can be scaled.
+/// A resource that is only known to have the scale subresource.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalable;
 
@@ -38,14 +38,14 @@ impl Served for Scalable {
 served!(@can [] Scalable: Scale);
 
 impl Scales {
-    /// Asks by this client about the resources that the mapper knows.
+    /// Creates a scale client from a client and a mapper.
     #[must_use]
     pub const fn new(client: Client, mapper: DeferredRestMapper) -> Self {
         Self { client, mapper }
     }
 
-    /// The scales of a resource, in the version that the server prefers; an empty group is any. Fails when the resource has
-    /// none.
+    /// Returns the accessor of a resource's scales, in the version that the server prefers. The empty group matches any
+    /// group. Returns an error if the resource has no scale.
     pub async fn of(&self, resource: &GroupResource) -> Result<Accessor<Scalable>, MappingError> {
         let GroupResource { group, resource: name } = resource.clone();
         let found = self.mapper.resource_for(&GroupVersionResource::new(group, "", name)).await?;
@@ -58,7 +58,7 @@ impl Scales {
 }
 
 impl Accessor<Scalable> {
-    /// The objects of one namespace; without, of the client's own.
+    /// Sets the namespace. Defaults to the client's default namespace.
     #[must_use]
     pub fn within(self, namespace: impl Into<String>) -> Self {
         Self::new(self.resources().clone(), namespace.into())

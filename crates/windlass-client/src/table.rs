@@ -1,7 +1,7 @@
-//! Objects as a server prints them: a [`Table`] of columns and rows, and its text.
+//! Objects in the tabular form that servers render: a [`Table`] of columns and rows, and its text.
 //!
-//! The columns are the server's: every kind has its own, custom resources those of their definition. What `kubectl get`
-//! shows is this.
+//! The server defines the columns; those of a custom resource come from its CustomResourceDefinition. `kubectl get`
+//! prints these tables.
 
 mod text;
 
@@ -26,55 +26,55 @@ use crate::{
     watch_stream::RawWatchStream,
 };
 
-/// Objects in columns.
+/// Objects as a table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Table {
-    /// The version of the list, and where it goes on if it is a page.
+    /// The list's metadata: its resource version and, for a page, the continue token.
     #[serde(default)]
     pub metadata: ListMeta,
-    /// What the cells are, in order. Events of a watch after the first leave it out.
+    /// The column definitions, in order. Watch events after the first omit them.
     #[serde(rename = "columnDefinitions", default, deserialize_with = "list")]
     pub columns: Vec<TableColumn>,
-    /// The objects.
+    /// The rows, one per object.
     #[serde(default, deserialize_with = "list")]
     pub rows: Vec<TableRow>,
 }
 
-/// What the cells of a column are.
+/// The definition of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct TableColumn {
-    /// `Ready`
+    /// The name, such as `Ready`.
     pub name: String,
-    /// `string`, `integer`, `number`, `boolean`, `date`
+    /// The type: `string`, `integer`, `number`, `boolean` or `date`.
     #[serde(rename = "type")]
     pub data_type: String,
-    /// `name` for the object's name; else mostly empty.
+    /// The format: `name` for the object's name, otherwise usually empty.
     #[serde(default)]
     pub format: String,
-    /// What the column says.
+    /// The description.
     #[serde(default)]
     pub description: String,
-    /// 0 for columns that are always shown; others are for wide output.
+    /// The priority. Columns with priority 0 are always shown, others only in wide output.
     #[serde(default)]
     pub priority: i32,
 }
 
-/// One object.
+/// The row of one object.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct TableRow {
-    /// As many as there are columns.
+    /// The cells, one per column.
     #[serde(default)]
     pub cells: Vec<Value>,
-    /// The object: its metadata, or all of it [if that was asked for](GetTable::with_objects).
+    /// The object: its metadata, or the whole object [if requested](GetTable::with_objects).
     #[serde(default)]
     pub object: DynamicObject,
 }
 
-/// Reads objects as a table. `.await` sends.
+/// Reads objects as a table. `.await` sends the request.
 #[derive(Clone)]
 #[must_use = "nothing is sent before `.await`"]
 pub struct GetTable {
@@ -84,25 +84,25 @@ pub struct GetTable {
     rows: Rows,
 }
 
-/// What comes beside the cells.
+/// The form of the objects in rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
-    /// What a server gives when nobody says.
+    /// Their metadata, which is the server's default.
     Metadata,
     Objects,
 }
 
-/// What happened to an object that is watched as a table.
+/// An event of a watch in tabular form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableEvent {
-    /// What.
+    /// The event type.
     pub event_type: EventType,
-    /// The object, in one row. [`Table::columns`] is empty but in the first event.
+    /// The object in a table of one row. [`Table::columns`] is empty except in the first event.
     pub table: Table,
 }
 
 impl Client {
-    /// Reads objects as a table: all of a resource, or [one](GetTable::named).
+    /// Reads objects as a table: all objects of a resource, or [one](GetTable::named).
     pub fn table(&self, resource: &ApiResource) -> GetTable {
         let target = Target::new(resource.clone());
         GetTable { client: self.clone(), target, options: ListOptions::default(), rows: Rows::Metadata }
@@ -110,55 +110,55 @@ impl Client {
 }
 
 impl GetTable {
-    /// Only in this namespace.
+    /// Sets the namespace.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.target = self.target.within(namespace);
         self
     }
 
-    /// Only the object with this name.
+    /// Selects a single object by name.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.target = self.target.named(name);
         self
     }
 
-    /// A part of the object, `status`.
+    /// Selects a subresource, such as `status`.
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.target = self.target.subresource(subresource);
         self
     }
 
-    /// Each row with its object whole, not with its metadata only.
+    /// Includes the whole objects in the rows instead of their metadata.
     pub fn with_objects(mut self) -> Self {
         self.rows = Rows::Objects;
         self
     }
 
-    /// With these labels: `app=web,tier in (a,b)`.
+    /// Sets the label selector, for example `app=web,tier in (a,b)`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.options.labels = Some(selector.into());
         self
     }
 
-    /// With these fields: `spec.nodeName=n`.
+    /// Sets the field selector, for example `spec.nodeName=n`.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.options.fields = Some(selector.into());
         self
     }
 
-    /// At most so many; the rest follows by [`Self::continue_from`].
+    /// Limits the number of returned objects. [`Self::continue_from`] returns the rest.
     pub fn limit(mut self, limit: u32) -> Self {
         self.options.limit = Some(limit);
         self
     }
 
-    /// The page after the one whose metadata held this token.
+    /// Requests the page that follows the one whose metadata contained this token.
     pub fn continue_from(mut self, token: impl Into<String>) -> Self {
         self.options.continue_token = Some(token.into());
         self
     }
 
-    /// Watches instead, from a version on; of a [named](Self::named) object, too.
+    /// Watches objects as tables, starting after a resource version. Works for a [named](Self::named) object, too.
     pub async fn watch(
         self,
         resource_version: impl Into<String>,
@@ -243,7 +243,7 @@ impl fmt::Debug for GetTable {
     }
 }
 
-/// `null` is an empty list, as Go writes one that was never filled.
+/// Decodes a list. Go encodes a nil slice as `null`, which decodes as an empty list.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

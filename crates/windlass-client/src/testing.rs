@@ -1,4 +1,4 @@
-//! A server made of a closure, for tests of this crate.
+//! A fake server made from a closure, for tests of this crate.
 
 pub(crate) mod kubelet;
 
@@ -20,7 +20,7 @@ use crate::{Body, Client};
 
 type Answer = dyn Fn(&Request<Bytes>) -> Response<Body> + Send + Sync;
 
-/// Answers each request by a closure, and keeps the requests.
+/// Answers each request with a closure and records the requests.
 #[derive(Clone)]
 pub(crate) struct Fake {
     answer: Arc<Answer>,
@@ -32,12 +32,12 @@ impl Fake {
         Self { answer: Arc::new(answer), seen: Arc::default() }
     }
 
-    /// The same JSON for every request.
+    /// Returns the same JSON for every request.
     pub(crate) fn json(json: &'static str) -> Self {
         Self::new(move |_| Response::new(json.into()))
     }
 
-    /// The same failure for every request.
+    /// Returns the same failure for every request.
     pub(crate) fn failure(code: u16, body: &'static str) -> Self {
         Self::new(move |_| Response::builder().status(code).body(body.into()).unwrap())
     }
@@ -46,12 +46,12 @@ impl Fake {
         Client::from_service(self.clone(), "home")
     }
 
-    /// The requests so far, each as `METHOD path?query`.
+    /// Returns the recorded requests, each as `METHOD path?query`.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().iter().map(|request| format!("{} {}", request.method(), request.uri())).collect()
     }
 
-    /// The last request.
+    /// Returns the last request.
     pub(crate) fn last(&self) -> Request<Bytes> {
         self.seen.lock().last().expect("a request").clone()
     }
@@ -79,7 +79,7 @@ impl Service<Request<Body>> for Fake {
     }
 }
 
-/// A body of these chunks, which then ends, or breaks.
+/// Returns a body of these chunks, which then ends or breaks.
 pub(crate) fn chunks(chunks: Vec<&'static str>, end: End) -> Body {
     Body::wrap(Chunks { chunks: chunks.into(), end })
 }
@@ -111,7 +111,7 @@ impl http_body::Body for Chunks {
     }
 }
 
-/// A folder of a test, removed when dropped.
+/// A temporary folder for a test, removed on drop.
 pub(crate) struct Folder(std::path::PathBuf);
 
 impl Folder {

@@ -1,10 +1,9 @@
-//! What carries a request to the server and its answer back: one clonable `tower` service, its type erased here and
-//! nowhere else.
+//! The transport: one cloneable `tower` service that carries requests to the server. Only this module erases its type.
 //!
-//! Over the network it is, from the outside in: credentials ([`crate::auth`]), the server's address, the log of requests
-//! as [`curl`] commands, the connection [`pools`], each with an [`http2`] connection and hyper-util's pool for HTTP/1.1, and
-//! [`connector`] with the [`route`] and TLS below them. [`rotation`] follows the files that TLS is made of. (A layer that
-//! retries belongs between the first two.)
+//! For a network server, its layers are, from the outside in: credentials ([`crate::auth`]), the server's address, the
+//! log of requests as [`curl`] commands, the connection [`pools`], and the [`connector`] with the [`route`] and TLS.
+//! Each pool has an [`http2`] connection and hyper-util's pool for HTTP/1.1. [`rotation`] follows changes of the TLS
+//! files. A layer for retries would be placed between the first two.
 
 mod address;
 mod body;
@@ -44,20 +43,21 @@ use pools::Pools;
 use rotation::Rotation;
 use route::Route;
 
-/// What carries requests to a server and its answers back, of whatever layers it is made. The URIs of requests are paths.
+/// A service that carries requests to a server, with any layers. The URIs of requests are paths.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
-/// As Go's client: enough for the bursts of a few controllers.
+/// The maximum number of idle connections, as in client-go: enough for the bursts of a few controllers.
 const IDLE_CONNECTIONS: usize = 25;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// A dead connection is found out by pings, since watches may be silent for long.
+/// The interval of pings, which detect dead connections, because watches may be silent for long.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Watches share one HTTP/2 connection: one that is read slowly must not use up the window of the others.
+/// The flow-control window of an HTTP/2 connection. It is large, because a slow reader of one watch must not block the
+/// others on the connection.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const STREAM_WINDOW: u32 = 4 << 20;
 
-/// Carries requests to the server that a configuration names.
+/// Creates the transport to the server of a configuration.
 pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
     let credentials = config.connections.credentials(config)?;
     let issuer = credentials.issuer_of_certificates();
@@ -72,7 +72,7 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
     Ok(erase(Authenticated::new(Addressed::new(Curl(pools), config)?, credentials, config)?))
 }
 
-/// Of pools that speak HTTP/1.1.
+/// Returns a builder of HTTP/1.1 pools.
 fn builder() -> legacy::Builder {
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
@@ -83,7 +83,7 @@ fn builder() -> legacy::Builder {
     builder
 }
 
-/// The same request once more, where its body is in memory.
+/// Copies a request, if its body is in memory.
 pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().copy()?);
     request.method().clone_into(copy.method_mut());
@@ -94,7 +94,7 @@ pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Carries requests to any service.
+/// Creates a transport from any service.
 pub(crate) fn erase<S, B>(service: S) -> Transport
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,

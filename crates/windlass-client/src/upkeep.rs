@@ -1,4 +1,4 @@
-//! What people do to nodes and workloads by hand: cordon, uncordon, restart.
+//! Operations of administrators: cordon, uncordon, restart.
 
 use serde_json::json;
 use windlass_api::{
@@ -11,7 +11,7 @@ use windlass_api::{
 
 use crate::{Client, verbs::PatchOne};
 
-/// The annotation by which kubectl restarts workloads, too: a new value makes new pods.
+/// The annotation that kubectl sets to restart workloads: a new value in the pod template replaces the pods.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Workloads that replace their pods when their template changes.
@@ -22,17 +22,18 @@ impl Restart for DaemonSet {}
 impl Restart for StatefulSet {}
 
 impl Client {
-    /// Lets no new pods onto a node.
+    /// Cordons a node: marks it as unschedulable.
     pub fn cordon(&self, node: impl Into<ObjectRef<Node>>) -> PatchOne<Node> {
         self.patch(node, unschedulable(true))
     }
 
-    /// Lets pods onto a node again.
+    /// Uncordons a node: marks it as schedulable.
     pub fn uncordon(&self, node: impl Into<ObjectRef<Node>>) -> PatchOne<Node> {
         self.patch(node, unschedulable(false))
     }
 
-    /// Replaces the pods of a workload, in the way that it says. Twice within a second of `clock` is once.
+    /// Restarts a workload: replaces its pods according to its update strategy. Two calls within the same second of
+    /// `clock` restart it once.
     pub fn restart<K: Restart>(&self, workload: impl Into<ObjectRef<K>>, clock: &Clock) -> PatchOne<K> {
         let annotations = json!({ RESTARTED_AT: format_time(clock.now()) });
         let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
@@ -41,7 +42,7 @@ impl Client {
 }
 
 fn unschedulable(value: bool) -> Patch {
-    // As kubectl: a node that takes pods says nothing of it.
+    // As in kubectl, a schedulable node has no value in this field.
     let value = if value { json!(true) } else { json!(null) };
     Patch::Strategic(json!({"spec": {"unschedulable": value}}))
 }

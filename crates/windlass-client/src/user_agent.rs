@@ -1,9 +1,9 @@
-//! What a server is told of the program.
+//! The `User-Agent` header of a client.
 
 use std::env;
 
-/// `name/version (os/arch) windlass/version`. What stands before the first slash also owns the fields that the program
-/// writes, where it names no other owner.
+/// Returns a user agent of the form `name/version (os/arch) windlass/version`. The server uses the part before the
+/// first slash as the field manager of writes that name no other.
 ///
 /// ```
 /// let agent = windlass_client::user_agent("backup-operator", env!("CARGO_PKG_VERSION"));
@@ -15,14 +15,14 @@ pub fn user_agent(name: &str, version: &str) -> String {
     format!("{}/{} ({os}/{arch}) windlass/{}", product(name), product(version), env!("CARGO_PKG_VERSION"))
 }
 
-/// That of the running program, whose version is not known.
+/// Returns the user agent of the running program, with an unknown version.
 pub(crate) fn of_this_program() -> String {
     let program = env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&program).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     user_agent(name, "unknown")
 }
 
-/// A text as a part of a user agent: no slash, no space, nothing that a header cannot carry.
+/// Converts a text to a part of a user agent: without slashes, spaces and characters that are invalid in headers.
 fn product(text: &str) -> String {
     let kept: String = text.chars().map(|character| if is_plain(character) { character } else { '-' }).collect();
     if kept.is_empty() { "unknown".to_owned() } else { kept }

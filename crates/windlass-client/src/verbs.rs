@@ -1,7 +1,7 @@
-//! The builders behind the verbs of [`Client`]: what is optional is chained, `.await` sends.
+//! The builders that the verbs of [`Client`] return: options are chained methods, and `.await` sends the request.
 //!
-//! Builders own all they need, so that a call can be moved into a task. One that is dropped unsent does nothing. A future
-//! that is dropped ends its request; a write may have been carried out by then.
+//! Builders own all their data, so a call can be moved into a task. A builder that is dropped before it is awaited
+//! sends nothing. Dropping the future cancels the request, but a write may already have been carried out.
 
 mod delete;
 mod pages;
@@ -37,25 +37,25 @@ use crate::{
     written,
 };
 
-/// What all verbs have in common: whom to ask, about what, and how to read the answer.
+/// The part that all verbs share: the client, the target, and the decoding of the response.
 struct Call<K> {
     client: Client,
     target: Target,
     codec: Codec<K>,
-    /// The name for errors, where the target has none: of an object that is being created.
+    /// The name to use in errors if the target has none: that of an object to be created.
     subject: Option<String>,
 }
 
-/// What becomes of a namespaced resource when no namespace is given.
+/// The default namespace of a call on a namespaced resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unnamed {
-    /// It is that of the client.
+    /// The client's default namespace.
     Default,
-    /// All are meant.
+    /// All namespaces.
     All,
 }
 
-// By hand: `K` need not be cloned.
+// Implemented by hand, because a derive would require `K: Clone`.
 impl<K> Clone for Call<K> {
     fn clone(&self) -> Self {
         let Self { client, target, codec, subject } = self;
@@ -81,7 +81,7 @@ impl<K: Object> Call<K> {
         Operation { name: operation.name.or_else(|| self.subject.clone()), ..operation }
     }
 
-    /// Sends what `build` makes of the target; the answer is a success.
+    /// Sends the request that `build` creates for the target. Returns an error if the response is not a success.
     async fn send(
         mut self,
         verb: Verb,
@@ -105,7 +105,7 @@ impl<K: Object> Call<K> {
 }
 
 impl<K: DeserializeOwned> Call<K> {
-    /// An object of an answer.
+    /// Decodes an object of a response.
     fn decode(&self, body: &[u8]) -> Result<K, ListWatchError> {
         let decoded = self.client.managed_fields().decode(body);
         let mut object = decoded.map_err(|error| ListWatchError::Decode(error.into()))?;
@@ -114,7 +114,7 @@ impl<K: DeserializeOwned> Call<K> {
     }
 }
 
-/// Why there is no request.
+/// The reason why a request cannot be built.
 enum BuildError {
     Request(RequestError),
     Encode(serde_json::Error),
@@ -132,7 +132,7 @@ impl From<serde_json::Error> for BuildError {
     }
 }
 
-/// A call that the server has begun to answer.
+/// A call whose response has started.
 struct Sent<K> {
     response: Response<Body>,
     operation: Operation,
@@ -140,13 +140,13 @@ struct Sent<K> {
 }
 
 impl<K> Sent<K> {
-    /// Reads to the end, which leaves the connection to others.
+    /// Reads the response to its end, so that the connection can be reused.
     async fn pass_over(self) {
         let mut body = self.response.into_body();
         while let Some(Ok(_)) = body.frame().await {}
     }
 
-    /// Reads to the end, and reports the object that a write has stored.
+    /// Reads the response to its end and reports the stored object to the write observer.
     async fn pass_over_written(self, dry_run: DryRun) {
         let Some(observer) = self.call.client.write_observer().filter(|_| dry_run == DryRun::No) else {
             return self.pass_over().await;
@@ -158,7 +158,7 @@ impl<K> Sent<K> {
 }
 
 impl<K: DeserializeOwned> Sent<K> {
-    /// The object that is the answer.
+    /// Decodes the object in the response.
     async fn object(self) -> Result<K> {
         let body = response::collect(self.response.into_body(), self.call.client.response_limit()).await;
         body.and_then(|body| self.call.decode(&body)).map_err(|error| Error::new(self.operation, error))
@@ -166,7 +166,7 @@ impl<K: DeserializeOwned> Sent<K> {
 }
 
 impl<K: Object> Sent<K> {
-    /// The object that is the answer to a write, after it was reported.
+    /// Decodes the object in the response to a write, after reporting it to the write observer.
     async fn written(self, dry_run: DryRun) -> Result<K> {
         let client = self.call.client.clone();
         let Some(observer) = client.write_observer().filter(|_| dry_run == DryRun::No) else {
@@ -179,7 +179,7 @@ impl<K: Object> Sent<K> {
     }
 }
 
-/// Makes builders sendable by `.await`.
+/// Implements `IntoFuture` for builders, so that `.await` sends them.
 macro_rules! into_future {
     ($($builder:ident => $output:ty;)*) => {$(
         impl<K: windlass_api::Object> std::future::IntoFuture for $builder<K> {
@@ -199,11 +199,11 @@ macro_rules! into_future {
     )*};
 }
 
-/// The option that almost every verb has.
+/// The namespace option, which almost every verb has.
 macro_rules! within {
     ($($builder:ident)*) => {$(
         impl<K: windlass_api::Object> $builder<K> {
-            /// In this namespace, whatever was named before.
+            /// Sets the namespace. Overrides any namespace set before.
             pub fn within(mut self, namespace: impl Into<String>) -> Self {
                 self.call.within(namespace);
                 self

@@ -1,4 +1,4 @@
-//! Waiting until something holds of an object.
+//! Waiting until an object meets a condition.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! What is asked is the state of the object, not what happened to it: a condition that holds only for a moment may be missed.
-//! [`until`] reads the events of a watch, one by one.
+//! A condition is evaluated on states of the object, not on every change: a condition that holds only for a moment may
+//! be missed. [`until`] evaluates every event of a watch.
 
 use std::{fmt, time::Duration};
 
@@ -27,45 +27,47 @@ use windlass_api::{Object, ObjectExt as _, ObjectKey, ObjectRef, Resource, Scope
 
 use crate::{Client, Error, Operation, Resources, Result, Verb, WatchEvent};
 
-/// Waits for one object. Made by [`Client::wait_for`].
+/// A builder that waits for one object. Returned by [`Client::wait_for`].
 #[must_use = "nothing is sent before `until`"]
 pub struct WaitFor<K> {
     resources: Resources<K>,
     key: ObjectKey,
-    /// `None`: for as long as it takes.
+    /// The time limit. `None` for no limit.
     timeout: Option<Duration>,
 }
 
 impl Client {
-    /// Waits until something holds of an object, or of its absence.
+    /// Waits until an object meets a condition, which may also be its absence.
     pub fn wait_for<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> WaitFor<K> {
         self.resources().wait_for(key)
     }
 }
 
 impl<K: Object> Resources<K> {
-    /// Waits until something holds of an object, or of its absence.
+    /// Waits until an object meets a condition, which may also be its absence.
     pub fn wait_for(&self, key: impl Into<ObjectRef<K>>) -> WaitFor<K> {
         WaitFor { resources: self.clone(), key: key.into().key().clone(), timeout: None }
     }
 }
 
 impl<K: Object> WaitFor<K> {
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: &str) -> Self {
         self.key.namespace = Some(namespace.into()).filter(|_| !namespace.is_empty());
         self
     }
 
-    /// How long to wait. What is sent within that time may take as long as the client lets it.
+    /// Limits the waiting time. A request that was sent within this time may take longer, up to the client's own
+    /// timeout.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Waits until `condition` holds of the object, `None` when it is not there, and gives the object of which it held.
+    /// Waits until `condition` returns `true`, and returns the object that met it. The condition is called with `None`
+    /// while the object does not exist.
     ///
-    /// Watches that break are begun again, and versions that are too old are listed anew.
+    /// Broken watches are restarted. If a resource version is too old, the object is listed again.
     pub async fn until(mut self, condition: impl FnMut(Option<&K>) -> bool + Send) -> Result<Option<K>> {
         let client = &self.resources.client;
         if self.key.namespace.is_none() && self.resources.resource.scope == Scope::Namespaced {
@@ -122,9 +124,9 @@ impl<K> fmt::Debug for WaitFor<K> {
     }
 }
 
-/// Reads events up to the first that meets the condition, which is the answer; `None` when they end before.
+/// Reads events up to the first that meets the condition, and returns it. Returns `None` if the stream ends before.
 ///
-/// To wait for one thing after another, give it the same events again.
+/// To wait for several events in sequence, pass the same stream again.
 pub async fn until<K>(
     events: &mut (impl Stream<Item = Result<WatchEvent<K>>> + Unpin),
     mut condition: impl FnMut(&WatchEvent<K>) -> bool,
@@ -137,26 +139,27 @@ pub async fn until<K>(
     Ok(None)
 }
 
-// === conditions ===
+// === Conditions ===
 
-/// The object is there.
+/// Returns a condition that holds if the object exists.
 pub fn exists<K>() -> impl Fn(Option<&K>) -> bool + Send {
     |found| found.is_some()
 }
 
-/// The object is not there.
+/// Returns a condition that holds if the object does not exist.
 pub fn is_gone<K>() -> impl Fn(Option<&K>) -> bool + Send {
     |found| found.is_none()
 }
 
-/// This very object is not there; there may be another of the same name.
+/// Returns a condition that holds if the object with this UID does not exist. An object of the same name with another
+/// UID may exist.
 pub fn is_replaced<K: Object>(uid: impl Into<String>) -> impl Fn(Option<&K>) -> bool + Send {
     let uid = uid.into();
     move |found| found.is_none_or(|object| object.uid() != Some(&*uid))
 }
 
-/// The object has a condition of this type in its status with this value, `True`, and it is about the present generation,
-/// where it says of which it is.
+/// Returns a condition that holds if the object's status has a condition of this type with this status, such as `True`.
+/// If the condition has an observed generation, it must be the object's current generation.
 pub fn condition<K: Object>(
     condition_type: impl Into<String>,
     status: impl Into<String>,
@@ -175,7 +178,7 @@ pub fn condition<K: Object>(
     }
 }
 
-/// The field at a path of names, `["status", "phase"]`, has this value.
+/// Returns a condition that holds if the field at a path, such as `["status", "phase"]`, has this value.
 pub fn field<K: Serialize>(path: &[&str], value: impl Into<Value>) -> impl Fn(Option<&K>) -> bool + Send {
     let path: Vec<String> = path.iter().map(|&name| name.to_owned()).collect();
     let value = value.into();
@@ -186,7 +189,7 @@ pub fn field<K: Serialize>(path: &[&str], value: impl Into<Value>) -> impl Fn(Op
     }
 }
 
-/// An object that cannot be encoded has no fields.
+/// Encodes an object as JSON. An object that cannot be encoded has no fields.
 fn as_json(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! What a server wants its users to know beside the answer: deprecated versions, unknown fields.
+//! Warnings that a server sends with its response, for example about deprecated versions or unknown fields.
 //!
-//! It says so in `Warning` headers with code 299. Warnings of other codes are about caches along the way, and are passed
-//! over, as are those that are not well-formed.
+//! Servers send them as `Warning` headers with code 299. Other codes are warnings of HTTP caches; they are ignored, as
+//! are malformed headers.
 
 mod encoded_words;
 
@@ -12,72 +12,73 @@ use parking_lot::Mutex;
 
 use crate::error::Operation;
 
-/// The code of warnings that are for people and stay true when asked again.
+/// The code of persistent warnings for users.
 const PERSISTENT: &str = "299";
-/// How many texts are kept to know them again. There are few different ones; names in them could make them many.
+/// The maximum number of warning texts remembered for deduplication. Usually there are few; names in the texts could
+/// make them many.
 const REMEMBERED: usize = 4096;
 
-/// A warning of a server.
+/// A warning from a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Warning {
-    /// Who warns; `-` when it does not say.
+    /// The agent that warns; `-` if unspecified.
     pub agent: String,
-    /// For people.
+    /// The human-readable text.
     pub text: String,
 }
 
-/// Is told of every warning.
+/// A handler of warnings.
 pub trait WarningHandler: fmt::Debug + Send + Sync + 'static {
-    /// The answer to `operation` came with a warning.
+    /// Called when the response to `operation` contains a warning.
     fn handle(&self, operation: &Operation, warning: &Warning);
 }
 
-/// Writes each warning to the log.
+/// Logs each warning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogWarnings;
 
-/// Nobody is told.
+/// Ignores all warnings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreWarnings;
 
-/// Keeps the warnings. Clones share them.
+/// Collects the warnings. Clones share the collection.
 #[derive(Clone, Debug, Default)]
 pub struct CollectWarnings(Arc<Mutex<Vec<Warning>>>);
 
-/// Tells another handler of each text once.
+/// Passes each warning text to another handler only once.
 #[derive(Debug)]
 pub struct UniqueWarnings<H> {
     handler: H,
-    /// Emptied when full: better told twice than kept for ever.
+    /// The texts delivered so far. Cleared when full: a repeated warning is better than unbounded memory.
     told: Mutex<HashSet<String>>,
 }
 
-/// Writes lines for people, as kubectl does: `Warning: …`.
+/// Writes each warning as a line, as kubectl does: `Warning: …`.
 pub struct WriteWarnings<W> {
     out: Mutex<W>,
     colour: Colour,
 }
 
-/// Whether what is written goes to a terminal that shows colours.
+/// Colour in the written warnings, for terminals that support it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Colour {
     /// Plain text.
     #[default]
     No,
-    /// The word stands out.
+    /// Highlights the word `Warning`.
     Yes,
 }
 
 // === impl Warning ===
 
 impl Warning {
-    /// All that the headers of an answer hold, in their order.
+    /// Returns the warnings in all headers of a response, in order.
     pub(crate) fn all(headers: &HeaderMap) -> Vec<Self> {
         let mut warnings = Vec::new();
         for value in headers.get_all(header::WARNING) {
             let mut rest = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
-            // One header may hold several.
+            // One header may contain several warnings.
             while let Some((code, warning, after)) = one(rest) {
                 if code == PERSISTENT && !warning.text.is_empty() {
                     warnings.push(warning);
@@ -95,7 +96,8 @@ impl fmt::Display for Warning {
     }
 }
 
-/// `299 agent "text"`, perhaps a date in quotes, perhaps a comma and more: the code, the warning, and what follows.
+/// Parses `299 agent "text"` with an optional quoted date and further warnings after a comma. Returns the code, the
+/// warning and the rest.
 fn one(value: &str) -> Option<(&str, Warning, &str)> {
     let (code, rest) = value.trim_start().split_once(' ')?;
     let (agent, rest) = rest.split_once(' ')?;
@@ -113,7 +115,7 @@ fn one(value: &str) -> Option<(&str, Warning, &str)> {
     Some((code, Warning { agent: agent.to_owned(), text }, rest))
 }
 
-/// The text in quotes at the start, a backslash before what is meant literally, and what follows the quotes.
+/// Parses a quoted string with backslash escapes. Returns the text and the rest after the closing quote.
 fn quoted(value: &str) -> Option<(String, &str)> {
     let value = value.strip_prefix('"')?;
     let mut text = String::with_capacity(value.len());
@@ -127,7 +129,7 @@ fn quoted(value: &str) -> Option<(String, &str)> {
     }
 }
 
-// === the handlers ===
+// === Handlers ===
 
 impl WarningHandler for LogWarnings {
     fn handle(&self, operation: &Operation, warning: &Warning) {
@@ -140,7 +142,7 @@ impl WarningHandler for IgnoreWarnings {
 }
 
 impl CollectWarnings {
-    /// Those that have come since the last time.
+    /// Returns and removes the collected warnings.
     #[must_use]
     pub fn take(&self) -> Vec<Warning> {
         std::mem::take(&mut self.0.lock())
@@ -154,7 +156,7 @@ impl WarningHandler for CollectWarnings {
 }
 
 impl<H: WarningHandler> UniqueWarnings<H> {
-    /// Tells `handler`.
+    /// Creates a handler that passes warnings on to `handler`.
     #[must_use]
     pub fn new(handler: H) -> Self {
         Self { handler, told: Mutex::default() }
@@ -177,7 +179,7 @@ impl<H: WarningHandler> WarningHandler for UniqueWarnings<H> {
 }
 
 impl<W: Write + Send + 'static> WriteWarnings<W> {
-    /// Writes to `out`, usually the standard error.
+    /// Creates a handler that writes to `out`, usually standard error.
     #[must_use]
     pub const fn new(out: W, colour: Colour) -> Self {
         Self { out: Mutex::new(out), colour }
@@ -187,7 +189,7 @@ impl<W: Write + Send + 'static> WriteWarnings<W> {
 impl<W: Write + Send + 'static> WarningHandler for WriteWarnings<W> {
     fn handle(&self, _: &Operation, warning: &Warning) {
         let mut out = self.out.lock();
-        // Where a warning cannot be written, nor can a complaint about it.
+        // If a warning cannot be written, neither can an error about it.
         let _ = match self.colour {
             Colour::No => writeln!(out, "Warning: {warning}"),
             Colour::Yes => writeln!(out, "\x1b[33;1mWarning:\x1b[0m {warning}"),

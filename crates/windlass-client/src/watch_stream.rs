@@ -12,45 +12,45 @@ use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent,
 
 use crate::{frame::WatchDecoder, transport::Body};
 
-/// The annotation of the bookmark that closes the initial events.
+/// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What happened, with the object decoded.
+/// An event of a watch, with the object decoded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEvent<K> {
-    /// It came to be, or came to match.
+    /// The object was created or started to match the selectors.
     Added(K),
-    /// It changed.
+    /// The object was changed.
     Modified(K),
-    /// It is gone, or matches no more; its last state.
+    /// The object was deleted or no longer matches the selectors. Contains its last state.
     Deleted(K),
-    /// Nothing else happened up to this version.
+    /// A bookmark: no other events occurred up to this resource version.
     Bookmark(Bookmark),
 }
 
-/// A point that a watch can go on from.
+/// A resource version from which a watch can resume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bookmark {
-    /// The version.
+    /// The resource version.
     pub resource_version: ResourceVersion,
-    /// Whether the present state, which was asked for first, is complete with this.
+    /// `true` if this bookmark ends the initial events.
     pub initial_events_end: bool,
 }
 
-/// Yields each event as it arrives. An event of type [`EventType::Error`] is the last; after an error, or the end,
-/// nothing more; only an error that is [`ListWatchError::Oversize`] stands for an event and is followed by the next.
+/// Yields each event as it arrives. The stream ends after an error or an event of type [`EventType::Error`]. The
+/// exception is [`ListWatchError::Oversize`], which stands for one event and is followed by the next.
 ///
-/// Dropping it ends the request.
+/// Dropping it cancels the request.
 #[derive(Debug)]
 pub(crate) struct RawWatchStream {
-    /// `None` once the watch is over, for better or worse.
+    /// The response body. `None` once the watch has ended, with or without an error.
     body: Option<Body>,
     decoder: WatchDecoder,
 }
 
 impl RawWatchStream {
-    /// Of events of more than `limit` bytes there is only the error.
+    /// Creates a stream. An event of more than `limit` bytes is replaced by an error.
     pub(crate) fn new(body: Body, limit: usize) -> Self {
         Self { body: Some(body), decoder: WatchDecoder::new(limit) }
     }
@@ -89,7 +89,7 @@ impl Stream for RawWatchStream {
 }
 
 impl<K: DeserializeOwned> WatchEvent<K> {
-    /// Decodes an event. One of type [`EventType::Error`] becomes an error.
+    /// Decodes an event. An event of type [`EventType::Error`] becomes an error.
     pub(crate) fn decode(event: &RawEvent) -> Result<Self, ListWatchError> {
         fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ListWatchError> {
             from_json(body).map_err(|error| ListWatchError::Decode(BoxError::from(error)))

@@ -1,8 +1,8 @@
-//! The channel protocol: several byte streams over one WebSocket, each message led by the number of its channel.
+//! The channel protocol: several byte streams over one WebSocket. Each message starts with the number of its channel.
 //!
-//! A connection is kept alive by pings, and given up when the other side has been silent for [`SILENCE`], pongs included:
-//! that is how a connection that only this side still believes in is found out. Silence counts only while this side
-//! reads, so a slow consumer is no dead peer.
+//! Pings keep a connection alive. It is closed when the other side has sent nothing for [`SILENCE`], not even pongs,
+//! which detects half-open connections. The time counts only while this side reads, so a slow consumer does not close
+//! the connection.
 
 use std::time::Duration;
 
@@ -25,21 +25,21 @@ use windlass_api::{BoxError, ListWatchError};
 
 use crate::{Error, Result, behind::Behind, error::Operation, transport::Upgraded};
 
-/// How often this side says that it is there.
+/// The interval of pings.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the other side may say nothing at all.
+/// The maximum time without a message from the other side.
 pub(crate) const SILENCE: Duration = Duration::from_secs(61);
-/// The largest message that is read. Servers send 32 KiB at once.
+/// The maximum size of a received message. Servers send up to 32 KiB at once.
 const MESSAGE_LIMIT: usize = 4 << 20;
-/// In the fifth version of the protocol: the channel whose messages name channels that are closed.
+/// The channel of version 5 of the protocol whose messages close other channels.
 const CLOSE: u8 = 255;
 
 /// A version of the channel protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Of kubelets; single channels cannot be closed.
+    /// The version of kubelets. Single channels cannot be closed.
     V4,
-    /// Of API servers since 1.30; a channel can be closed by the one who sends on it.
+    /// The version of API servers since 1.30. The sender of a channel can close it.
     V5,
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Sender {
 
 type Socket = WebSocketStream<Upgraded>;
 
-/// A message of the other side.
+/// A message from the other side.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) channel: u8,
     pub(crate) data: Bytes,
 }
 
-/// Why a connection is of no use.
+/// The reason why a connection failed.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectionError {
     #[error("the server does not switch to WebSocket: {0}")]
@@ -72,7 +72,7 @@ pub(crate) enum ConnectionError {
     Silent,
     #[error("the other side closed the connection before it was done{}", .0)]
     Closed(String),
-    #[error("a message that is no binary one")]
+    #[error("received a message that is not binary")]
     Text,
     #[error("the connection broke")]
     Socket(#[from] tokio_tungstenite::tungstenite::Error),
@@ -87,7 +87,7 @@ impl Protocol {
     }
 }
 
-/// Opens a connection, in the first of the protocols that the server knows.
+/// Opens a connection with the first of the protocols that the server supports.
 pub(crate) async fn open(
     behind: &Behind,
     query: Vec<(&'static str, String)>,
@@ -146,7 +146,7 @@ fn check_handshake(headers: &HeaderMap, key: &str) -> Result<(), ConnectionError
     Ok(())
 }
 
-/// A server that names no protocol speaks one without a name, which no server of this API still does.
+/// Returns the protocol that the server chose. No current API server uses the protocol without a name.
 fn chosen(headers: &HeaderMap, offered: &[Protocol]) -> Result<Protocol, ConnectionError> {
     let name = headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let protocol = offered.iter().copied().find(|protocol| protocol.name() == name);
@@ -154,7 +154,7 @@ fn chosen(headers: &HeaderMap, offered: &[Protocol]) -> Result<Protocol, Connect
 }
 
 impl Receiver {
-    /// The next message with a channel; `None` when the other side has closed the connection in order.
+    /// Returns the next message with a channel. `None` after the other side has closed the connection properly.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, ConnectionError> {
         loop {
             let message = match tokio::time::timeout(SILENCE, self.0.next()).await {
@@ -181,7 +181,7 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Sends bytes on a channel; waits while the connection is full.
+    /// Sends bytes on a channel. Waits while the connection's buffer is full.
     pub(crate) async fn send(&mut self, channel: u8, data: &[u8]) -> Result<(), ConnectionError> {
         let mut message = BytesMut::with_capacity(data.len() + 1);
         message.put_u8(channel);
@@ -189,7 +189,7 @@ impl Sender {
         Ok(self.sink.send(Message::Binary(message.freeze())).await?)
     }
 
-    /// Says that nothing more comes on a channel. Without effect in protocols that have no way to say so.
+    /// Ends a channel. Has no effect in protocol versions that cannot express this.
     pub(crate) async fn finish(&mut self, channel: u8) -> Result<(), ConnectionError> {
         match self.protocol {
             Protocol::V4 => Ok(()),
@@ -197,15 +197,15 @@ impl Sender {
         }
     }
 
-    /// Asks for a sign of life.
+    /// Sends a ping.
     pub(crate) async fn ping(&mut self) -> Result<(), ConnectionError> {
         Ok(self.sink.send(Message::Ping(Bytes::new())).await?)
     }
 
-    /// Takes leave. That the other side hears it is not certain.
+    /// Sends a close message; its receipt is not certain.
     pub(crate) async fn close(&mut self) {
         if let Err(error) = self.sink.send(Message::Close(None)).await {
-            tracing::trace!(%error, "the connection was gone already");
+            tracing::trace!(%error, "the connection was already closed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reports the writes that a server has carried out, for programs that read from caches and want to see their own writes.
+//! Notifications of successful writes, for programs that read from caches and need to see their own writes.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -7,46 +7,46 @@ use windlass_api::{ApiResource, Meta, Object, ObjectKey, ResourceVersion, Uid};
 
 use crate::request::Target;
 
-/// Is notified of each write that a server has carried out and answered, on the task of the caller.
+/// An observer of writes. It is called on the caller's task for each write that the server has confirmed.
 ///
-/// These are the writes of the verbs: create, update, patch, apply, delete and deletecollection, also of the subresources that
-/// change the object, and not dry runs. Requests that the caller has built, bindings and evictions are not reported: their
-/// answers do not name a version. Nor is a write whose answer was lost.
+/// Reported are the verbs create, update, patch, apply, delete and deletecollection, including those on subresources
+/// that change the object. Dry runs are not reported. Raw requests, bindings and evictions are not reported either,
+/// because their responses contain no resource version. A write whose response was lost is not reported.
 pub trait WriteObserver: Debug + Send + Sync + 'static {
-    /// The server has stored an object.
+    /// Called when the server has stored an object.
     fn stored(&self, stored: Stored<'_>);
 
-    /// The server has deleted an object, or has begun to.
+    /// Called when the server has deleted an object or started its graceful deletion.
     fn removed(&self, resource: &ApiResource, key: ObjectKey, uid: Uid);
 }
 
-/// An object that a server has stored.
+/// An object that the server has stored.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stored<'w> {
     /// The resource.
     pub resource: &'w ApiResource,
-    /// Namespace and name.
+    /// The namespace and name.
     pub key: ObjectKey,
-    /// The version that was stored.
+    /// The stored resource version.
     pub version: ResourceVersion,
-    /// The object's labels; `None` if the answer was not decoded, or is not the object.
+    /// The object's labels. `None` if the response was not decoded or does not contain the object.
     pub labels: Option<&'w BTreeMap<String, String>>,
 }
 
-/// Reports what an answer to a write says.
+/// Reports a write from its decoded response.
 pub(crate) fn stored<K: Object>(observer: &dyn WriteObserver, target: &Target, object: &K) {
     let metadata = object.metadata();
     let (Some(name), Some(version)) = (metadata.name.as_deref(), metadata.resource_version.as_deref()) else { return };
     let key = key_of(target, metadata.namespace.as_deref(), name);
-    // A scale has the version of its object, but not the labels.
+    // A scale has the resource version of its object, but not its labels.
     let is_object = target.subresource.as_deref().is_none_or(|subresource| subresource != "scale");
     let none = BTreeMap::new();
     let labels = is_object.then_some(metadata.labels.as_ref().unwrap_or(&none));
     observer.stored(Stored { resource: &target.resource, key, version: version.into(), labels });
 }
 
-/// Reports what an answer to a write says that nobody decodes.
+/// Reports a write from a response that is not decoded for the caller.
 pub(crate) fn stored_encoded(observer: &dyn WriteObserver, target: &Target, body: &[u8]) {
     let Some(meta) = Meta::parse_start(body) else { return };
     let key = key_of(target, meta.namespace().map(|namespace| &**namespace), meta.name());
@@ -54,13 +54,13 @@ pub(crate) fn stored_encoded(observer: &dyn WriteObserver, target: &Target, body
     observer.stored(Stored { resource: &target.resource, key, version, labels: None });
 }
 
-/// Reports a deletion: `uid` is that of the answer.
+/// Reports a deletion. `uid` is the UID in the response.
 pub(crate) fn removed(observer: &dyn WriteObserver, target: &Target, uid: &str) {
     let Some(name) = target.name.as_deref() else { return };
     observer.removed(&target.resource, key_of(target, None, name), Uid::new(uid));
 }
 
-/// Reports the deletions that an answer lists.
+/// Reports the deletions that a response lists.
 pub(crate) fn removed_all(observer: &dyn WriteObserver, target: &Target, list: &[u8]) {
     #[derive(Deserialize)]
     struct List {

@@ -1,6 +1,6 @@
-//! Kubeconfigs as they are met, odd ones and broken ones: each file of `tests/kubeconfig` beside what it leads to.
+//! Kubeconfigs of common, unusual and invalid forms: each file of `tests/kubeconfig` with its expected result.
 //!
-//! `EXPECT=write cargo test -p windlass-client --test kubeconfig` writes what is expected; read the difference.
+//! `EXPECT=write cargo test -p windlass-client --test kubeconfig` writes the expected results. Review the difference.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use windlass_client::{
     config::{Compression, Pem, Proxy, Verification, kubeconfig::Selection},
 };
 
-/// Where the files are, seen from this crate, in which tests run.
+/// The directory of the files, relative to this crate, in which tests run.
 const FOLDER: &str = "tests/kubeconfig";
 
 #[test]
@@ -35,7 +35,7 @@ fn each_file_leads_to_what_is_expected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Everything that is called a secret in these files.
+/// In these files, every secret contains `s3cret`.
 #[test]
 fn no_secret_is_shown() {
     for file in files() {
@@ -65,7 +65,7 @@ fn however_a_file_is_damaged_it_is_read_or_refused_and_no_secret_shown() {
             match Kubeconfig::parse(&String::from_utf8_lossy(&text)) {
                 Ok(kubeconfig) => {
                     read += 1;
-                    // May be refused; must not panic.
+                    // An error is acceptable, a panic is not.
                     let _ = Config::from_kubeconfig(&kubeconfig, &Selection::default());
                 }
                 Err(error) => {
@@ -78,7 +78,7 @@ fn however_a_file_is_damaged_it_is_read_or_refused_and_no_secret_shown() {
     assert!(read > 500 && refused > 500, "{read} read, {refused} refused");
 }
 
-/// The bytes cut off somewhere, or with a piece in a wrong place, or with a wrong byte.
+/// Returns the bytes truncated, with a misplaced piece, or with a wrong byte.
 fn damaged(whole: &[u8], entropy: &Entropy) -> Vec<u8> {
     let below = |end: usize| usize::try_from(entropy.below(end as u64)).unwrap_or_default();
     let at = below(whole.len());
@@ -102,7 +102,7 @@ fn what_can_be_read_can_be_written_and_read_again() {
     let mut written = 0;
     for file in files() {
         let Ok(kubeconfig) = Kubeconfig::read(&file) else { continue };
-        // From a document that is in no file, so that both are.
+        // Parsed from a document without a file, so that both have none.
         let read = Kubeconfig::parse(&kubeconfig.to_yaml()).unwrap();
         assert_eq!(Kubeconfig::parse(&read.to_yaml()).unwrap(), read, "{}", file.display());
         written += 1;
@@ -118,7 +118,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What a file leads to, a line for each part that is not as always.
+/// Formats the result of a file, with a line for each part that differs from the default.
 fn outcome(file: &Path) -> String {
     let config = match Kubeconfig::read(file).and_then(|read| Config::from_kubeconfig(&read, &Selection::default())) {
         Ok(config) => config,

@@ -1,13 +1,13 @@
-//! The rules by which serde renames fields and variants.
+//! serde's rules for renaming fields and variants.
 
 use syn::{Error, LitStr, Result};
 
-/// How the words of a name are joined.
+/// A naming convention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// `minreplicas` of `MinReplicas`; fields stay as they are.
+    /// `minreplicas` from `MinReplicas`. Fields are unchanged.
     Lower,
-    /// `MIN_REPLICAS` of a field, `MINREPLICAS` of a variant.
+    /// `MIN_REPLICAS` for a field, `MINREPLICAS` for a variant.
     Upper,
     /// `MinReplicas`
     Pascal,
@@ -39,11 +39,11 @@ impl Case {
         let found = CASES.iter().find(|(name, _)| *name == text.value());
         found.map(|(_, case)| *case).ok_or_else(|| {
             let names = CASES.map(|(name, _)| name).join(", ");
-            Error::new(text.span(), format!("there are the cases {names}"))
+            Error::new(text.span(), format!("expected one of {names}"))
         })
     }
 
-    /// Of a field, which is in snake case.
+    /// Renames a field, which is in snake case.
     #[must_use]
     pub fn of_field(self, name: &str) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Case {
         }
     }
 
-    /// Of a variant, which is in Pascal case.
+    /// Renames a variant, which is in Pascal case.
     #[must_use]
     pub fn of_variant(self, name: &str) -> String {
         match self {

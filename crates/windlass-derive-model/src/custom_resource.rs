@@ -1,4 +1,4 @@
-//! From a kind to its definition.
+//! `#[derive(CustomResource)]`: the CustomResourceDefinition of a kind.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ use crate::{
     schema,
 };
 
-/// What `#[resource(…)]` says beyond the identity.
+/// The attributes of `#[resource(…)]` beyond the identity.
 struct Declaration {
     singular: Option<LitStr>,
     list_kind: Option<LitStr>,
@@ -21,7 +21,7 @@ struct Declaration {
     is_served: bool,
     is_stored: bool,
     has_status: bool,
-    /// Empty for the server's own words.
+    /// Empty for the server's default text.
     deprecated: Option<String>,
     scale: Option<TokenStream>,
     columns: Vec<TokenStream>,
@@ -31,14 +31,14 @@ struct Declaration {
 const EXPECTED: &str = "expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi, crate, singular, list_kind, categories, storage, \
                         served, deprecated, status, scale, column, selectable, labels or annotations";
 
-/// The impls of `Resource`, `Metadata` and `CustomResource`.
+/// Returns the impls of `Resource`, `Metadata` and `CustomResource`.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let mut given = Declaration::new();
     let identity = Identity::read_with(input, &mut |name, meta| given.take(name, meta))?;
     if identity.group.is_empty() {
         return Err(Error::new(
             input.ident.span(),
-            "a custom kind has a group: the core group is the API server's own",
+            "a custom resource needs a group: the core group is reserved",
         ));
     }
     let markers = Markers::read(&input.attrs, Place::Type)?;
@@ -149,12 +149,12 @@ impl Declaration {
     }
 }
 
-/// `storage`, or `storage = false`.
+/// Parses `storage`, or `storage = false`.
 fn flag(meta: &ParseNestedMeta<'_>) -> Result<bool> {
     if meta.input.peek(Token![=]) { Ok(meta.value()?.parse::<LitBool>()?.value) } else { Ok(true) }
 }
 
-/// `("key" = "value", …)`
+/// Parses `("key" = "value", …)`.
 fn pairs(meta: &ParseNestedMeta<'_>, pairs: &mut Vec<(LitStr, LitStr)>) -> Result<()> {
     let list;
     syn::parenthesized!(list in meta.input);
@@ -173,7 +173,7 @@ fn scale(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     let [spec, status, selector] = fields(meta, ["spec", "status", "selector"])?;
     let (Some(spec), Some(status)) = (&spec, &status) else {
         return Err(meta
-            .error("scale(spec = \".spec.replicas\", status = \".status.replicas\"), and a selector if there is one"));
+            .error("expected scale(spec = \".spec.replicas\", status = \".status.replicas\"), optionally with a selector"));
     };
     for path in [Some(spec), Some(status), selector.as_ref()].into_iter().flatten() {
         check_path(path)?;
@@ -207,10 +207,10 @@ fn column(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     })?;
     let [name, ty, path, format, description] = texts;
     let (Some(name), Some(ty), Some(path)) = (name, ty, path) else {
-        return Err(meta.error("column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")"));
+        return Err(meta.error("expected column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")"));
     };
     if !TYPES.contains(&ty.value().as_str()) {
-        return Err(Error::new(ty.span(), format!("a column is one of {}", TYPES.join(", "))));
+        return Err(Error::new(ty.span(), format!("the type of a column is one of {}", TYPES.join(", "))));
     }
     check_path(&path)?;
     let (format, description) = (text_or_none(format.as_ref()), text_or_none(description.as_ref()));
@@ -226,7 +226,7 @@ fn column(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     })
 }
 
-/// The texts in a list of `name = "text"`, in the order of the names.
+/// Parses a list of `name = "text"`. Returns the texts in the order of `names`.
 fn fields<const N: usize>(meta: &ParseNestedMeta<'_>, names: [&str; N]) -> Result<[Option<LitStr>; N]> {
     let mut found = [const { None }; N];
     meta.parse_nested_meta(|meta| {
@@ -239,10 +239,10 @@ fn fields<const N: usize>(meta: &ParseNestedMeta<'_>, names: [&str; N]) -> Resul
     Ok(found)
 }
 
-/// Paths begin at the object: `.spec.replicas`.
+/// Checks that a path starts at the object: `.spec.replicas`.
 fn check_path(path: &LitStr) -> Result<()> {
     if path.value().starts_with('.') {
         return Ok(());
     }
-    Err(Error::new(path.span(), "a path begins with a dot: \".spec.replicas\""))
+    Err(Error::new(path.span(), "a path must start with a dot: \".spec.replicas\""))
 }

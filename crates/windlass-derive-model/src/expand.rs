@@ -1,4 +1,4 @@
-//! From the identity of a kind to its impls. Nothing can go wrong here.
+//! The impls for the identity of a kind. This step cannot fail.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -52,7 +52,7 @@ pub(crate) fn resource(name: &Ident, identity: &Identity) -> TokenStream {
     }
 }
 
-/// The verbs of an accessor, each as a trait.
+/// Returns the impls of the traits for an accessor's verbs.
 fn served(name: &Ident, identity: &Identity, verbs: &[Ident]) -> TokenStream {
     let client = &identity.client;
     quote! {

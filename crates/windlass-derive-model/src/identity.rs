@@ -1,4 +1,4 @@
-//! From attributes to the identity of a kind. Everything that can be wrong with the input is found here.
+//! The identity of a kind from its attributes. This module detects all errors in the input.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -7,17 +7,17 @@ use syn::{
     punctuated::Punctuated, spanned::Spanned,
 };
 
-/// What a kind is called, and where its objects live.
+/// The names and the scope of a kind.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
-    /// As in URLs: lower case.
+    /// The plural name, as in URLs: in lower case.
     pub(crate) plural: String,
     pub(crate) scope: Scope,
     pub(crate) short_names: Vec<String>,
-    /// The verbs that an accessor of the kind has; `None` where no subset is declared.
+    /// The verbs of the kind's accessor. `None` if no subset is declared.
     pub(crate) verbs: Option<Vec<Ident>>,
     /// The path of windlass-client.
     pub(crate) client: TokenStream,
@@ -33,7 +33,7 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// The attributes as they are met.
+/// The attributes that were parsed so far.
 #[derive(Default)]
 struct Given {
     group: Option<String>,
@@ -48,7 +48,7 @@ struct Given {
     k8s_openapi: Option<Path>,
 }
 
-/// The verbs that `verbs(…)` may name, and the trait of each in `windlass_client::can`.
+/// The verbs that `verbs(…)` accepts, and the trait of each in `windlass_client::can`.
 const VERBS: [(&str, &str); 10] = [
     ("get", "Get"),
     ("list", "List"),
@@ -62,7 +62,7 @@ const VERBS: [(&str, &str); 10] = [
     ("scale", "Scale"),
 ];
 
-/// What else there may be in `#[resource(…)]`.
+/// A parser of further attributes in `#[resource(…)]`.
 type Others<'o> = &'o mut dyn FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>;
 
 impl Identity {
@@ -79,7 +79,7 @@ impl Identity {
         }
         let missing = |what: &str| {
             let example = "#[resource(group = \"example.com\", version = \"v1\")]";
-            Error::new(input.ident.span(), format!("the {what} of the kind is not given: {example}"))
+            Error::new(input.ident.span(), format!("the {what} of the kind is missing: {example}"))
         };
         let api = given.api.map_or_else(|| quote!(::windlass::api), |path| quote!(#path));
         let kind = given.kind.unwrap_or_else(|| input.ident.to_string());
@@ -103,7 +103,7 @@ impl Given {
         let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "group" => once(&mut self.group, meta, |text| {
-                // The core group has no name.
+                // The core group has an empty name.
                 text.is_empty() || text.split('.').all(is_label)
             }),
             "version" => once(&mut self.version, meta, is_label),
@@ -153,7 +153,7 @@ impl Given {
     }
 }
 
-/// The trait of a verb.
+/// Returns the trait of a verb.
 fn ability(verb: &LitStr) -> Result<Ident> {
     let text = verb.value();
     let known = VERBS.iter().find(|(name, _)| *name == text);
@@ -177,16 +177,16 @@ fn checked(text: &LitStr, is_valid: impl Fn(&str) -> bool) -> Result<String> {
         return Ok(value);
     }
     let rule = "names consist of lower-case letters, digits and '-', and begin and end with a letter or digit";
-    Err(Error::new(text.span(), format!("{value:?} is no name that the API takes: {rule}")))
+    Err(Error::new(text.span(), format!("{value:?} is not a valid name: {rule}")))
 }
 
-/// A struct of its own, with metadata.
+/// Checks that the input is a struct without type parameters and with metadata.
 fn check_shape(input: &DeriveInput) -> Result<()> {
     if !input.generics.params.is_empty() {
-        return Err(Error::new(input.generics.span(), "a kind is one type: it has no parameters"));
+        return Err(Error::new(input.generics.span(), "a kind cannot have type parameters"));
     }
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new(input.ident.span(), "the objects of a kind are structs"));
+        return Err(Error::new(input.ident.span(), "a kind must be a struct"));
     };
     let has_metadata = match &data.fields {
         Fields::Named(fields) => fields.named.iter().any(|field| field.ident.as_ref().is_some_and(|i| i == "metadata")),
@@ -195,10 +195,11 @@ fn check_shape(input: &DeriveInput) -> Result<()> {
     if has_metadata {
         return Ok(());
     }
-    Err(Error::new(input.ident.span(), "objects have metadata: give the struct a field `metadata: ObjectMeta`"))
+    Err(Error::new(input.ident.span(), "missing metadata: add a field `metadata: ObjectMeta`"))
 }
 
-/// Lower-case letters, digits and dashes, no dash at the edges, at most 63: one part of a host name.
+/// Reports whether a text is a DNS label: lower-case letters, digits and dashes, at most 63 characters, and no dash at
+/// either end.
 pub(crate) fn is_label(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let edges = [text.bytes().next(), text.bytes().next_back()];
@@ -207,7 +208,7 @@ pub(crate) fn is_label(text: &str) -> bool {
         && text.bytes().all(|byte| is_word(byte) || byte == b'-')
 }
 
-/// The plural that Kubernetes guesses: `Policy` → `policies`, `Class` → `classes`.
+/// Returns the plural that Kubernetes guesses: `Policy` → `policies`, `Class` → `classes`.
 #[must_use]
 pub fn plural_of(kind: &str) -> String {
     let singular = kind.to_lowercase();
@@ -247,13 +248,13 @@ mod tests {
     #[test]
     fn each_mistake_is_named() {
         for (attributes, message) in [
-            (r#"version = "v1""#, "the group of the kind is not given"),
-            (r#"group = "x.io""#, "the version of the kind is not given"),
-            (r#"group = "X", version = "v1""#, "\"X\" is no name that the API takes"),
+            (r#"version = "v1""#, "the group of the kind is missing"),
+            (r#"group = "x.io""#, "the version of the kind is missing"),
+            (r#"group = "X", version = "v1""#, "\"X\" is not a valid name"),
             (r#"group = "x", group = "y""#, "given twice"),
             (r#"scope = "Galaxy""#, "the scope is"),
             (r#"colour = "red""#, "expected group, version"),
-            (r#"short_names("A")"#, "\"A\" is no name"),
+            (r#"short_names("A")"#, "\"A\" is not a valid name"),
             (r#"verbs("fetch")"#, "unknown verb \"fetch\": expected one of get, list"),
             (r#"verbs("get"), verbs("list")"#, "given twice"),
         ] {
@@ -265,10 +266,10 @@ mod tests {
     #[test]
     fn only_structs_with_metadata_are_kinds() {
         for (source, message) in [
-            ("struct A { name: String }", "objects have metadata"),
-            ("struct A(ObjectMeta);", "objects have metadata"),
-            ("enum A { B }", "the objects of a kind are structs"),
-            ("struct A<T> { metadata: T }", "a kind is one type"),
+            ("struct A { name: String }", "missing metadata"),
+            ("struct A(ObjectMeta);", "missing metadata"),
+            ("enum A { B }", "a kind must be a struct"),
+            ("struct A<T> { metadata: T }", "a kind cannot have type parameters"),
         ] {
             let error = Identity::read(&syn::parse_str(source).unwrap()).unwrap_err().to_string();
             assert!(error.starts_with(message), "{source}: {error}");

@@ -1,5 +1,5 @@
-//! From the source of a type to the code that tells its identity, definition and schema: what stands behind the macros of
-//! `windlass-derive`, where the attributes are documented.
+//! The code generation of the macros in `windlass-derive`, which documents the attributes. It generates the identity,
+//! CustomResourceDefinition and schema of a type from its source.
 //!
 //! ```text
 //! identity           #[resource(…)]: group, version, names          → expand
@@ -9,11 +9,12 @@
 //! rbac               #[rbac(…)]
 //! ```
 //!
-//! It is a crate of its own because a macro's cannot be called: `windlass import` reads the types that it has written as the
-//! compiler will, and so knows what they say before anybody compiles them.
+//! This is a separate crate because other programs cannot call the functions of a macro crate. `windlass import` reads
+//! the types that it has generated with these functions, as the compiler will, to check their meaning before they are
+//! compiled.
 //!
-//! Guaranteed: each function gives the very code that the macro of its name gives; what is wrong with the source is an error
-//! that points at it. Not guaranteed: the form of the code, which follows `windlass_api::crd::derived`.
+//! Guaranteed: each function returns exactly the code of the macro of the same name. An error in the source is returned
+//! with its position. Not guaranteed: the form of the code, which depends on `windlass_api::crd::derived`.
 
 mod case;
 mod custom_resource;
@@ -30,32 +31,32 @@ use syn::{DeriveInput, Result};
 pub use case::Case;
 pub use identity::plural_of;
 
-/// The code of `#[derive(Resource)]`.
+/// Returns the code of `#[derive(Resource)]`.
 pub fn resource(input: &DeriveInput) -> Result<TokenStream> {
     Ok(expand::resource(&input.ident, &identity::Identity::read(input)?))
 }
 
-/// The code of `#[derive(CustomResource)]`.
+/// Returns the code of `#[derive(CustomResource)]`.
 pub fn custom_resource(input: &DeriveInput) -> Result<TokenStream> {
     custom_resource::derive(input)
 }
 
-/// The code of `#[derive(Schema)]`.
+/// Returns the code of `#[derive(Schema)]`.
 pub fn schema(input: &DeriveInput) -> Result<TokenStream> {
     schema::derive(input)
 }
 
-/// The code of `#[rbac(…)]`, of its arguments and what it stands before.
+/// Returns the code of `#[rbac(…)]` from its arguments and its item.
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     rbac::expand(arguments, item)
 }
 
-/// What `#[schema(…)]` may say, in the order of the alphabet.
+/// Returns the keywords of `#[schema(…)]` in alphabetical order.
 pub fn keywords() -> Vec<&'static str> {
     markers::keywords()
 }
 
-/// The description of a type or field: what the comment above it says. None where there is no comment.
+/// Returns the description of a type or field: the text of its doc comment. Returns `None` without a comment.
 pub fn documentation(attributes: &[syn::Attribute]) -> Option<String> {
     schema::documentation(attributes)
 }

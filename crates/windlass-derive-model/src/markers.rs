@@ -1,4 +1,4 @@
-//! `#[schema(…)]`: what a schema says beyond the type. One table has the keywords.
+//! `#[schema(…)]`: schema attributes beyond the type. A table lists the keywords.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -9,31 +9,31 @@ use syn::{
 
 use crate::serde_attributes::until_comma;
 
-/// What a keyword takes.
+/// The argument of a keyword.
 enum Form {
     /// `= 1.5`
     Number,
-    /// `= 1.5`, and the second field says that the bound itself is out.
+    /// `= 1.5`; the variant's field is the schema field that excludes the bound itself.
     Bound(&'static str),
-    /// `= 3`, not negative.
+    /// A non-negative `= 3`.
     Count,
     /// `= "text"`
     Text,
-    /// `= "text"`, one of these.
+    /// `= "text"` with one of these values.
     Choice(&'static [&'static str]),
     /// `("text", …)`
     Texts,
     /// `= json`
     Json,
-    /// `= json`, a schema.
+    /// `= json`, with a schema.
     Schema,
-    /// `(json, …)`, schemas.
+    /// `(json, …)`, with schemas.
     Schemas,
-    /// Nothing: to name it is to say it.
+    /// No argument.
     Flag,
 }
 
-/// The keywords that set one field of a schema: name, field, what it takes.
+/// The keywords that set one field of a schema: the keyword, the field and the argument.
 const KEYWORDS: &[(&str, &str, Form)] = &[
     ("minimum", "minimum", Form::Number),
     ("maximum", "maximum", Form::Number),
@@ -64,7 +64,7 @@ const KEYWORDS: &[(&str, &str, Form)] = &[
     ("preserve_unknown_fields", "x_kubernetes_preserve_unknown_fields", Form::Flag),
 ];
 
-/// The keywords that need a hand of their own.
+/// The keywords with individual implementations.
 const OTHERS: &[&str] = &[
     "enum",
     "unique_items",
@@ -87,7 +87,7 @@ const OTHERS: &[&str] = &[
     "crate",
 ];
 
-/// Bounds that have to leave something between them.
+/// Pairs of bounds that must not contradict each other.
 const PAIRS: [(&str, &str); 4] = [
     ("minimum", "maximum"),
     ("min_length", "max_length"),
@@ -95,41 +95,41 @@ const PAIRS: [(&str, &str); 4] = [
     ("min_properties", "max_properties"),
 ];
 
-/// Where the attributes stand.
+/// The place of the attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Type,
     Field,
-    /// Within `items(…)` or `values(…)`.
+    /// In `items(…)` or `values(…)`.
     Part,
 }
 
-/// Whether a field has to be there, if its attributes say so.
+/// The attribute `optional` or `required` of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Optional,
     Required,
 }
 
-/// What the attributes of one type or field say.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+/// The attributes of one type or field.
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Markers {
-    /// Statements that change `schema`, a `&mut JSONSchemaProps`; `__derived` is the module of the same name.
+    /// Statements that change `schema`, a `&mut JSONSchemaProps`. `__derived` is the module `derived`.
     pub(crate) changes: Vec<TokenStream>,
     pub(crate) presence: Option<Presence>,
     pub(crate) has_default: bool,
     pub(crate) has_description: bool,
     pub(crate) is_skipped: bool,
-    /// The schema of the type is not asked for: all is said here.
+    /// `true` if the attributes contain the whole schema, so that the type's is not used.
     pub(crate) is_whole: bool,
-    /// The type whose schema it is.
+    /// The type whose schema is used instead.
     pub(crate) stand_in: Option<Type>,
-    /// Where `windlass_api` is.
+    /// The path of `windlass_api`.
     pub(crate) api: Option<Path>,
-    /// Fields that rules name: each has to be there.
+    /// The fields in rules, which must exist.
     pub(crate) named: Vec<LitStr>,
-    /// What has been said, and with which number.
+    /// The keywords so far, with their numbers.
     given: Vec<(String, Option<f64>, Span)>,
 }
 
@@ -142,26 +142,26 @@ impl Markers {
         markers.checked()
     }
 
-    /// What contradicts itself is found here.
+    /// Checks for contradictions.
     fn checked(self) -> Result<Self> {
         let given = |name: &str| self.given.iter().find(|(given, _, _)| given.trim_start_matches("exclusive_") == name);
         for (least, most) in PAIRS {
             if let (Some((_, Some(low), _)), Some((name, Some(high), span))) = (given(least), given(most))
                 && low > high
             {
-                return Err(Error::new(*span, format!("{name} is less than {least}: no value has both")));
+                return Err(Error::new(*span, format!("{name} is less than {least}: no value satisfies both")));
             }
         }
         let said = |name: &str| self.given.iter().find(|(given, _, _)| given == name);
         if let Some((_, _, span)) = said("list_type=map")
             && said("map_keys").is_none()
         {
-            return Err(Error::new(*span, "of a map the keys are given: map_keys(\"name\")"));
+            return Err(Error::new(*span, "a list of type \"map\" needs keys: map_keys(\"name\")"));
         }
         if let Some((_, _, span)) = said("map_keys")
             && said("list_type=map").is_none()
         {
-            return Err(Error::new(*span, "only a list of list_type = \"map\" has keys"));
+            return Err(Error::new(*span, "map_keys requires list_type = \"map\""));
         }
         if let (Some(_), Some((_, _, span))) = (said("optional"), said("required")) {
             return Err(Error::new(*span, "a field is optional or required, not both"));
@@ -245,7 +245,7 @@ impl Markers {
 
     fn other(&mut self, name: &str, meta: &ParseNestedMeta<'_>, place: Place) -> Result<()> {
         let only = |wanted: Place, words: &str| {
-            if place == wanted { Ok(()) } else { Err(meta.error(format!("`{name}` is said of {words}"))) }
+            if place == wanted { Ok(()) } else { Err(meta.error(format!("`{name}` is only valid for {words}"))) }
         };
         match name {
             "enum" => {
@@ -253,7 +253,7 @@ impl Markers {
                 let values = values.iter().map(|Json(json)| quote!(__derived::JSON(__derived::json!(#json))));
                 self.changes.push(quote!(schema.enum_ = ::std::option::Option::Some(::std::vec![#(#values),*]);));
             }
-            // The keyword of the same name is refused by API servers, as it takes too long; a set says it as well.
+            // API servers reject the keyword `uniqueItems`, because it is slow. A set has the same meaning.
             "unique_items" => self.changes.push(quote! {
                 schema.x_kubernetes_list_type = ::std::option::Option::Some(::std::string::String::from("set"));
             }),
@@ -332,7 +332,7 @@ impl Markers {
         Ok(())
     }
 
-    /// Of what was said last.
+    /// Records the number of the last keyword.
     fn note_number(&mut self, number: f64) {
         if let Some((_, noted, _)) = self.given.last_mut() {
             *noted = Some(number);
@@ -340,7 +340,7 @@ impl Markers {
     }
 }
 
-/// `rule(rule = "…", message = "…", …)`
+/// Parses `rule(rule = "…", message = "…", …)`.
 fn rule(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     const TEXTS: [&str; 5] = ["rule", "message", "message_expression", "reason", "field_path"];
     const REASONS: &[&str] = &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -359,13 +359,13 @@ fn rule(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
             return Err(Error::new(text.span(), format!("expected one of {}", quoted(REASONS))));
         }
         if text.value().trim().is_empty() {
-            return Err(Error::new(text.span(), "it says nothing"));
+            return Err(Error::new(text.span(), "the text is empty"));
         }
         texts[index] = Some(text);
         Ok(())
     })?;
     let [rule, message, message_expression, reason, field_path] = &texts;
-    let Some(rule) = rule else { return Err(meta.error("the rule itself is missing: rule(rule = \"…\")")) };
+    let Some(rule) = rule else { return Err(meta.error("the rule is missing: rule(rule = \"…\")")) };
     let [message, message_expression, reason, field_path] =
         [message, message_expression, reason, field_path].map(|text| text_or_none(text.as_ref()));
     Ok(quote! {
@@ -380,7 +380,7 @@ fn rule(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     })
 }
 
-/// One value of a list of them, as it is.
+/// A value in a list, as unparsed JSON.
 struct Json(TokenStream);
 
 impl syn::parse::Parse for Json {
@@ -389,13 +389,13 @@ impl syn::parse::Parse for Json {
     }
 }
 
-/// `(1, {"a": 2})`
+/// Parses `(1, {"a": 2})`.
 fn values(meta: &ParseNestedMeta<'_>) -> Result<Vec<Json>> {
     let list;
     parenthesized!(list in meta.input);
     let values = Punctuated::<Json, Token![,]>::parse_terminated(&list)?;
     if values.is_empty() {
-        return Err(meta.error("one value at least is allowed"));
+        return Err(meta.error("expected at least one value"));
     }
     Ok(values.into_iter().collect())
 }
@@ -411,7 +411,7 @@ fn number(input: ParseStream<'_>) -> Result<f64> {
     Ok(if is_negative { -number } else { number })
 }
 
-/// `("a", "b")`
+/// Parses `("a", "b")`.
 pub(crate) fn texts(meta: &ParseNestedMeta<'_>) -> Result<Vec<LitStr>> {
     let list;
     parenthesized!(list in meta.input);
@@ -422,12 +422,12 @@ pub(crate) fn texts(meta: &ParseNestedMeta<'_>) -> Result<Vec<LitStr>> {
     Ok(texts.into_iter().collect())
 }
 
-/// An `Option<String>`, as an expression.
+/// Returns an `Option<String>` as an expression.
 pub(crate) fn text_or_none(text: Option<&LitStr>) -> TokenStream {
     some_or_none(text.map(|text| quote!(::std::string::String::from(#text))))
 }
 
-/// An `Option`, as an expression.
+/// Returns an `Option` as an expression.
 pub(crate) fn some_or_none(value: Option<TokenStream>) -> TokenStream {
     value.map_or_else(|| quote!(::std::option::Option::None), |value| quote!(::std::option::Option::Some(#value)))
 }
@@ -440,7 +440,7 @@ fn expected() -> String {
     format!("expected one of {}", keywords().join(", "))
 }
 
-/// All of them, in the order of the alphabet.
+/// Returns all keywords in alphabetical order.
 pub(crate) fn keywords() -> Vec<&'static str> {
     let mut names = KEYWORDS.iter().map(|(name, _, _)| *name).chain(OTHERS.iter().copied()).collect::<Vec<_>>();
     names.sort_unstable();

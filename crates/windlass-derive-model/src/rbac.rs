@@ -1,4 +1,4 @@
-//! `#[rbac(…)]`: what an API server has to allow, beside what does it.
+//! `#[rbac(…)]`: permissions declared beside the code that needs them.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -10,7 +10,7 @@ use syn::{
 
 use crate::markers::some_or_none;
 
-/// One rule as it is written.
+/// A rule with its attributes.
 #[derive(Default)]
 struct Rule {
     groups: Vec<String>,
@@ -22,14 +22,14 @@ struct Rule {
     role_name: Option<LitStr>,
 }
 
-/// What concerns all rules of an item.
+/// The options for all rules of an item.
 #[derive(Default)]
 struct Options {
     constant: Option<Ident>,
     api: Option<Path>,
 }
 
-/// An item: its attributes, and the rest as it is.
+/// An item: its attributes, and the remaining tokens.
 struct Item {
     attributes: Vec<Attribute>,
     visibility: Visibility,
@@ -42,7 +42,7 @@ impl Parse for Item {
     }
 }
 
-/// The item, and its rules as a constant beside it.
+/// Returns the item, followed by a constant with its rules.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut item = syn::parse2::<Item>(item)?;
     let mut options = Options::default();
@@ -59,8 +59,8 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     Ok(quote! {
         #(#attributes)* #visibility #rest
 
-        /// What an API server has to allow.
-        #[allow(unreachable_pub, reason = "manifests are made elsewhere")]
+        /// The permissions that the program requires.
+        #[allow(unreachable_pub, reason = "manifests are created elsewhere")]
         pub const #constant: &[#api::rbac::Rule] = &[#(#rules),*];
     })
 }
@@ -72,16 +72,16 @@ impl Rule {
         let parser = syn::meta::parser(|meta| rule.take(&meta, options));
         parser.parse2(arguments)?;
         if rule.verbs.is_empty() {
-            return Err(Error::new(span, "the verbs are not given: verbs = \"get,list,watch\""));
+            return Err(Error::new(span, "the verbs are missing: verbs = \"get,list,watch\""));
         }
         if rule.resources.is_empty() == rule.urls.is_empty() {
-            return Err(Error::new(span, "a rule is about resources or about urls: resources = \"deployments\""));
+            return Err(Error::new(span, "a rule needs resources or urls: resources = \"deployments\""));
         }
         if !rule.urls.is_empty() && rule.namespace.is_some() {
-            return Err(Error::new(span, "urls are in no namespace"));
+            return Err(Error::new(span, "urls cannot have a namespace"));
         }
         if !rule.resources.is_empty() && rule.groups.is_empty() {
-            return Err(Error::new(span, "the groups are not given: groups = \"apps\", or \"\" for the core group"));
+            return Err(Error::new(span, "the groups are missing: groups = \"apps\", or \"\" for the core group"));
         }
         Ok(rule)
     }
@@ -90,7 +90,7 @@ impl Rule {
         let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "groups" => {
-                // As in the rules themselves, the core group has no name.
+                // In RBAC rules, the core group has an empty name.
                 let groups =
                     words(meta, true)?.into_iter().map(|group| if group == "core" { String::new() } else { group });
                 self.groups = groups.collect();
@@ -130,12 +130,12 @@ impl Rule {
     }
 }
 
-/// `= "a,b"`
+/// Parses `= "a,b"`.
 fn words(meta: &ParseNestedMeta<'_>, may_be_empty: bool) -> Result<Vec<String>> {
     let text: LitStr = meta.value()?.parse()?;
     let words = text.value().split([',', ';']).map(|word| word.trim().to_owned()).collect::<Vec<_>>();
     if !may_be_empty && words.iter().any(String::is_empty) {
-        return Err(Error::new(text.span(), "expected words with commas between them"));
+        return Err(Error::new(text.span(), "expected comma-separated words"));
     }
     Ok(words)
 }

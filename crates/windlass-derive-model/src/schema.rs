@@ -1,4 +1,4 @@
-//! From a type to its schema: what serde writes of it, and what its attributes say beyond.
+//! `#[derive(Schema)]`: the schema of a type, from serde's representation and from attributes.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote, quote_spanned};
@@ -13,7 +13,7 @@ use crate::{
     serde_attributes::{Container, Part},
 };
 
-/// The impl of `Schema`.
+/// Returns the impl of `Schema`.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let markers = Markers::read(&input.attrs, Place::Type)?;
     let api = markers.api.as_ref().map_or_else(|| quote!(::windlass::api), |path| quote!(#path));
@@ -36,7 +36,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The schema of a type, as an expression, without the fields that are named.
+/// Returns the schema of a type as an expression, without the fields in `without`.
 pub(crate) fn schema(input: &DeriveInput, markers: &Markers, without: &[&str]) -> Result<TokenStream> {
     let container = Container::read(&input.attrs)?;
     let mut names = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn schema(input: &DeriveInput, markers: &Markers, without: &[&str]) -
                     None => return Err(Error::new(input.ident.span(), TUPLES)),
                 },
                 Fields::Unit => {
-                    let why = "a struct without fields is written as null, which has no schema: give it braces";
+                    let why = "a unit struct is serialized as null, which has no schema: add braces";
                     return Err(Error::new(input.ident.span(), why));
                 }
             },
@@ -66,15 +66,15 @@ pub(crate) fn schema(input: &DeriveInput, markers: &Markers, without: &[&str]) -
     };
     let is_open = names.iter().any(String::is_empty);
     if let Some(unknown) = markers.named.iter().find(|name| !is_open && !names.contains(&name.value())) {
-        return Err(Error::new(unknown.span(), format!("no field is written as {:?}", unknown.value())));
+        return Err(Error::new(unknown.span(), format!("no field is serialized as {:?}", unknown.value())));
     }
     Ok(changed(&value, &input.attrs, markers))
 }
 
-const TUPLES: &str = "several values without names are written as a list of different things, which no structural schema says: \
-                      give them names";
+const TUPLES: &str = "several unnamed fields are serialized as a list of different types, which a structural schema cannot \
+                      describe: name the fields";
 
-/// A schema with what stands in the attributes.
+/// Returns a schema with the changes by attributes.
 fn changed(value: &TokenStream, attributes: &[Attribute], markers: &Markers) -> TokenStream {
     let description = (!markers.has_description)
         .then(|| documentation(attributes))
@@ -95,7 +95,7 @@ fn changed(value: &TokenStream, attributes: &[Attribute], markers: &Markers) -> 
     }}
 }
 
-/// What the comment above something says.
+/// Returns the text of the doc comment.
 pub(crate) fn documentation(attributes: &[Attribute]) -> Option<String> {
     let line = |attribute: &Attribute| {
         let Meta::NameValue(pair) = &attribute.meta else { return None };
@@ -117,12 +117,12 @@ fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().is_none().then_some(first)
 }
 
-// === fields ===
+// === Fields ===
 
 struct OfField {
     /// The schema, as an expression.
     value: TokenStream,
-    /// Whether it may be missing, as an expression.
+    /// An expression that is `true` if the field may be missing.
     is_optional: TokenStream,
 }
 
@@ -134,7 +134,7 @@ fn of_field(field: &Field) -> Result<OfField> {
         && markers.stand_in.is_none()
         && !markers.is_whole
     {
-        let why = "what the function writes is not seen: say it with #[schema(as = Type)] or #[schema(type = \"…\")]";
+        let why = "the output of the function is unknown: declare it with #[schema(as = Type)] or #[schema(type = \"…\")]";
         return Err(Error::new(span, why));
     }
     let (mut value, of_type) = if markers.is_whole {
@@ -148,7 +148,7 @@ fn of_field(field: &Field) -> Result<OfField> {
         )
     };
     if !serde.is_left_out && !markers.is_whole {
-        // `None` is written as null.
+        // `None` is serialized as null.
         value = quote!(__derived::or_null(#value, #of_type));
     }
     let is_optional = match markers.presence {
@@ -160,13 +160,14 @@ fn of_field(field: &Field) -> Result<OfField> {
     Ok(OfField { value: changed(&value, &field.attrs, &markers), is_optional })
 }
 
-/// Whether a type is an `Option`, as far as one can see.
+/// Reports whether a type is written as an `Option`.
 fn is_option(ty: &Type) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path.segments.last().is_some_and(|last| last.ident == "Option")
 }
 
-/// An object, as an expression. The names of its fields are added to `names`; an empty one if there are more.
+/// Returns the schema of an object as an expression. The names of its fields are added to `names`, with an empty name
+/// if there are further fields.
 fn named(
     fields: &FieldsNamed,
     case: Option<Case>,
@@ -180,7 +181,7 @@ fn named(
         let name = ident.unraw().to_string();
         let serde = Part::read(&field.attrs)?;
         let markers = Markers::read(&field.attrs, Place::Field)?;
-        // What is not asked for may be said.
+        // A field in `without` is included only if its attributes contain its whole schema.
         if (without.contains(&name.as_str()) && !markers.is_whole) || serde.is_skipped || markers.is_skipped {
             continue;
         }
@@ -205,7 +206,7 @@ fn named(
     }})
 }
 
-/// The schema of the one field that is written.
+/// Returns the schema of the only serialized field.
 fn transparent(fields: &FieldsNamed) -> Result<TokenStream> {
     let mut written = Vec::new();
     for field in &fields.named {
@@ -215,13 +216,13 @@ fn transparent(fields: &FieldsNamed) -> Result<TokenStream> {
     }
     match only(written.into_iter()) {
         Some(field) => Ok(of_field(field)?.value),
-        None => Err(Error::new(fields.span(), "a transparent struct has one field that is written")),
+        None => Err(Error::new(fields.span(), "a transparent struct must have one serialized field")),
     }
 }
 
-// === variants ===
+// === Variants ===
 
-/// A variant as it is written.
+/// A variant as serde represents it.
 struct OfVariant<'v> {
     variant: &'v Variant,
     name: String,
@@ -234,7 +235,7 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
     for variant in &data.variants {
         let serde = Part::read(&variant.attrs)?;
         if let Some(span) = serde.untagged {
-            return Err(Error::new(span, "a schema has tags for all variants, or, if the enum is untagged, for none"));
+            return Err(Error::new(span, "either all variants or no variants must have tags"));
         }
         if serde.is_skipped {
             continue;
@@ -250,7 +251,7 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
         let mut all = Vec::new();
         for variant in &variants {
             all.push(variant.data.as_ref().ok_or_else(|| {
-                Error::new(variant.variant.ident.span(), "without a tag it is written as null, which has no schema")
+                Error::new(variant.variant.ident.span(), "without a tag it is serialized as null, which has no schema")
             })?);
         }
         return Ok(quote!(__derived::either(::std::vec![#(#all),*])));
@@ -267,8 +268,8 @@ fn variants(input: &DeriveInput, data: &DataEnum, container: &Container) -> Resu
             let mut all = Vec::new();
             for variant in &variants {
                 all.push(variant.data.as_ref().ok_or_else(|| {
-                    let why = "it is written as a text and others as objects, which no structural schema says: give it \
-                               braces, or the enum #[serde(tag = \"…\")]";
+                    let why = "it is serialized as a string and others as objects, which a structural schema cannot describe: \
+                               add braces, or #[serde(tag = \"…\")] to the enum";
                     Error::new(variant.variant.ident.span(), why)
                 })?);
             }

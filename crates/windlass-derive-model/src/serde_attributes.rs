@@ -1,42 +1,42 @@
-//! What serde is told: under which names, and in which shape, a type is written.
+//! serde's attributes: the names and the representation of a type.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::{Attribute, Error, LitStr, Result, Token, Type, meta::ParseNestedMeta, parse::ParseStream, token};
 
 use crate::case::Case;
 
-/// Of a type.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+/// The attributes of a type.
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Container {
     pub(crate) rename_all: Option<Case>,
     pub(crate) rename_all_fields: Option<Case>,
-    /// Fields that are missing are filled in.
+    /// `true` if missing fields get a default.
     pub(crate) has_default: bool,
     pub(crate) is_transparent: bool,
     pub(crate) is_untagged: bool,
     pub(crate) tag: Option<String>,
     pub(crate) content: Option<String>,
-    /// The type in whose place this one stands: what is read and written is that.
+    /// The type that is serialized and deserialized instead.
     pub(crate) proxy: Option<Type>,
 }
 
-/// Of a field or a variant.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+/// The attributes of a field or variant.
+#[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Default)]
 pub(crate) struct Part {
     pub(crate) rename: Option<String>,
-    /// Of the fields of a variant.
+    /// The naming convention for the fields of a variant.
     pub(crate) rename_all: Option<Case>,
     pub(crate) has_default: bool,
-    /// It is neither read nor written.
+    /// `true` if it is neither serialized nor deserialized.
     pub(crate) is_skipped: bool,
-    /// It is not always written.
+    /// `true` if it may be omitted in the serialized form.
     pub(crate) is_left_out: bool,
     pub(crate) is_flat: bool,
-    /// Where it says that a function reads or writes the value.
+    /// The position of an attribute that names a custom function for serialization or deserialization.
     pub(crate) by_function: Option<Span>,
-    /// Where a variant says that it has no tag though others have.
+    /// The position of the attribute of an untagged variant in a tagged enum.
     pub(crate) untagged: Option<Span>,
 }
 
@@ -105,12 +105,13 @@ fn each(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta<'_
     Ok(())
 }
 
-/// `= "text"`, or `(serialize = "text", deserialize = "text")`: an API server sees one name.
+/// Parses `= "text"`, or `(serialize = "text", deserialize = "text")` with equal texts, because API servers see only
+/// one name.
 fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse();
     }
-    let none = || meta.error("expected a text");
+    let none = || meta.error("expected a string");
     if !meta.input.peek(token::Paren) {
         return Err(none());
     }
@@ -118,7 +119,7 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     meta.parse_nested_meta(|side| {
         let text: LitStr = side.value()?.parse()?;
         if found.as_ref().is_some_and(|other| other.value() != text.value()) {
-            let why = "what is written under one name is read under another: an API server takes one";
+            let why = "the names for serialization and deserialization differ, but an API server accepts only one";
             return Err(Error::new(text.span(), why));
         }
         found = Some(text);
@@ -127,7 +128,7 @@ fn one_text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     found.ok_or_else(none)
 }
 
-/// Passes over what stands behind a name: serde has understood it.
+/// Skips the argument of an attribute, which serde has already validated.
 fn skip(input: ParseStream<'_>) -> Result<()> {
     while !input.is_empty() && !input.peek(Token![,]) {
         input.parse::<TokenTree>()?;
@@ -135,7 +136,7 @@ fn skip(input: ParseStream<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes what stands before the next comma as it is.
+/// Takes the tokens up to the next comma.
 pub(crate) fn until_comma(input: ParseStream<'_>) -> Result<TokenStream> {
     let mut tokens = TokenStream::new();
     while !input.is_empty() && !input.peek(Token![,]) {

@@ -1,17 +1,18 @@
-//! `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]` and `#[rbac]`: what a custom kind is called, what its
-//! objects look like, and what its controller needs to be allowed.
+//! Derive macros for custom resources: `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]` and
+//! `#[rbac]`. They declare the identity of a kind, its CustomResourceDefinition, its schema, and the permissions of its
+//! controller.
 //!
-//! [`macro@Resource`] emits k8s-openapi's `Resource` and `Metadata`, no more: that makes the type one of Windlass' resources (every
-//! typed verb, cache and controller takes it), and one of kube-rs' as well. [`macro@CustomResource`] emits the definition besides, for
-//! which the parts of the object have a [`macro@Schema`].
+//! [`macro@Resource`] implements only k8s-openapi's `Resource` and `Metadata`. All typed verbs, caches and controllers
+//! of Windlass accept such a type, and so does kube-rs. [`macro@CustomResource`] also generates the
+//! CustomResourceDefinition, which requires a [`macro@Schema`] for the parts of the object.
 //!
-//! What they make of a type is in `windlass-derive-model`: a library, which others than the compiler can ask.
+//! The code generation is in the library `windlass-derive-model`, which other programs can call, too.
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 use windlass_derive_model as model;
 
-/// Gives a struct with a field `metadata: ObjectMeta` the identity of a kind.
+/// Implements the identity of a kind for a struct with a field `metadata: ObjectMeta`.
 ///
 /// ```
 /// # use windlass_derive::Resource;
@@ -29,18 +30,18 @@ use windlass_derive_model as model;
 ///
 /// # Attributes
 ///
-/// | in `#[resource(…)]` | default | what it says |
+/// | in `#[resource(…)]` | default | meaning |
 /// |---|---|---|
-/// | `group = "example.com"` | must be given | the API group; empty for the core group |
-/// | `version = "v1"` | must be given | `v1`, `v1beta2`, … |
+/// | `group = "example.com"` | required | the API group; empty for the core group |
+/// | `version = "v1"` | required | the API version: `v1`, `v1beta2`, … |
 /// | `kind = "Website"` | the name of the struct | the kind |
-/// | `plural = "websites"` | the kind in lower case, in the plural | the name in URLs |
-/// | `scope = "Cluster"` | `"Namespaced"` | whether objects live in namespaces |
-/// | `short_names("ws", …)` | none | kept as the constant `SHORT_NAMES` of the struct |
+/// | `plural = "websites"` | the plural of the kind in lower case | the plural name, used in URLs |
+/// | `scope = "Cluster"` | `"Namespaced"` | the scope of the objects |
+/// | `short_names("ws", …)` | none | the short names; also in the constant `SHORT_NAMES` of the struct |
 /// | `verbs("get", "list", …)` | not declared | the verbs of `Client::accessor`: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `delete_collection`, `status`, `scale` |
-/// | `client = path` | `::windlass::client` | where windlass-client is to be found, for `verbs` |
-/// | `k8s_openapi = path` | `::windlass::api::k8s_openapi` | where k8s-openapi is to be found |
-/// | `crate = path` | `::windlass::api` | where windlass-api is to be found |
+/// | `client = path` | `::windlass::client` | the path of windlass-client, used by `verbs` |
+/// | `k8s_openapi = path` | `::windlass::api::k8s_openapi` | the path of k8s-openapi |
+/// | `crate = path` | `::windlass::api` | the path of windlass-api |
 ///
 /// # What does not compile
 ///
@@ -52,7 +53,7 @@ use windlass_derive_model as model;
 ///     name: String,
 /// }
 /// ```
-/// A name that no URL can have:
+/// An invalid plural name:
 /// ```compile_fail
 /// #[derive(windlass_derive::Resource)]
 /// #[resource(group = "example.com", version = "v1", plural = "Web Sites", k8s_openapi = k8s_openapi)]
@@ -60,7 +61,7 @@ use windlass_derive_model as model;
 ///     metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 /// }
 /// ```
-/// A kind of no version:
+/// A missing version:
 /// ```compile_fail
 /// #[derive(windlass_derive::Resource)]
 /// #[resource(group = "example.com", k8s_openapi = k8s_openapi)]
@@ -68,7 +69,7 @@ use windlass_derive_model as model;
 ///     metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 /// }
 /// ```
-/// An attribute that there is not, and a scope that there is not:
+/// An unknown attribute and an unknown scope:
 /// ```compile_fail
 /// #[derive(windlass_derive::Resource)]
 /// #[resource(group = "example.com", version = "v1", colour = "red", k8s_openapi = k8s_openapi)]
@@ -89,97 +90,105 @@ pub fn derive_resource(input: TokenStream) -> TokenStream {
     model::resource(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The definition of a kind, and its identity as [`macro@Resource`] gives it.
+/// Implements the identity of a kind, as [`macro@Resource`] does, and its CustomResourceDefinition.
 ///
-/// It stands on the object itself, whose fields have schemas (but `metadata`, which is the API server's). `#[schema(…)]` on the
-/// struct and its fields says more, as for [`macro@Schema`].
+/// Derive it for the type of the whole object. All fields except `metadata` need a [`macro@Schema`]. `#[schema(…)]` is
+/// allowed on the struct and its fields, as for [`macro@Schema`].
 ///
-/// | in `#[resource(…)]`, besides those of [`macro@Resource`] | default | what it says |
+/// | in `#[resource(…)]`, besides those of [`macro@Resource`] | default | meaning |
 /// |---|---|---|
-/// | `singular = "website"` | the kind in lower case | the name of one |
-/// | `list_kind = "WebsiteList"` | the kind and `List` | the kind of lists |
+/// | `singular = "website"` | the kind in lower case | the singular name |
+/// | `list_kind = "WebsiteList"` | the kind with the suffix `List` | the kind of lists |
 /// | `categories("all", …)` | none | groups of kinds that are listed together |
-/// | `storage` | true of the only version | objects are stored in this version |
-/// | `served = false` | true | clients are served this version |
-/// | `deprecated`, `deprecated = "text"` | false | clients are warned, in these words or the server's |
-/// | `status` | false | the status is written apart |
-/// | `scale(spec = "…", status = "…", selector = "…")` | none | where the numbers of replicas are; the selector may be left out |
-/// | `column(name = "…", type = "…", path = "…", format = "…", description = "…", priority = 1)` | none | what `kubectl get` shows; repeatable |
-/// | `selectable(".spec.color", …)` | none | fields that selectors may name |
-/// | `labels("key" = "value", …)`, `annotations(…)` | none | of the definition |
+/// | `storage` | true for a single version | this is the storage version |
+/// | `served = false` | true | whether the version is served |
+/// | `deprecated`, `deprecated = "text"` | false | clients get a deprecation warning, with this text or the server's |
+/// | `status` | false | the kind has the `status` subresource |
+/// | `scale(spec = "…", status = "…", selector = "…")` | none | the paths of the `scale` subresource; the selector is optional |
+/// | `column(name = "…", type = "…", path = "…", format = "…", description = "…", priority = 1)` | none | a printer column, shown by `kubectl get`; repeatable |
+/// | `selectable(".spec.color", …)` | none | the fields that field selectors may use |
+/// | `labels("key" = "value", …)`, `annotations(…)` | none | the labels and annotations of the CustomResourceDefinition |
 #[proc_macro_derive(CustomResource, attributes(resource, schema, serde))]
 pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     model::custom_resource(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The structural schema of a type: what serde writes of it, and what `#[schema(…)]` says beyond.
+/// Implements the structural schema of a type, from serde's representation of the type and the attributes in
+/// `#[schema(…)]`.
 ///
-/// Comments are descriptions. A field is required unless it is an `Option`, or has a default (`#[serde(default)]` or
-/// `#[schema(default = …)]`). An `Option` that serde writes as null is nullable: `skip_serializing_if` prevents it.
+/// Doc comments become descriptions. A field is required unless it is an `Option` or has a default (`#[serde(default)]`
+/// or `#[schema(default = …)]`). An `Option` that serde serializes as null is nullable; use `skip_serializing_if` to
+/// avoid this.
 ///
-/// serde's `rename`, `rename_all`, `rename_all_fields`, `default`, `skip`, `flatten`, `tag`, `content`, `untagged`, `transparent`,
-/// `from`, `try_from` and `into` are honoured. Enums become: texts, where no variant has data; an object with one field of several;
-/// an object with a field that names the variant (`tag`); one of several objects, or a number or text (`untagged`).
+/// The serde attributes `rename`, `rename_all`, `rename_all_fields`, `default`, `skip`, `flatten`, `tag`, `content`,
+/// `untagged`, `transparent`, `from`, `try_from` and `into` are respected. The schema of an enum depends on its
+/// representation:
 ///
-/// | in `#[schema(…)]` | of | what it says |
+/// - without data in any variant: a string with these values
+/// - with data: an object with one of several fields
+/// - with `tag`: an object with a field that names the variant
+/// - with `tag` and `content`: an object with a field that names the variant and one that contains its data
+/// - with `untagged`: one of several objects, or an integer or string
+///
+/// | in `#[schema(…)]` | of | meaning |
 /// |---|---|---|
-/// | `minimum = 0`, `maximum = 10` | numbers | the bounds |
-/// | `exclusive_minimum = 0`, `exclusive_maximum = 10` | numbers | the bounds, which are out themselves |
+/// | `minimum = 0`, `maximum = 10` | numbers | the inclusive bounds |
+/// | `exclusive_minimum = 0`, `exclusive_maximum = 10` | numbers | the exclusive bounds |
 /// | `multiple_of = 5` | numbers | |
-/// | `min_length = 1`, `max_length = 63` | texts | in characters |
-/// | `pattern = "^[a-z]+$"` | texts | a regular expression in Go's dialect, found anywhere without `^` and `$` |
-/// | `format = "date-time"` | texts, numbers | one of the formats that API servers know |
-/// | `min_items = 1`, `max_items = 9` | lists | |
-/// | `unique_items` | lists | each item is there once: `list_type = "set"` |
-/// | `list_type = "atomic"`, `"set"` or `"map"` | lists | who owns what, and whether items are told apart |
-/// | `map_keys("name", …)` | lists that are maps | the fields by which items are told apart |
-/// | `map_type = "atomic"` or `"granular"` | maps, structs | who owns what |
-/// | `min_properties = 1`, `max_properties = 9` | maps, structs | how many entries |
-/// | `enum("a", "b")` | anything | the values that there are |
-/// | `nullable` | anything | null is a value |
-/// | `default = 1`, `default = {"a": [1]}` | fields | what the API server fills in: JSON |
-/// | `example = 1` | anything | JSON |
-/// | `title = "…"`, `description = "…"` | anything | in place of the comment |
-/// | `external_docs(url = "…", description = "…")` | anything | |
-/// | `rule(rule = "…", message = "…", message_expression = "…", reason = "…", field_path = "…", optional_old_self)` | anything | a rule in CEL; repeatable |
-/// | `immutable` | anything | a rule: once set, it stays |
-/// | `at_most_one_of("a", …)`, `exactly_one_of(…)`, `at_least_one_of(…)` | structs | a rule about fields, by the names that serde writes; repeatable |
-/// | `preserve_unknown_fields` | objects | what the schema does not know stays |
-/// | `embedded_resource` | objects | a whole object of some kind |
-/// | `int_or_string` | anything | a number or a text, whatever the type |
-/// | `type = "string"` | anything | this, whatever the type |
-/// | `schemaless` | anything | whatever JSON has |
-/// | `all_of(…)`, `any_of(…)`, `one_of(…)` | anything | schemas as JSON, of which all, some or one must hold besides |
-/// | `not = {"required": ["a"]}` | anything | a schema as JSON that must not hold |
-/// | `raw = "…"` | anything | a whole schema as JSON, whatever the type |
+/// | `min_length = 1`, `max_length = 63` | strings | the length in characters |
+/// | `pattern = "^[a-z]+$"` | strings | a regular expression in Go's syntax; matches anywhere unless anchored with `^` and `$` |
+/// | `format = "date-time"` | strings, numbers | a format that API servers support |
+/// | `min_items = 1`, `max_items = 9` | lists | the number of items |
+/// | `unique_items` | lists | no duplicate items; same as `list_type = "set"` |
+/// | `list_type = "atomic"`, `"set"` or `"map"` | lists | how field ownership and merging treat the items |
+/// | `map_keys("name", …)` | lists of type `map` | the fields that identify an item |
+/// | `map_type = "atomic"` or `"granular"` | maps, structs | whether fields are owned as a whole or separately |
+/// | `min_properties = 1`, `max_properties = 9` | maps, structs | the number of entries |
+/// | `enum("a", "b")` | anything | the valid values |
+/// | `nullable` | anything | null is valid |
+/// | `default = 1`, `default = {"a": [1]}` | fields | the default that the API server sets, as JSON |
+/// | `example = 1` | anything | an example, as JSON |
+/// | `title = "…"`, `description = "…"` | anything | the title and description; the latter replaces the doc comment |
+/// | `external_docs(url = "…", description = "…")` | anything | a link to documentation |
+/// | `rule(rule = "…", message = "…", message_expression = "…", reason = "…", field_path = "…", optional_old_self)` | anything | a validation rule in CEL; repeatable |
+/// | `immutable` | anything | a rule that the value cannot change once set |
+/// | `at_most_one_of("a", …)`, `exactly_one_of(…)`, `at_least_one_of(…)` | structs | a rule about fields, by their serialized names; repeatable |
+/// | `preserve_unknown_fields` | objects | unknown fields are retained |
+/// | `embedded_resource` | objects | the value is a whole object of any kind |
+/// | `int_or_string` | anything | the schema of an integer or string, whatever the type |
+/// | `type = "string"` | anything | the type in the schema, whatever the Rust type |
+/// | `schemaless` | anything | any JSON value is valid |
+/// | `all_of(…)`, `any_of(…)`, `one_of(…)` | anything | schemas as JSON, of which all, any or exactly one must match in addition |
+/// | `not = {"required": ["a"]}` | anything | a schema as JSON that must not match |
+/// | `raw = "…"` | anything | the whole schema as JSON, whatever the type |
 /// | `as = Type` | anything | the schema of another type |
-/// | `items(…)` | lists | the same, of their items |
-/// | `values(…)` | maps | the same, of their values |
-/// | `optional`, `required` | fields | whether it has to be there, whatever the type |
-/// | `skip` | fields | it is not in the schema |
-/// | `crate = path` | types | where windlass-api is to be found; `::windlass::api` without it |
+/// | `items(…)` | lists | these attributes for the items |
+/// | `values(…)` | maps | these attributes for the values |
+/// | `optional`, `required` | fields | whether the field is required, whatever the type |
+/// | `skip` | fields | the field is not in the schema |
+/// | `crate = path` | types | the path of windlass-api; defaults to `::windlass::api` |
 #[proc_macro_derive(Schema, attributes(schema, serde))]
 pub fn derive_schema(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     model::schema(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// What an API server has to allow, said beside what does it: of a function, a struct, any item. Repeatable.
+/// Declares permissions beside the code that needs them: on a function, a struct or any other item. Repeatable.
 ///
-/// It becomes a constant `RULES` beside the item, which manifests are made of.
+/// The permissions become a constant `RULES` beside the item, from which the manifests of roles are generated.
 ///
-/// | in `#[rbac(…)]` | what it says |
+/// | in `#[rbac(…)]` | meaning |
 /// |---|---|
 /// | `groups = "apps,batch"` | the groups; `""` or `core` for the core group |
-/// | `resources = "deployments,deployments/status"` | the resources, in the plural |
-/// | `resource_names = "a,b"` | these objects only |
-/// | `urls = "/metrics"` | paths, in place of resources |
-/// | `verbs = "get,list,watch"` | what is done with them |
-/// | `namespace = "shop"` | only there: a Role, not a ClusterRole |
-/// | `role_name = "reader"` | part of another role than the program's own |
-/// | `constant = OTHER_RULES` | the name of the constant, where a module has two such items |
-/// | `crate = path` | where windlass-api is to be found; `::windlass::api` without it |
+/// | `resources = "deployments,deployments/status"` | the plural names of the resources |
+/// | `resource_names = "a,b"` | the names of the objects; all by default |
+/// | `urls = "/metrics"` | non-resource URLs instead of resources |
+/// | `verbs = "get,list,watch"` | the verbs |
+/// | `namespace = "shop"` | a Role in this namespace instead of a ClusterRole |
+/// | `role_name = "reader"` | another role than the program's default role |
+/// | `constant = OTHER_RULES` | the name of the constant, if a module has several such items |
+/// | `crate = path` | the path of windlass-api; defaults to `::windlass::api` |
 #[proc_macro_attribute]
 pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
     model::rbac(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -187,7 +196,7 @@ pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 #[cfg(test)]
 mod tests {
-    /// The tables above are those of `docs/reference/attributes.md`.
+    /// The tables above equal those of `docs/reference/attributes.md`.
     #[test]
     fn the_page_has_every_attribute() {
         let tables = |text: &str, comment: &str| -> Vec<String> {

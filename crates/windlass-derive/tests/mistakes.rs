@@ -1,4 +1,4 @@
-//! What a mistake looks like to whoever makes it: the message, and the place that it points to.
+//! Compile errors of the macros: their messages and positions.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -9,19 +9,19 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Source, and the compiler's errors: `line:column: error: message`.
+/// The source, and the compiler's errors: `line:column: error: message`.
 const MISTAKES: &[(&str, &str)] = &[
     (
         "#[resource(version = \"v1\")]\nstruct Site { metadata: () }",
-        "4:8: error: the group of the kind is not given: #[resource(group = \"example.com\", version = \"v1\")]",
+        "4:8: error: the group of the kind is missing: #[resource(group = \"example.com\", version = \"v1\")]",
     ),
     (
         "#[resource(group = \"x.io\")]\nstruct Site { metadata: () }",
-        "4:8: error: the version of the kind is not given: #[resource(group = \"example.com\", version = \"v1\")]",
+        "4:8: error: the version of the kind is missing: #[resource(group = \"example.com\", version = \"v1\")]",
     ),
     (
         "#[resource(group = \"x.io\", version = \"V1\")]\nstruct Site { metadata: () }",
-        "3:38: error: \"V1\" is no name that the API takes: names consist of lower-case letters, digits and '-', and begin \
+        "3:38: error: \"V1\" is not a valid name: names consist of lower-case letters, digits and '-', and begin \
          and end with a letter or digit",
     ),
     (
@@ -43,19 +43,19 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site { name: () }",
-        "4:8: error: objects have metadata: give the struct a field `metadata: ObjectMeta`",
+        "4:8: error: missing metadata: add a field `metadata: ObjectMeta`",
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nenum Site { A }",
-        "4:6: error: the objects of a kind are structs",
+        "4:6: error: a kind must be a struct",
     ),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site<T> { metadata: T }",
-        "4:12: error: a kind is one type: it has no parameters",
+        "4:12: error: a kind cannot have type parameters",
     ),
 ];
 
-/// The same of `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
+/// The same for `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
 const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     (
         "colour = \"red\"",
@@ -65,38 +65,37 @@ const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     ("categories(\"All\")", "3:55: error: a category is one lower-case word"),
     (
         "scale(spec = \".spec.replicas\")",
-        "3:44: error: scale(spec = \".spec.replicas\", status = \".status.replicas\"), and a selector \
-        if there is one",
+        "3:44: error: expected scale(spec = \".spec.replicas\", status = \".status.replicas\"), optionally with a selector",
     ),
     ("scale(specs = \".spec.replicas\")", "3:50: error: expected spec, status, selector"),
     (
         "column(name = \"A\", path = \".a\")",
-        "3:44: error: column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")",
+        "3:44: error: expected column(name = \"Replicas\", type = \"integer\", path = \".spec.replicas\")",
     ),
     (
         "column(name = \"A\", type = \"text\", path = \".a\")",
-        "3:70: error: a column is one of boolean, date, integer, number, string",
+        "3:70: error: the type of a column is one of boolean, date, integer, number, string",
     ),
     ("column(name = \"A\", width = 1)", "3:63: error: expected name, type, path, format, description, priority"),
-    ("selectable(\"spec.colour\")", "3:55: error: a path begins with a dot: \".spec.replicas\""),
+    ("selectable(\"spec.colour\")", "3:55: error: a path must start with a dot: \".spec.replicas\""),
 ];
 
-/// One that is whole, of `#[derive(CustomResource)]`.
+/// A complete source with `#[derive(CustomResource)]`.
 const OF_NO_GROUP: (&str, &str) = (
     "#[resource(group = \"\", version = \"v1\")]\nstruct Site { metadata: () }",
-    "4:8: error: a custom kind has a group: the core group is the API server's own",
+    "4:8: error: a custom resource needs a group: the core group is reserved",
 );
 
-/// The same of `#[derive(Schema)]`.
+/// The same for `#[derive(Schema)]`.
 const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(minimum = \"1\")] a: i32 }", "3:31: error: expected a number"),
     (
         "struct A { #[schema(minimum = 2, maximum = 1)] a: i32 }",
-        "3:34: error: maximum is less than minimum: no value has both",
+        "3:34: error: maximum is less than minimum: no value satisfies both",
     ),
     (
         "struct A { #[schema(exclusive_minimum = 2, maximum = 1)] a: i32 }",
-        "3:44: error: maximum is less than minimum: no value has both",
+        "3:44: error: maximum is less than minimum: no value satisfies both",
     ),
     ("struct A { #[schema(min_length = 1.5)] a: String }", "3:34: error: expected a whole number that is not negative"),
     ("struct A { #[schema(max_items = -1)] a: Vec<i32> }", "3:33: error: expected a whole number that is not negative"),
@@ -112,29 +111,29 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ),
     (
         "struct A { #[schema(list_type = \"map\")] a: Vec<i32> }",
-        "3:33: error: of a map the keys are given: map_keys(\"name\")",
+        "3:33: error: a list of type \"map\" needs keys: map_keys(\"name\")",
     ),
     (
         "struct A { #[schema(map_keys(\"name\"))] a: Vec<i32> }",
-        "3:21: error: only a list of list_type = \"map\" has keys",
+        "3:21: error: map_keys requires list_type = \"map\"",
     ),
     ("struct A { #[schema(map_keys())] a: Vec<i32> }", "3:21: error: the list is empty"),
-    ("struct A { #[schema(enum())] a: i32 }", "3:21: error: one value at least is allowed"),
-    ("struct A { #[schema(any_of())] a: i32 }", "3:21: error: one value at least is allowed"),
+    ("struct A { #[schema(enum())] a: i32 }", "3:21: error: expected at least one value"),
+    ("struct A { #[schema(any_of())] a: i32 }", "3:21: error: expected at least one value"),
     ("struct A { #[schema(default = )] a: i32 }", "3:31: error: unexpected end of input, expected a value"),
     ("struct A { #[schema(optional, required)] a: i32 }", "3:31: error: a field is optional or required, not both"),
     (
         "struct A { #[schema(at_most_one_of(\"b\"))] a: i32 }",
-        "3:21: error: `at_most_one_of` is said of types: it names their fields",
+        "3:21: error: `at_most_one_of` is only valid for types: it names their fields",
     ),
-    ("struct A { #[schema(crate = x)] a: i32 }", "3:21: error: `crate` is said of types"),
-    ("#[schema(optional)] struct A { a: i32 }", "3:10: error: `optional` is said of fields"),
-    ("#[schema(exactly_one_of(\"a\", \"b\"))] struct A { a: i32 }", "3:30: error: no field is written as \"b\""),
+    ("struct A { #[schema(crate = x)] a: i32 }", "3:21: error: `crate` is only valid for types"),
+    ("#[schema(optional)] struct A { a: i32 }", "3:10: error: `optional` is only valid for fields"),
+    ("#[schema(exactly_one_of(\"a\", \"b\"))] struct A { a: i32 }", "3:30: error: no field is serialized as \"b\""),
     (
         "struct A { #[schema(rule(message = \"no\"))] a: i32 }",
-        "3:21: error: the rule itself is missing: rule(rule = \"…\")",
+        "3:21: error: the rule is missing: rule(rule = \"…\")",
     ),
-    ("struct A { #[schema(rule(rule = \" \"))] a: i32 }", "3:33: error: it says nothing"),
+    ("struct A { #[schema(rule(rule = \" \"))] a: i32 }", "3:33: error: the text is empty"),
     (
         "struct A { #[schema(rule(rule = \"true\", reason = \"Bad\"))] a: i32 }",
         "3:50: error: expected one of \
@@ -146,7 +145,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
         reason, field_path, optional_old_self",
     ),
     ("struct A { #[schema(external_docs(link = \"x\"))] a: i32 }", "3:35: error: expected url or description"),
-    ("struct A { #[schema(items(skip))] a: Vec<i32> }", "3:27: error: `skip` is said of fields"),
+    ("struct A { #[schema(items(skip))] a: Vec<i32> }", "3:27: error: `skip` is only valid for fields"),
     (
         "struct A { #[schema(colour = 1)] a: i32 }",
         "3:21: error: expected one of all_of, any_of, as, at_least_one_of, at_most_one_of, crate, default, \
@@ -157,73 +156,71 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ),
     (
         "struct A { #[serde(with = \"x\")] a: i32 }",
-        "3:20: error: what the function writes is not seen: say it with \
+        "3:20: error: the output of the function is unknown: declare it with \
         #[schema(as = Type)] or #[schema(type = \"…\")]",
     ),
     (
         "#[serde(rename_all = \"odd\")] struct A { a: i32 }",
-        "3:22: error: there are the cases lowercase, UPPERCASE, PascalCase, \
+        "3:22: error: expected one of lowercase, UPPERCASE, PascalCase, \
         camelCase, snake_case, SCREAMING_SNAKE_CASE, kebab-case, SCREAMING-KEBAB-CASE",
     ),
     (
         "struct A { #[serde(rename(serialize = \"a\", deserialize = \"b\"))] a: i32 }",
-        "3:58: error: what is written under one name is \
-        read under another: an API server takes one",
+        "3:58: error: the names for serialization and deserialization differ, but an API server accepts only one",
     ),
-    ("struct A { #[serde(rename)] a: i32 }", "3:20: error: expected a text"),
+    ("struct A { #[serde(rename)] a: i32 }", "3:20: error: expected a string"),
     (
         "#[serde(transparent)] struct A { a: i32, b: i32 }",
-        "3:32: error: a transparent struct has one field that is written",
+        "3:32: error: a transparent struct must have one serialized field",
     ),
     (
         "struct A(i32, i32);",
-        "3:8: error: several values without names are written as a list of different things, which no \
-        structural schema says: give them names",
+        "3:8: error: several unnamed fields are serialized as a list of different types, which a structural schema \
+        cannot describe: name the fields",
     ),
-    ("struct A;", "3:8: error: a struct without fields is written as null, which has no schema: give it braces"),
+    ("struct A;", "3:8: error: a unit struct is serialized as null, which has no schema: add braces"),
     ("union A { a: i32 }", "3:7: error: only structs and enums have schemas"),
     ("enum A {}", "3:6: error: an enum without variants has no values"),
     (
         "enum A { B(i32, i32) }",
-        "3:11: error: several values without names are written as a list of different things, which no \
-        structural schema says: give them names",
+        "3:11: error: several unnamed fields are serialized as a list of different types, which a structural schema \
+        cannot describe: name the fields",
     ),
     (
         "enum A { B, C { c: i32 } }",
-        "3:10: error: it is written as a text and others as objects, which no structural schema says: \
-        give it braces, or the enum #[serde(tag = \"…\")]",
+        "3:10: error: it is serialized as a string and others as objects, which a structural schema cannot describe: \
+        add braces, or #[serde(tag = \"…\")] to the enum",
     ),
     (
         "#[serde(untagged)] enum A { B, C { c: i32 } }",
-        "3:29: error: without a tag it is written as null, which has no schema",
+        "3:29: error: without a tag it is serialized as null, which has no schema",
     ),
     (
         "#[serde(tag = \"t\")] enum A { B { b: i32 }, #[serde(untagged)] C { c: i32 } }",
-        "3:52: error: a schema has tags for all \
-        variants, or, if the enum is untagged, for none",
+        "3:52: error: either all variants or no variants must have tags",
     ),
 ];
 
-/// The same of `#[rbac(…)]`.
+/// The same for `#[rbac(…)]`.
 const MISTAKES_OF_RULES: &[(&str, &str)] = &[
     (
         "groups = \"apps\", resources = \"deployments\"",
-        "2:25: error: the verbs are not given: verbs = \"get,list,watch\"",
+        "2:25: error: the verbs are missing: verbs = \"get,list,watch\"",
     ),
-    ("verbs = \"get\"", "2:25: error: a rule is about resources or about urls: resources = \"deployments\""),
+    ("verbs = \"get\"", "2:25: error: a rule needs resources or urls: resources = \"deployments\""),
     (
         "resources = \"pods\", verbs = \"get\"",
-        "2:25: error: the groups are not given: groups = \"apps\", or \"\" for the core group",
+        "2:25: error: the groups are missing: groups = \"apps\", or \"\" for the core group",
     ),
-    ("urls = \"/a\", verbs = \"get\", namespace = \"a\"", "2:25: error: urls are in no namespace"),
-    ("groups = \"\", resources = \"pods,\", verbs = \"get\"", "2:50: error: expected words with commas between them"),
+    ("urls = \"/a\", verbs = \"get\", namespace = \"a\"", "2:25: error: urls cannot have a namespace"),
+    ("groups = \"\", resources = \"pods,\", verbs = \"get\"", "2:50: error: expected comma-separated words"),
     (
         "verb = \"get\"",
         "2:25: error: expected groups, resources, resource_names, urls, verbs, namespace, role_name, constant or crate",
     ),
 ];
 
-/// The derive as the compiler loads it: beside this test, the newest where there are several.
+/// Returns the path of the compiled derive beside this test; the newest if there are several.
 fn the_derive() -> PathBuf {
     let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
     let is_it = |path: &PathBuf| {
@@ -274,7 +271,7 @@ fn each_mistake_is_named_where_it_stands() {
     assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
 }
 
-/// The sources that say what is wrong.
+/// The sources that contain error messages.
 const SOURCES: &[(&str, &str)] = &[
     ("case.rs", include_str!("../../windlass-derive-model/src/case.rs")),
     ("custom_resource.rs", include_str!("../../windlass-derive-model/src/custom_resource.rs")),
@@ -285,7 +282,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("serde_attributes.rs", include_str!("../../windlass-derive-model/src/serde_attributes.rs")),
 ];
 
-/// What comes before the words of an error.
+/// The code in front of an error message.
 const BEFORE_WORDS: &[&str] = &[
     "Error::new(",
     ".error(",
@@ -297,7 +294,7 @@ const BEFORE_WORDS: &[&str] = &[
     "only(Place::",
 ];
 
-/// The literals of Rust up to the end of what begins here: a bracket closed, or a statement.
+/// Returns the string literals up to the end of the bracket or statement.
 fn literals(text: &str) -> Vec<String> {
     let (mut found, mut depth, mut letters) = (Vec::new(), 0, text.chars());
     while let Some(letter) = letters.next() {
@@ -328,7 +325,7 @@ fn literals(text: &str) -> Vec<String> {
     found
 }
 
-/// What an error always says: the text between its placeholders.
+/// Returns the constant parts of an error message, between its placeholders.
 fn words(literal: &str) -> Vec<String> {
     let parts = literal.split(['{', '}']).step_by(2);
     parts.map(|part| part.trim().to_owned()).filter(|part| part.len() > 6).collect()

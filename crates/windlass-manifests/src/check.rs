@@ -1,4 +1,4 @@
-//! What a cluster would refuse, told before and where it stands in the types.
+//! Checks for errors that a cluster would report, with their place in the types.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use windlass_cel::{WrongRule, check_rules, compile_pattern};
 
 use crate::{Manifests, Policy, webhook::Webhook};
 
-/// One thing that a cluster would refuse.
+/// An error that a cluster would report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Of what: `Website v1: spec.replicas`.
+    /// The place: `Website v1: spec.replicas`.
     pub place: String,
-    /// What is wrong there.
+    /// The reason.
     pub why: String,
-    /// The CEL rule that is wrong, if it is one.
+    /// The invalid CEL rule, if the error is in one.
     pub rule: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Which keywords say something of which types.
+/// The schema keywords that are only valid for some types, with these types.
 const KEYWORDS: [(&str, &[&str]); 16] = [
     ("minimum", &["integer", "number"]),
     ("maximum", &["integer", "number"]),
@@ -65,7 +65,7 @@ pub(crate) fn check(
             Ok(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
                 if names.contains(&name) {
-                    problems.push(Problem::new(&name, "it is defined twice: versions of one kind make one definition"));
+                    problems.push(Problem::new(&name, "it is defined twice: combine the versions of a kind in one definition"));
                 }
                 names.push(name);
                 for version in &definition.spec.versions {
@@ -80,14 +80,14 @@ pub(crate) fn check(
     problems
 }
 
-// === definitions ===
+// === CustomResourceDefinitions ===
 
-/// Where one is in a schema.
+/// A place in a schema.
 #[derive(Clone)]
 struct Place {
-    /// `Website v1`
+    /// The kind and version: `Website v1`.
     kind: String,
-    /// `spec.list[].name`
+    /// The field: `spec.list[].name`.
     field: String,
 }
 
@@ -118,13 +118,13 @@ fn check_version(kind: &str, version: &CustomResourceDefinitionVersion, problems
     let before = problems.len();
     check_schema(&schema, &place, problems);
     if problems.len() == before {
-        // Rules are read against a schema that is right.
+        // Rules are checked only against a valid schema.
         for cause in check_rules(&schema, "") {
             let Some(wrong) = WrongRule::of(&cause) else {
                 problems.push(place.problem(format!("{}: {}", cause.field, cause.message)));
                 continue;
             };
-            // What costs too much is not shown.
+            // Cost errors do not contain the rule.
             let rule = wrong.rule.unwrap_or_else(|| rule_at(&schema, &cause.field));
             let place = if wrong.field.is_empty() { place.clone() } else { place.field(&wrong.field) };
             problems
@@ -144,14 +144,14 @@ fn check_schema(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     match kind {
         None if !is_open => problems.push(place.problem("it has no type")),
         Some("array") if schema["items"].is_null() => {
-            problems.push(place.problem("of a list, the items have no schema"));
+            problems.push(place.problem("the items of the list have no schema"));
         }
         _ => {}
     }
     for (keyword, kinds) in KEYWORDS {
         if let Some(kind) = kind.filter(|kind| !schema[keyword].is_null() && !kinds.contains(kind)) {
             problems.push(
-                place.problem(format!("`{keyword}` says nothing of type {kind}, but of {}", kinds.join(" and "))),
+                place.problem(format!("`{keyword}` does not apply to type {kind}, only to {}", kinds.join(" and "))),
             );
         }
     }
@@ -184,26 +184,26 @@ fn check_schema(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Items are told apart by fields that each of them has.
+/// Checks that the key fields of lists are required in the items.
 fn check_keys(schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     let item = &schema["items"];
     for key in schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let property = &item["properties"][key];
         let is_required = item["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key));
         if property.is_null() {
-            problems.push(place.problem(format!("map key {key:?} is no field of its items")));
+            problems.push(place.problem(format!("map key {key:?} is not a field of the items")));
         } else if !is_required && property["default"].is_null() {
-            problems.push(place.problem(format!("map key {key:?} is neither required nor has it a default")));
+            problems.push(place.problem(format!("map key {key:?} is neither required nor has a default")));
         }
     }
 }
 
-/// Whether a value is what a schema asks for: types, enums, bounds, and what has to be there.
+/// Checks a value against a schema: types, enums, bounds and required fields.
 fn fits(value: &Value, schema: &Value) -> Result<(), String> {
     is_of_type(value, schema)?;
     if let Some(values) = schema["enum"].as_array().filter(|values| !values.contains(value)) {
         let values = values.iter().map(Value::to_string).collect::<Vec<_>>();
-        return Err(format!("it is none of {}", values.join(", ")));
+        return Err(format!("it is not one of {}", values.join(", ")));
     }
     let length = match value {
         Value::Number(number) => {
@@ -238,7 +238,7 @@ fn fits(value: &Value, schema: &Value) -> Result<(), String> {
                 match below.into_iter().find(|schema| schema.is_object()) {
                     Some(schema) => fits(field, schema).map_err(|why| format!("{name}: {why}"))?,
                     None if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true) => {}
-                    None => return Err(format!("there is no field {name}")),
+                    None => return Err(format!("unknown field {name}")),
                 }
             }
             Some((fields.len(), "Properties"))
@@ -274,7 +274,7 @@ fn is_of_type(value: &Value, schema: &Value) -> Result<(), String> {
     if is_it { Ok(()) } else { Err(format!("it is not of type {}", schema["type"].as_str().unwrap_or_default())) }
 }
 
-/// The rule that a path in the schema means: `.properties[spec].x-kubernetes-validations[0].rule`.
+/// Returns the rule at a path in the schema: `.properties[spec].x-kubernetes-validations[0].rule`.
 fn rule_at(schema: &Value, path: &str) -> String {
     let (mut schema, mut rest) = (schema, path);
     loop {
@@ -294,7 +294,7 @@ fn rule_at(schema: &Value, path: &str) -> String {
     rule.unwrap_or_default().to_owned()
 }
 
-/// Columns, selectable fields and the scale name fields.
+/// Checks that columns, selectable fields and the scale refer to existing fields.
 fn check_paths(version: &CustomResourceDefinitionVersion, schema: &Value, place: &Place, problems: &mut Vec<Problem>) {
     for column in version.additional_printer_columns.iter().flatten() {
         if let Err(error) = JsonPath::parse(&column.json_path) {
@@ -322,43 +322,43 @@ fn check_paths(version: &CustomResourceDefinitionVersion, schema: &Value, place:
     }) {
         let Some(path) = path else { continue };
         if !path.starts_with(root) {
-            problems.push(place.problem(format!("scale {path}: it has to be below {}", root.trim_end_matches('.'))));
+            problems.push(place.problem(format!("scale {path}: it must be below {}", root.trim_end_matches('.'))));
         } else if at(schema, path).and_then(|schema| schema["type"].as_str()) != Some(wanted) {
             problems.push(place.problem(format!("scale {path}: the schema has no such field of type {wanted}")));
         }
     }
 }
 
-/// The schema at `.spec.replicas`.
+/// Returns the schema at a path such as `.spec.replicas`.
 fn at<'s>(schema: &'s Value, path: &str) -> Option<&'s Value> {
     path.strip_prefix('.')?.split('.').try_fold(schema, |schema, name| schema["properties"].get(name))
 }
 
-// === webhooks ===
+// === Webhooks ===
 
 fn check_webhooks(webhooks: &[Webhook], problems: &mut Vec<Problem>) {
     for (index, Webhook { purpose, webhook }) in webhooks.iter().enumerate() {
         let mut problem = |why: &str| problems.push(Problem::new(format!("webhook {}", webhook.name), why));
         if webhook.name.split('.').filter(|part| !part.is_empty()).count() < 3 {
-            problem("its name has two dots at least");
+            problem("its name must contain at least two dots");
         }
         if webhook.timeout_seconds.is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-            problem("an API server waits for 1 to 30 s");
+            problem("its timeout must be 1 to 30 s");
         }
         if webhook.client_config.url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
-            problem("it is called over https");
+            problem("its URL must use https");
         }
         if *purpose == crate::webhook::Purpose::Validating && webhook.reinvocation_policy.is_some() {
-            problem("what only judges is not asked again");
+            problem("only webhooks that change objects can be called again");
         }
         for condition in webhook.match_conditions.iter().flatten() {
             if condition.expression.trim().is_empty() || condition.name.is_empty() {
-                problem("a condition has a name and an expression");
+                problem("a condition needs a name and an expression");
             }
         }
         let same = |other: &Webhook| other.purpose == *purpose && other.webhook.name == webhook.name;
         if webhooks[..index].iter().any(same) {
-            problem("there are two of this name");
+            problem("another webhook has the same name");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The program of a project that writes its manifests.
+//! The command that writes the manifests of a project.
 
 use std::{
     env, fs, io,
@@ -10,11 +10,11 @@ use crate::{File, Manifests, Part, Problems, files::DEFINITIONS};
 
 const USAGE: &str = "usage: manifests crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]
 
-Writes what a cluster is told of this project below DIR (config): definitions, roles, webhooks; the rules of its kinds as
-policies only when they are named.
-With --check nothing is written, and it fails if a file is not as it would be.";
+Writes the manifests of this project below DIR (default: config): CustomResourceDefinitions, roles and webhooks. The rules
+of its kinds are written as policies only if requested.
+With --check, writes nothing, and fails if a file would change.";
 
-/// What is done with the files.
+/// The operation on the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Write,
@@ -23,17 +23,18 @@ enum Mode {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
-    /// One, or all and the policies.
+    /// One part, or all parts and the policies.
     parts: Vec<Part>,
     folder: PathBuf,
     mode: Mode,
 }
 
-/// What `main` of the program is: `crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]`.
+/// Runs the manifest program: `crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]`. Call it from
+/// `main`.
 ///
-/// It fails with 1 where the manifests are wrong, or are not what was written; with 2 where it is not understood.
+/// Returns exit code 1 if the manifests are invalid or differ from the files, and 2 for invalid arguments.
 #[must_use]
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 pub fn main(manifests: Manifests) -> ExitCode {
     let arguments = match Arguments::read(env::args().skip(1)) {
         Ok(arguments) => arguments,
@@ -65,7 +66,7 @@ impl Arguments {
             match argument.as_str() {
                 "--check" => mode = Mode::Check,
                 "--policies" => with_policies = true,
-                "--output-dir" => folder = arguments.next().ok_or("--output-dir takes a folder")?.into(),
+                "--output-dir" => folder = arguments.next().ok_or("--output-dir requires a folder")?.into(),
                 word => {
                     let named = match word {
                         "crds" => Part::Crds,
@@ -78,25 +79,25 @@ impl Arguments {
                                 folder = path.into();
                                 continue;
                             }
-                            None => return Err(format!("{word:?} is not understood")),
+                            None => return Err(format!("unknown argument {word:?}")),
                         },
                     };
                     if part.replace(named).is_some() {
-                        return Err("one part, or all".to_owned());
+                        return Err("expected one part, or all".to_owned());
                     }
                 }
             }
         }
-        let part = part.ok_or("which part?")?;
+        let part = part.ok_or("no part is given")?;
         if with_policies && part != Part::All {
-            return Err("--policies goes with all".to_owned());
+            return Err("--policies requires all".to_owned());
         }
         let parts = [part].into_iter().chain(with_policies.then_some(Part::Policies)).collect();
         Ok(Self { parts, folder, mode })
     }
 }
 
-/// What was done, a line per file.
+/// Runs the command and returns a line per file.
 fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, String> {
     let Arguments { parts, folder, mode } = arguments;
     let mut files = Vec::new();
@@ -113,10 +114,10 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
         Mode::Check if outdated.is_empty() && left_over.is_empty() => Ok(Vec::new()),
         Mode::Check => {
             let outdated =
-                outdated.iter().map(|file| format!("{}: not as the types say", folder.join(&file.path).display()));
-            let left_over = left_over.iter().map(|path| format!("{}: of a kind that is gone", path.display()));
+                outdated.iter().map(|file| format!("{}: differs from the types", folder.join(&file.path).display()));
+            let left_over = left_over.iter().map(|path| format!("{}: its kind no longer exists", path.display()));
             let lines = outdated.chain(left_over).collect::<Vec<_>>();
-            Err(format!("{}\nwrite them anew: windlass generate all", lines.join("\n")))
+            Err(format!("{}\nregenerate them: windlass generate all", lines.join("\n")))
         }
         Mode::Write => {
             let mut said = Vec::new();
@@ -134,7 +135,7 @@ fn run(manifests: &Manifests, arguments: &Arguments) -> Result<Vec<String>, Stri
     }
 }
 
-/// Problems with where they are in the sources, as far as that can be found.
+/// Formats errors with their position in the sources, as far as it can be found.
 fn told(problems: &Problems, sources: &Path) -> String {
     let mut lines = Vec::new();
     for problem in &problems.0 {
@@ -146,7 +147,7 @@ fn told(problems: &Problems, sources: &Path) -> String {
     lines.join("\n")
 }
 
-/// The file and line in which a rule is written, as a literal in whatever form.
+/// Returns the file and line that contain a rule as a string literal of any form.
 fn find(sources: &Path, rule: &str) -> Option<(PathBuf, usize)> {
     let escaped = format!("{rule:?}");
     let forms = [rule, escaped.trim_matches('"')];
@@ -169,7 +170,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// Definitions that were written for kinds that are no more.
+/// Returns the generated CustomResourceDefinitions of kinds that no longer exist.
 fn left_over(folder: &Path, files: &[File]) -> Result<Vec<PathBuf>, String> {
     let folder = folder.join(DEFINITIONS);
     let entries = match fs::read_dir(&folder) {
@@ -204,11 +205,11 @@ mod tests {
         assert_eq!(read(&["all", "--policies"]).unwrap().parts, [Part::All, Part::Policies]);
         assert_eq!(read(&["crds", "--output-dir=y"]).unwrap().folder, Path::new("y"));
         for (wrong, why) in [
-            (&[][..], "which part?"),
-            (&["crds", "rbac"], "one part, or all"),
-            (&["--force"], "\"--force\" is not understood"),
-            (&["crds", "--policies"], "--policies goes with all"),
-            (&["all", "--output-dir"], "--output-dir takes a folder"),
+            (&[][..], "no part is given"),
+            (&["crds", "rbac"], "expected one part, or all"),
+            (&["--force"], "unknown argument \"--force\""),
+            (&["crds", "--policies"], "--policies requires all"),
+            (&["all", "--output-dir"], "--output-dir requires a folder"),
         ] {
             assert_eq!(read(wrong).unwrap_err(), why);
         }
@@ -241,14 +242,14 @@ mod tests {
         let rule = Rule { groups: &[""], resources: &["pods"], verbs: &["get"], ..Rule::NONE };
         let manifests = Manifests::new("shop").rules(&[rule]);
         let with = |mode| run(&manifests, &Arguments { parts: vec![Part::All], folder: folder.clone(), mode });
-        assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: not as the types say"));
+        assert!(with(Mode::Check).unwrap_err().contains("rbac/role.yaml: differs from the types"));
         assert_eq!(with(Mode::Write).unwrap().len(), 1);
         assert_eq!((with(Mode::Check), with(Mode::Write)), (Ok(vec![]), Ok(vec![])));
         let gone = folder.join("crd/bases/x_gone.yaml");
         write(&gone, &manifests.files(Part::Rbac).unwrap()[0].text).unwrap();
         let by_hand = folder.join("crd/bases/by_hand.yaml");
         write(&by_hand, "kind: CustomResourceDefinition\n").unwrap();
-        assert!(with(Mode::Check).unwrap_err().contains("x_gone.yaml: of a kind that is gone"));
+        assert!(with(Mode::Check).unwrap_err().contains("x_gone.yaml: its kind no longer exists"));
         assert_eq!(with(Mode::Write).unwrap(), [format!("removed {}", gone.display())]);
         assert!(by_hand.exists() && !gone.exists());
         fs::remove_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! The files of a project, where kubebuilder has them.
+//! The manifest files of a project, in kubebuilder's layout.
 
 use std::path::Path;
 
@@ -8,42 +8,43 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use crate::{Manifests, Problem, yaml};
 
-/// Which of the manifests.
+/// A part of the manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The definitions: `crd/bases/<group>_<plural>.yaml`.
+    /// The CustomResourceDefinitions: `crd/bases/<group>_<plural>.yaml`.
     Crds,
     /// The roles: `rbac/role.yaml`.
     Rbac,
     /// The webhooks: `webhook/manifests.yaml`.
     Webhooks,
-    /// The rules of the definitions, and those of [`Policy`](crate::Policy), as ValidatingAdmissionPolicies: `policy/policies.yaml`.
+    /// The rules of the CustomResourceDefinitions, and those of [`Policy`](crate::Policy), as
+    /// ValidatingAdmissionPolicies: `policy/policies.yaml`.
     Policies,
-    /// All of them but the policies, which say once more what the definitions say.
+    /// All parts except the policies, which repeat rules of the CustomResourceDefinitions.
     All,
 }
 
-/// A file to be written.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Below `config`, with slashes.
+    /// The path below `config`, with slashes.
     pub path: String,
-    /// YAML.
+    /// The content, as YAML.
     pub text: String,
 }
 
-/// How a file begins that is written here: what is changed in it by hand is lost.
+/// The first line of generated files, in which manual changes are lost.
 const HEADER: &str = "# Written by `windlass generate`; do not edit.\n";
-/// The folder of the definitions.
+/// The folder of the CustomResourceDefinitions.
 pub(crate) const DEFINITIONS: &str = "crd/bases";
 
 impl File {
-    /// Whether a text was written here.
+    /// Reports whether a text was generated.
     pub(crate) fn is_ours(text: &str) -> bool {
         text.starts_with(HEADER)
     }
 
-    /// Whether the folder has this file, as it is.
+    /// Reports whether the folder contains this file with this content.
     pub(crate) fn is_written(&self, folder: &Path) -> bool {
         std::fs::read_to_string(folder.join(&self.path)).is_ok_and(|text| text == self.text)
     }
@@ -90,7 +91,7 @@ pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Prob
             let documents = documents.flat_map(|(policy, binding)| [yaml::document(policy), yaml::document(binding)]);
             let mut file = whole(documents.collect(), "policy/policies.yaml".to_owned())?;
             let left_out =
-                policies.left_out.iter().map(|rule| format!("# Not here: {}\n", one_line(&rule.to_string())));
+                policies.left_out.iter().map(|rule| format!("# Omitted: {}\n", one_line(&rule.to_string())));
             file.text.insert_str(HEADER.len(), &left_out.collect::<String>());
             files.push(file);
         }
@@ -98,14 +99,14 @@ pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Prob
     Ok(files)
 }
 
-/// As a comment can hold it.
+/// Formats a text for a comment.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-// === descriptions ===
+// === Descriptions ===
 
-/// Cuts the descriptions in a definition's schemas.
+/// Shortens the descriptions in the schemas of a CustomResourceDefinition.
 pub(crate) fn shorten(definition: &mut CustomResourceDefinition, longest: usize) {
     for version in &mut definition.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
@@ -127,7 +128,7 @@ fn shorten_schema(schema: &mut JSONSchemaProps, longest: usize) {
     }
 }
 
-/// The text up to the last sentence that fits, or word, or character.
+/// Returns the text up to the last sentence, word or character that fits.
 fn shortened(text: &str, longest: usize) -> Option<String> {
     let Some((end, _)) = text.char_indices().nth(longest) else { return Some(text.to_owned()) };
     let fits = &text[..end];

@@ -1,17 +1,18 @@
-//! What a project tells a cluster of itself: the definitions of its kinds, the roles that its controllers need, its webhooks.
+//! Generation of a project's manifests: the CustomResourceDefinitions of its kinds, the roles of its controllers, and
+//! its webhooks.
 //!
 //! ```text
-//! Manifests     what the project has, said in one place
-//!  ├ roles      rules merged into as few as say the same
-//!  ├ webhook    who is asked before objects are written
-//!  ├ policy     the rules of definitions, as policies that an API server judges itself
-//!  ├ check      what a cluster would refuse, found before: CEL rules are compiled, paths and patterns read
-//!  └ yaml       files: the same text for the same types, whatever the machine
-//! main          the program of a project that writes them; `windlass generate` runs it
+//! Manifests     the kinds, rules and webhooks of the project
+//!  ├ roles      RBAC rules, merged into as few as possible
+//!  ├ webhook    webhook configurations
+//!  ├ policy     validation rules as policies, which an API server evaluates itself
+//!  ├ check      errors that a cluster would report: CEL rules are compiled, paths and patterns checked
+//!  └ yaml       reproducible files: the same text for the same types on every machine
+//! main          the program that writes the files; `windlass generate` runs it
 //! ```
 //!
-//! Guaranteed: files are written only if nothing is wrong, and hold no nulls, no times, no status. Not guaranteed: that a cluster
-//! takes what is said of other programs' objects, such as the Service that a webhook names.
+//! Guaranteed: files are written only if there are no errors, and contain no nulls, timestamps or status. Not
+//! guaranteed: that references to other objects, such as the Service of a webhook, are valid in the cluster.
 
 mod check;
 mod command;

@@ -1,10 +1,12 @@
-//! Rules as ValidatingAdmissionPolicies, which an API server judges without asking anybody.
+//! Validation rules as ValidatingAdmissionPolicies, which an API server evaluates without a webhook.
 //!
-//! What a schema's rules say of objects, a policy can say too: for a cluster whose definition does not have them yet, or to be warned of
-//! them before they are enforced. `self` is bound by a macro, so that a rule stands in its policy as it was written.
+//! A policy can contain the rules of a schema: for a cluster whose CustomResourceDefinition does not have them yet, or
+//! to warn about violations before the rules are enforced. A macro binds `self`, so that a rule is unchanged in its
+//! policy.
 //!
-//! Guaranteed: what a policy cannot say alike is left out and told. Not guaranteed: that a field which is written as `null` counts as
-//! absent inside a rule, as it does in a schema; that what was wrong before, and stays as it is, is let pass.
+//! Guaranteed: rules that would have another meaning in a policy are omitted and reported. Not guaranteed: in a rule of
+//! a policy, a null field does not count as absent, in contrast to a schema. A policy also rejects updates of objects
+//! that already violated the rule.
 
 mod scope;
 mod spoken;
@@ -24,19 +26,19 @@ use windlass_api::{ApiResource, Resource};
 use self::scope::Scope;
 use crate::Problem;
 
-/// What happens to an object that a policy is against.
+/// The action for objects that violate a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Enforcement {
-    /// It is not written.
+    /// The write is rejected.
     #[default]
     Deny,
-    /// It is written, and whoever writes it is warned.
+    /// The write succeeds with a warning to the client.
     Warn,
-    /// It is written, and the audit log has a note.
+    /// The write succeeds with a note in the audit log.
     Audit,
 }
 
-/// Rules about the objects of a kind, beside those of its schema, and what happens to objects that break any of them.
+/// Rules about the objects of a kind, in addition to those of its schema, and their enforcement.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -54,12 +56,12 @@ pub enum Enforcement {
 #[must_use]
 pub struct Policy {
     target: Target,
-    /// Expressions and messages.
+    /// The expressions and messages.
     rules: Vec<(String, String)>,
     enforcement: Enforcement,
 }
 
-/// A kind in a version.
+/// A kind in one version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     group: String,
@@ -67,16 +69,16 @@ struct Target {
     version: String,
 }
 
-/// What a policy and its binding are made of.
+/// The content of a policy and its binding.
 #[derive(Default)]
 struct Parts {
     validations: Vec<Validation>,
-    /// The status is written at a place of its own.
+    /// `true` if the status is a separate subresource.
     has_status: bool,
     enforcement: Enforcement,
 }
 
-/// All policies, and which rules are in none, with the reason.
+/// All policies, and the omitted rules with the reason.
 #[derive(Default)]
 pub(crate) struct Policies {
     pub(crate) documents: Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)>,
@@ -86,33 +88,34 @@ pub(crate) struct Policies {
 // === impl Policy ===
 
 impl Policy {
-    /// Of a kind that says nothing more than its schema does, if it has one.
+    /// Creates a policy without rules for a kind.
     pub fn of<K: Resource>() -> Self {
         let ApiResource { group, version, plural, .. } = K::api_resource();
         let target = Target { group: group.to_string(), plural: plural.to_string(), version: version.to_string() };
         Self { target, rules: Vec::new(), enforcement: Enforcement::Deny }
     }
 
-    /// A rule in CEL about `object`, and `oldObject` when it is updated; and what is said to whoever breaks it.
+    /// Adds a rule in CEL about `object`, and about `oldObject` on updates. `message` is returned for objects that
+    /// violate it.
     pub fn rule(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
         self.rules.push((expression.into(), message.into()));
         self
     }
 
-    /// What happens to objects that break a rule; they are denied without this.
+    /// Sets the action for objects that violate a rule. Defaults to `Deny`.
     pub const fn enforcement(mut self, enforcement: Enforcement) -> Self {
         self.enforcement = enforcement;
         self
     }
 
-    /// What is wrong with it.
+    /// Returns the errors in the policy.
     pub(crate) fn problems(&self) -> impl Iterator<Item = Problem> {
         let place = format!("policy of {}", self.target.named());
         self.rules.iter().filter_map(move |(expression, message)| {
             let why = match spoken::problem(expression) {
                 Some(why) => format!("rule {expression:?}: {why}"),
                 None if message.trim().is_empty() || message.contains('\n') => {
-                    format!("rule {expression:?}: its message is one line")
+                    format!("rule {expression:?}: its message must be a single line")
                 }
                 None => return None,
             };
@@ -122,7 +125,7 @@ impl Policy {
 }
 
 impl Target {
-    /// Also the name of its policy.
+    /// Returns the name of the target, which is also the name of the policy.
     fn named(&self) -> String {
         let Self { group, plural, version } = self;
         format!("{plural}.{version}.{}", if group.is_empty() { "core" } else { group })
@@ -139,9 +142,9 @@ impl Enforcement {
     }
 }
 
-// === making them ===
+// === Generation ===
 
-/// The rules of the definitions, version by version, and those that are declared.
+/// Returns the policies for the rules of the CustomResourceDefinitions, by version, and the declared policies.
 pub(crate) fn policies(definitions: &[CustomResourceDefinition], declared: &[Policy]) -> Policies {
     let mut of_targets = BTreeMap::<Target, Parts>::new();
     let mut left_out = Vec::new();
@@ -213,10 +216,10 @@ fn documents(target: &Target, parts: Parts) -> (ValidatingAdmissionPolicy, Valid
     (policy, binding)
 }
 
-/// What the rules of one schema have become.
+/// The conversion result for the rules of one schema.
 #[derive(Default)]
 struct Made {
-    /// `Website v1`
+    /// The kind and version: `Website v1`.
     kind: String,
     validations: Vec<Validation>,
     left_out: Vec<Problem>,

@@ -1,11 +1,11 @@
-//! From rules beside controllers to roles: as few rules as say the same.
+//! Roles from RBAC rules, merged into as few rules as possible.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use windlass_api::rbac::{RoleRule, Rule, Words, merged};
 
-/// The roles of the whole cluster and those of namespaces; rules that name no role become part of `own`.
+/// Returns the ClusterRoles and Roles. Rules without a role name become part of `own`.
 pub(crate) fn roles(rules: &[Rule], own: &str) -> (Vec<ClusterRole>, Vec<Role>) {
     let mut by_role = BTreeMap::<(Option<&str>, &str), Vec<RoleRule>>::new();
     for rule in rules {

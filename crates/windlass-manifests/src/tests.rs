@@ -1,4 +1,4 @@
-//! Golden files, and what is told of mistakes.
+//! Golden files, and reported errors.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ fn manifests() -> Manifests {
         .webhook(Webhook::defaulting::<Website>().again_if_needed())
 }
 
-/// The file as it was agreed on; `WINDLASS_GOLDEN=write` writes it anew.
+/// Compares a file with its golden file. `WINDLASS_GOLDEN=write` writes the golden file.
 pub(crate) fn golden(file: &File) {
     let name = file.path.replace('/', "_");
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(name);
@@ -114,7 +114,7 @@ fn descriptions_are_cut_or_left_out() {
     assert!(text(20).contains("description: What the page says.\n"), "{}", text(20));
 }
 
-// === mistakes ===
+// === Errors ===
 
 macro_rules! kind {
     ($name:ident, { $($resource:tt)* }, $spec:ty) => {
@@ -186,10 +186,10 @@ fn what_is_wrong_with_a_schema_is_told_with_type_field_and_reason() {
     let problems = problems(&Manifests::new("x").kind::<Schemas>());
     for (problem, expected) in problems.iter().zip([
         "Schemas v1: spec.few: default 1: it is less than the minimum",
-        "Schemas v1: spec.list: map key \"name\" is no field of its items",
-        "Schemas v1: spec.list: map key \"type\" is no field of its items",
+        "Schemas v1: spec.list: map key \"name\" is not a field of the items",
+        "Schemas v1: spec.list: map key \"type\" is not a field of the items",
         "Schemas v1: spec.nested[].children: alloc::vec::Vec<",
-        "Schemas v1: spec.number: `minLength` says nothing of type integer, but of string",
+        "Schemas v1: spec.number: `minLength` does not apply to type integer, only to string",
         "Schemas v1: spec.one_of: enum value 1: it is not of type string",
         "Schemas v1: spec.pattern: pattern \"(\": ",
         "Schemas v1: spec.replicas: default \"many\": it is not of type integer",
@@ -222,7 +222,7 @@ fn what_is_wrong_with_paths_is_told() {
         "Paths v1: column A: path \".a[\": ",
         "Paths v1: selectable field .spec.none: the schema has no such field",
         "Paths v1: selectable field .spec.conditions: it is of type array, not string, integer or boolean",
-        "Paths v1: scale .metadata.name: it has to be below .status",
+        "Paths v1: scale .metadata.name: it must be below .status",
     ]) {
         assert!(problem.starts_with(expected), "{problem}");
     }
@@ -234,7 +234,7 @@ fn what_is_wrong_with_versions_and_webhooks_is_told() {
     let twice = Manifests::new("x").kind::<Website>().kind::<Website>();
     assert_eq!(
         problems(&twice),
-        ["websites.shop.example.com: it is defined twice: versions of one kind make one definition"]
+        ["websites.shop.example.com: it is defined twice: combine the versions of a kind in one definition"]
     );
     let storage = Manifests::new("shop").definition(Definition::of::<v1beta1::Website>().and::<v1beta1::Website>());
     assert_eq!(problems(&storage), ["shop: websites.shop.example.com: version v1beta1 is declared twice"]);
@@ -245,12 +245,12 @@ fn what_is_wrong_with_versions_and_webhooks_is_told() {
     assert_eq!(
         problems(&webhooks),
         [
-            "webhook a.b: its name has two dots at least",
-            "webhook a.b: an API server waits for 1 to 30 s",
-            "webhook a.b: what only judges is not asked again",
-            "webhook a.b: a condition has a name and an expression",
-            "webhook a.b.c: it is called over https",
-            "webhook a.b.c: there are two of this name",
+            "webhook a.b: its name must contain at least two dots",
+            "webhook a.b: its timeout must be 1 to 30 s",
+            "webhook a.b: only webhooks that change objects can be called again",
+            "webhook a.b: a condition needs a name and an expression",
+            "webhook a.b.c: its URL must use https",
+            "webhook a.b.c: another webhook has the same name",
         ]
     );
     assert!(webhooks.files(Part::All).is_err(), "nothing is written");

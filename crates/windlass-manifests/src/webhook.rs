@@ -1,4 +1,4 @@
-//! Who is asked before objects are written.
+//! Admission webhooks.
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
@@ -9,14 +9,14 @@ use k8s_openapi::{
 };
 use windlass_api::{ApiResource, Resource};
 
-/// Whether a webhook may change what it is asked about.
+/// The type of a webhook: mutating or validating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Defaulting,
     Validating,
 }
 
-/// What configurations are called, and where webhooks are asked.
+/// The names of the configurations and of the service.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     mutating: String,
@@ -26,7 +26,7 @@ pub(crate) struct Names {
 }
 
 impl Default for Names {
-    /// Those that kustomize renames.
+    /// The names that kustomize replaces.
     fn default() -> Self {
         Self {
             mutating: "mutating-webhook-configuration".to_owned(),
@@ -48,8 +48,10 @@ impl Names {
     }
 }
 
-/// A webhook of the program, as an API server is told of it: called where [`ApiResource::webhook_path`] says, at the Service
-/// `webhook-service` in the namespace `system`, which kustomize renames, or that of [`Manifests::of_project`](crate::Manifests::of_project); asked before objects are created and updated.
+/// A webhook in its configuration. The API server calls it at [`ApiResource::webhook_path`] on create and update.
+///
+/// Its service is `webhook-service` in the namespace `system`, which kustomize replaces, or that of
+/// [`Manifests::of_project`](crate::Manifests::of_project).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Webhook {
@@ -58,12 +60,12 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Fills in what objects of a kind do not say.
+    /// Creates a webhook that sets the defaults of objects of a kind.
     pub fn defaulting<K: Resource>() -> Self {
         Self::of(Purpose::Defaulting, &K::api_resource())
     }
 
-    /// Judges objects of a kind.
+    /// Creates a webhook that validates objects of a kind.
     pub fn validating<K: Resource>() -> Self {
         Self::of(Purpose::Validating, &K::api_resource())
     }
@@ -80,7 +82,7 @@ impl Webhook {
         } else {
             format!("{verb}.{kind}.{version}.{group}")
         };
-        // Which Service, its project says.
+        // The project sets the name of the service.
         let service = ServiceReference { path: Some(path), ..ServiceReference::default() };
         let rule = RuleWithOperations {
             api_groups: Some(vec![group.to_string()]),
@@ -101,13 +103,13 @@ impl Webhook {
         Self { purpose, webhook }
     }
 
-    /// Its name, with two dots at least.
+    /// Sets the name, which must contain at least two dots.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.webhook.name = name.into();
         self
     }
 
-    /// What it is asked before: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`, or `*`.
+    /// Sets the operations: `CREATE`, `UPDATE`, `DELETE`, `CONNECT`, or `*`. Defaults to create and update.
     pub fn operations(mut self, operations: &[&str]) -> Self {
         for rule in self.webhook.rules.iter_mut().flatten() {
             rule.operations = Some(operations.iter().map(|operation| (*operation).to_owned()).collect());
@@ -115,57 +117,57 @@ impl Webhook {
         self
     }
 
-    /// What is written goes on where it cannot be asked; without this it is refused.
+    /// Lets writes proceed if the webhook is unreachable. By default, they are rejected.
     pub fn may_fail(mut self) -> Self {
         self.webhook.failure_policy = Some("Ignore".to_owned());
         self
     }
 
-    /// Asked outside of a cluster, at this URL, in place of the Service.
+    /// Sets the URL of a webhook outside of the cluster, instead of the service.
     pub fn at(mut self, url: impl Into<String>) -> Self {
         self.webhook.client_config = WebhookClientConfig { url: Some(url.into()), ..WebhookClientConfig::default() };
         self
     }
 
-    /// How long an API server waits for it: 1 to 30 s.
+    /// Sets the timeout of the API server's call: 1 to 30 s.
     pub fn timeout_seconds(mut self, seconds: i32) -> Self {
         self.webhook.timeout_seconds = Some(seconds);
         self
     }
 
-    /// It does something elsewhere, but not for what is only tried.
+    /// Declares that the webhook has side effects, but not on dry runs.
     pub fn side_effects_but_not_on_dry_run(mut self) -> Self {
         "NoneOnDryRun".clone_into(&mut self.webhook.side_effects);
         self
     }
 
-    /// Asked only about objects of which this CEL expression is true.
+    /// Restricts the webhook to objects for which this CEL expression is true.
     pub fn when(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         let condition = MatchCondition { name: name.into(), expression: expression.into() };
         self.webhook.match_conditions.get_or_insert_default().push(condition);
         self
     }
 
-    /// Asked only about objects with these labels.
+    /// Restricts the webhook to objects with these labels.
     pub fn for_objects(mut self, labels: LabelSelector) -> Self {
         self.webhook.object_selector = Some(labels);
         self
     }
 
-    /// Asked only in namespaces with these labels.
+    /// Restricts the webhook to namespaces with these labels.
     pub fn in_namespaces(mut self, labels: LabelSelector) -> Self {
         self.webhook.namespace_selector = Some(labels);
         self
     }
 
-    /// Asked once more where a later webhook has changed the object. Only those that change objects are.
+    /// Calls the webhook again if a later webhook has changed the object. Only for webhooks that change objects.
     pub fn again_if_needed(mut self) -> Self {
         self.webhook.reinvocation_policy = Some("IfNeeded".to_owned());
         self
     }
 }
 
-/// The webhooks in the order of their names.
+/// Returns the configurations, with the webhooks ordered by name.
 pub(crate) fn configurations(
     webhooks: &[Webhook],
     names: &Names,
@@ -201,7 +203,7 @@ pub(crate) fn configurations(
     (mutating, validating)
 }
 
-/// Those that only judge are asked all at once: no order, nobody comes again.
+/// Validating webhooks are called concurrently, without an order or reinvocation.
 fn without_order(webhook: MutatingWebhook) -> ValidatingWebhook {
     ValidatingWebhook {
         admission_review_versions: webhook.admission_review_versions,

@@ -1,13 +1,13 @@
-//! Objects as text: the same for the same object, and nothing that says nothing.
+//! Reproducible serialization of objects as YAML.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// One document, with the line that begins it.
+/// Serializes one document, with its separator line.
 pub(crate) fn document(object: &impl Serialize) -> Result<String, String> {
     let mut value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     if let Some(fields) = value.as_object_mut() {
-        // The API server's part.
+        // Set by the API server.
         fields.remove("status");
     }
     tidy(&mut value);
@@ -15,7 +15,7 @@ pub(crate) fn document(object: &impl Serialize) -> Result<String, String> {
     Ok(format!("---\n{}\n", text.trim_end()))
 }
 
-/// Leaves out nulls, and writes whole numbers without a fraction.
+/// Removes nulls, and writes integers without a fraction.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -24,7 +24,7 @@ fn tidy(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(tidy),
         Value::Number(number) => {
-            // Up to here a float holds each whole number.
+            // Floats represent all integers up to this number exactly.
             const EXACT: f64 = 9_007_199_254_740_992.0;
             if let Some(float) =
                 number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT)

@@ -1,4 +1,4 @@
-//! The schemas of what the built-in kinds consist of: those that a real server has published, made structural.
+//! The schemas of the parts of built-in kinds: those published by a real server, made structural.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -18,7 +18,7 @@ use super::{Schema, schema::unfit, values::of_type};
 use crate::openapi;
 
 const REFERENCE: &str = "#/components/schemas/";
-/// What the schemas are recorded with, and a definition has no place for; and what would bind a definition to one minor.
+/// Recorded keywords that are invalid in a CustomResourceDefinition, or that would bind it to one minor version.
 const DROPPED: [&str; 5] = [
     "enum",
     "x-kubernetes-group-version-kind",
@@ -27,7 +27,7 @@ const DROPPED: [&str; 5] = [
     "x-kubernetes-unions",
 ];
 
-/// What stands for a type in place of its recorded schema, where that says less than the type's authors do.
+/// Returns a schema for types whose recorded schema is less precise than their documentation.
 fn said_better(name: &str) -> Option<Value> {
     let text = |format: &str| Some(json!({"type": "string", "format": format}));
     let name = name.strip_prefix("io.k8s.apimachinery.pkg.")?;
@@ -44,7 +44,7 @@ fn said_better(name: &str) -> Option<Value> {
         "runtime.RawExtension" | "apis.meta.v1.FieldsV1" => {
             Some(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))
         }
-        // What a template may say of the objects that are made of it; the rest is the server's.
+        // The fields that a template may set. The server sets the others.
         "apis.meta.v1.ObjectMeta" => {
             let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
             Some(json!({"type": "object", "properties": {
@@ -77,7 +77,7 @@ fn said_better(name: &str) -> Option<Value> {
     }
 }
 
-/// The schema of a recorded type.
+/// Returns the schema of a recorded type.
 fn recorded(name: &str) -> JSONSchemaProps {
     serde_json::from_value(resolved(name)).unwrap_or_else(|error| unfit(format!("{name}: {error}")))
 }
@@ -94,7 +94,8 @@ fn resolved(name: &str) -> Value {
     }
 }
 
-/// A recorded schema without references, and without what a definition has no place for.
+/// Converts a recorded schema: resolves references, and removes keywords that are invalid in a
+/// CustomResourceDefinition.
 fn structural(schema: Value) -> Value {
     let Value::Object(mut fields) = schema else { return schema };
     for key in DROPPED {
@@ -109,7 +110,7 @@ fn structural(schema: Value) -> Value {
     };
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         for (name, property) in properties.iter_mut() {
-            // The zero of a Go field that is always written is no default that anybody chose.
+            // The zero value of a Go field that is always encoded is not a deliberate default.
             let zero = is_required(name) || property.get("default") == Some(&json!({}));
             *property = structural(std::mem::take(property));
             if let Some(property) = property.as_object_mut().filter(|_| zero) {
@@ -128,7 +129,7 @@ fn structural(schema: Value) -> Value {
     Value::Object(fields)
 }
 
-/// To whom a schema leaves everything.
+/// Returns the reference of a schema that consists only of a reference.
 fn reference(fields: &Map<String, Value>) -> Option<String> {
     let inner = fields.get("allOf").and_then(|all| all.get(0));
     let target = fields.get("$ref").or_else(|| inner?.get("$ref"))?;
@@ -149,7 +150,8 @@ macro_rules! built_in {
     )+};
 }
 
-// What every minor that k8s-openapi has shares, but for the kinds themselves: an object holds parts of others, not others.
+// The types that all minor versions in k8s-openapi share, except for the kinds themselves: an object embeds parts of
+// other objects, not whole objects.
 built_in! {
     api::core::v1, "io.k8s.api.core.v1.":
         AWSElasticBlockStoreVolumeSource, Affinity, AppArmorProfile, AttachedVolume, AzureDiskVolumeSource,
@@ -269,7 +271,7 @@ mod tests {
         serde_json::to_value(T::schema()).unwrap()
     }
 
-    /// Whether a key stands anywhere in it.
+    /// Reports whether a key occurs anywhere in a value.
     fn has(value: &Value, key: &str) -> bool {
         match value {
             Value::Object(fields) => fields.iter().any(|(name, value)| name == key || has(value, key)),

@@ -1,4 +1,4 @@
-//! From the versions of a kind to the definition that an API server takes.
+//! Combination of the versions of a kind to a CustomResourceDefinition.
 
 use std::mem;
 
@@ -8,16 +8,17 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use crate::Resource;
 
-/// A kind that is defined by a CustomResourceDefinition: `#[derive(CustomResource)]`.
+/// A kind with a CustomResourceDefinition: `#[derive(CustomResource)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no definition",
     note = "`#[derive(CustomResource)]` makes it from the struct and its `#[resource(…)]`"
 )]
 pub trait CustomResource: Resource {
-    /// This version alone, as it was declared: whether it is the stored one, only its fellows tell.
+    /// Returns the CustomResourceDefinition with this version alone, as declared. Which version is stored depends on
+    /// the other versions.
     fn declared() -> CustomResourceDefinition;
 
-    /// The definition of a kind that has this version only. For several see [`Definition`].
+    /// Returns the CustomResourceDefinition of a kind with this version only. For several versions, see [`Definition`].
     #[must_use]
     fn definition() -> CustomResourceDefinition {
         let mut definition = Self::declared();
@@ -28,7 +29,7 @@ pub trait CustomResource: Resource {
     }
 }
 
-/// The versions of one kind, on the way to become its definition.
+/// A builder of a CustomResourceDefinition from the versions of a kind.
 ///
 /// ```no_run
 /// # use windlass_api::crd::{CustomResource, Definition, DefinitionError};
@@ -40,41 +41,41 @@ pub trait CustomResource: Resource {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Definition {
-    /// One version each.
+    /// The CustomResourceDefinitions of the versions, with one version each.
     declared: Vec<CustomResourceDefinition>,
     converter: Option<WebhookClientConfig>,
 }
 
-/// Why versions do not make a definition.
+/// The error of versions that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// They are not versions of one kind, or do not agree on what all versions share.
-    #[error("{name}: version {version} has another {what} than {first}: what all versions share is said alike in each")]
+    /// The versions are of different kinds, or differ in a property that all versions share.
+    #[error("{name}: version {version} has another {what} than {first}, but all versions must have the same")]
     Differ {
-        /// The definition.
+        /// The name of the CustomResourceDefinition.
         name: String,
-        /// `group`, `scope`, `names`.
+        /// The property: `group`, `scope` or `names`.
         what: &'static str,
-        /// The version that was named first.
+        /// The first version.
         first: String,
         /// The version that differs.
         version: String,
     },
-    /// A version is there twice.
+    /// A version is given twice.
     #[error("{name}: version {version} is declared twice")]
     Twice {
-        /// The definition.
+        /// The name of the CustomResourceDefinition.
         name: String,
         /// The version.
         version: String,
     },
-    /// Of several versions not exactly one is stored.
-    #[error("{name}: {count} of its versions ({versions}) say `storage`, and exactly one is stored")]
+    /// Not exactly one of several versions is the storage version.
+    #[error("{name}: {count} of its versions ({versions}) are marked `storage`, but exactly one must be")]
     Storage {
-        /// The definition.
+        /// The name of the CustomResourceDefinition.
         name: String,
-        /// How many say so.
+        /// The number of storage versions.
         count: usize,
         /// All versions.
         versions: String,
@@ -82,29 +83,29 @@ pub enum DefinitionError {
 }
 
 impl Definition {
-    /// A kind, by one of its versions.
+    /// Starts with one version of a kind.
     pub fn of<K: CustomResource>() -> Self {
         Self { declared: vec![K::declared()], converter: None }
     }
 
-    /// Versions that are declared already, each in a definition of its own.
+    /// Starts with versions that are already declared, each in its own CustomResourceDefinition.
     pub fn declared(versions: impl IntoIterator<Item = CustomResourceDefinition>) -> Self {
         Self { declared: versions.into_iter().collect(), converter: None }
     }
 
-    /// Another version of the kind.
+    /// Adds a version of the kind.
     pub fn and<K: CustomResource>(mut self) -> Self {
         self.declared.push(K::declared());
         self
     }
 
-    /// Whom the API server asks to convert between the versions. Without it only `apiVersion` changes.
+    /// Sets the conversion webhook. Without it, the server only changes `apiVersion`.
     pub fn converted_by(mut self, webhook: WebhookClientConfig) -> Self {
         self.converter = Some(webhook);
         self
     }
 
-    /// The definition, its versions in the order of their names.
+    /// Returns the CustomResourceDefinition, with its versions ordered by name.
     pub fn build(self) -> Result<CustomResourceDefinition, DefinitionError> {
         let mut declared = self.declared.into_iter();
         let mut definition = declared.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the derives call. It follows them, not the rules of versions.
+//! Functions that the derives call. They change together with the derives, without semantic versioning.
 
 use std::collections::BTreeMap;
 
@@ -18,62 +18,62 @@ use super::values;
 pub use super::{Schema, schema_of, unfit};
 pub use crate::Scope;
 
-/// What `#[resource(…)]` says of a kind.
+/// The attributes of `#[resource(…)]`.
 #[derive(Debug)]
 pub struct Declaration<'a> {
-    /// In place of the kind in lower case.
+    /// The singular name. Defaults to the kind in lower case.
     pub singular: Option<&'a str>,
-    /// In place of the kind and `List`.
+    /// The list kind. Defaults to the kind with the suffix `List`.
     pub list_kind: Option<&'a str>,
-    /// Names for those who type.
+    /// The short names.
     pub short_names: &'a [&'a str],
-    /// Groups of kinds that are listed together.
+    /// The categories: groups of kinds that are listed together.
     pub categories: &'a [&'a str],
-    /// Of the definition.
+    /// The labels of the CustomResourceDefinition.
     pub labels: &'a [(&'a str, &'a str)],
-    /// Of the definition.
+    /// The annotations of the CustomResourceDefinition.
     pub annotations: &'a [(&'a str, &'a str)],
-    /// Where objects live.
+    /// The scope.
     pub scope: Scope,
-    /// Whether clients are served.
+    /// `true` if the version is served.
     pub served: bool,
-    /// Whether objects are stored in this version.
+    /// `true` if the version is the storage version.
     pub storage: bool,
-    /// What clients are warned with; empty for the server's own words.
+    /// The deprecation warning; empty for the server's default text.
     pub deprecated: Option<&'a str>,
-    /// Whether the status is written apart.
+    /// `true` if the kind has the `status` subresource.
     pub status: bool,
-    /// Where the numbers of replicas are.
+    /// The paths of the `scale` subresource.
     pub scale: Option<Scale>,
-    /// What `kubectl get` shows.
+    /// The printer columns.
     pub columns: Vec<Column>,
-    /// The fields that selectors may name.
+    /// The selectable fields.
     pub selectable: &'a [&'a str],
-    /// Of its objects.
+    /// The schema of the objects.
     pub schema: JSONSchemaProps,
 }
 
-/// What a kind is called, in a version.
+/// The identity of a kind in one version.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// Its group.
+    /// The group.
     pub group: &'a str,
     /// The version.
     pub version: &'a str,
     /// The kind.
     pub kind: &'a str,
-    /// As in URLs.
+    /// The plural name.
     pub plural: &'a str,
 }
 
 impl Declaration<'_> {
-    /// The definition of this version.
+    /// Returns the CustomResourceDefinition of this version.
     #[must_use]
     pub fn of<K: k8s_openapi::Resource>(self) -> CustomResourceDefinition {
         self.named(Named { group: K::GROUP, version: K::VERSION, kind: K::KIND, plural: K::URL_PATH_SEGMENT })
     }
 
-    /// The definition of a version that no type stands for.
+    /// Returns the CustomResourceDefinition of a version without a type.
     #[must_use]
     pub fn named(self, Named { group, version, kind, plural }: Named<'_>) -> CustomResourceDefinition {
         let texts = |texts: &[&str]| {
@@ -129,9 +129,9 @@ impl Declaration<'_> {
     }
 }
 
-// === structs ===
+// === Structs ===
 
-/// An object without fields.
+/// Returns the schema of an object without fields.
 #[must_use]
 pub fn object() -> JSONSchemaProps {
     values::of_type("object", "")
@@ -145,7 +145,7 @@ pub fn field(object: &mut JSONSchemaProps, name: &str, schema: JSONSchemaProps, 
     }
 }
 
-/// The schema of what may be null.
+/// Makes a schema nullable, if `may_be` is set.
 #[must_use]
 pub fn or_null(schema: JSONSchemaProps, may_be: bool) -> JSONSchemaProps {
     JSONSchemaProps { nullable: may_be.then_some(true).or(schema.nullable), ..schema }
@@ -162,7 +162,7 @@ pub fn flatten(object: &mut JSONSchemaProps, part: JSONSchemaProps, is_optional:
         return;
     }
     if part.additional_properties.is_some() || part.x_kubernetes_preserve_unknown_fields == Some(true) {
-        // Named and unnamed fields have no structural schema together, but this one.
+        // An object with named and arbitrary fields has no other structural schema.
         object.x_kubernetes_preserve_unknown_fields = Some(true);
     }
     for (name, schema) in part.properties.unwrap_or_default() {
@@ -189,7 +189,7 @@ pub fn flatten(object: &mut JSONSchemaProps, part: JSONSchemaProps, is_optional:
     }
 }
 
-/// Puts the required names in order, and leaves out empty lists. The last step.
+/// Sorts the required fields and removes empty lists. The last step.
 #[must_use]
 pub fn finished(mut object: JSONSchemaProps) -> JSONSchemaProps {
     if let Some(required) = &mut object.required {
@@ -200,15 +200,15 @@ pub fn finished(mut object: JSONSchemaProps) -> JSONSchemaProps {
     object
 }
 
-// === enums ===
+// === Enums ===
 
-/// One of several texts.
+/// Returns the schema of a string with one of these values.
 #[must_use]
 pub fn texts(names: &[&str]) -> JSONSchemaProps {
     JSONSchemaProps { enum_: Some(jsons(names)), ..values::of_type("string", "") }
 }
 
-/// An object with one of several fields: what serde writes of variants with data.
+/// Returns the schema of an object with exactly one of several fields, as serde represents variants with data.
 #[must_use]
 pub fn keyed(variants: Vec<(&str, JSONSchemaProps)>) -> JSONSchemaProps {
     let mut schema = object();
@@ -220,7 +220,7 @@ pub fn keyed(variants: Vec<(&str, JSONSchemaProps)>) -> JSONSchemaProps {
     schema
 }
 
-/// An object with a field that names the variant; the fields of the variant stand beside it.
+/// Returns the schema of an object with a field that names the variant, beside the fields of the variant.
 #[must_use]
 pub fn tagged(tag: &str, variants: Vec<(&str, Option<JSONSchemaProps>)>) -> JSONSchemaProps {
     let names = variants.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -238,7 +238,7 @@ pub fn tagged(tag: &str, variants: Vec<(&str, Option<JSONSchemaProps>)>) -> JSON
     schema
 }
 
-/// An object with a field that names the variant, and one that holds it.
+/// Returns the schema of an object with a field that names the variant and a field that contains it.
 #[must_use]
 pub fn tagged_beside(tag: &str, content: &str, variants: Vec<(&str, Option<JSONSchemaProps>)>) -> JSONSchemaProps {
     let names = variants.iter().map(|(name, _)| *name).collect::<Vec<_>>();
@@ -262,7 +262,7 @@ pub fn tagged_beside(tag: &str, content: &str, variants: Vec<(&str, Option<JSONS
     }
     if !contents.is_empty() {
         let mut contents = either(contents);
-        // Which of them are required, the branches say.
+        // The branches state which fields are required.
         contents.any_of = if contents.x_kubernetes_int_or_string == Some(true) { contents.any_of } else { None };
         contents.required = None;
         field(&mut schema, content, contents, true);
@@ -271,7 +271,7 @@ pub fn tagged_beside(tag: &str, content: &str, variants: Vec<(&str, Option<JSONS
     schema
 }
 
-/// One of several values that nothing names.
+/// Returns the schema of an untagged enum.
 #[must_use]
 pub fn either(variants: Vec<JSONSchemaProps>) -> JSONSchemaProps {
     if let Some(unfit) = variants.iter().find(|variant| variant.ref_path.is_some()) {
@@ -292,7 +292,7 @@ pub fn either(variants: Vec<JSONSchemaProps>) -> JSONSchemaProps {
                 let required = variant.required.clone()?;
                 Some(JSONSchemaProps { required: Some(required), ..JSONSchemaProps::default() })
             };
-            // A variant that requires nothing takes all.
+            // A variant without required fields matches everything.
             let branches = variants.iter().map(branch).collect::<Option<Vec<_>>>();
             let mut schema = object();
             for variant in variants {
@@ -314,13 +314,13 @@ pub fn either(variants: Vec<JSONSchemaProps>) -> JSONSchemaProps {
     }
 }
 
-/// That a field has one value.
+/// Returns the schema that restricts a field to one value.
 fn is(name: &str, text: &str) -> JSONSchemaProps {
     let value = JSONSchemaProps { enum_: Some(jsons(&[text])), ..JSONSchemaProps::default() };
     JSONSchemaProps { properties: Some([(name.to_owned(), value)].into()), ..JSONSchemaProps::default() }
 }
 
-/// Adds a property that others may have added already.
+/// Adds a property, which may already exist.
 fn add(object: &mut JSONSchemaProps, name: String, schema: JSONSchemaProps) {
     let properties = object.properties.get_or_insert_default();
     match properties.get_mut(&name) {
@@ -340,7 +340,7 @@ fn jsons(texts: &[&str]) -> Vec<JSON> {
     texts.iter().map(|text| JSON(Value::from(*text))).collect()
 }
 
-// === attributes ===
+// === Attributes ===
 
 /// Changes the schema of the items of a list.
 pub fn items(schema: &mut JSONSchemaProps, change: impl FnOnce(&mut JSONSchemaProps)) {
@@ -362,7 +362,7 @@ pub fn values(schema: &mut JSONSchemaProps, change: impl FnOnce(&mut JSONSchemaP
     schema.additional_properties = Some(JSONSchemaPropsOrBool::Schema(values));
 }
 
-/// A number or a text.
+/// Changes the schema to an integer or string.
 pub fn int_or_string(schema: &mut JSONSchemaProps) {
     let of = |name: &str| values::of_type(name, "");
     schema.type_ = None;
@@ -370,12 +370,12 @@ pub fn int_or_string(schema: &mut JSONSchemaProps) {
     schema.x_kubernetes_int_or_string = Some(true);
 }
 
-/// Whatever it is.
+/// Changes the schema to accept any value.
 pub fn schemaless(schema: &mut JSONSchemaProps) {
     *schema = JSONSchemaProps { description: schema.description.take(), ..values::anything() };
 }
 
-/// A whole schema, as JSON.
+/// Replaces the schema with a schema as JSON text.
 pub fn raw(schema: &mut JSONSchemaProps, text: &str) {
     let description = schema.description.take();
     *schema = match serde_json::from_str(text) {
@@ -385,24 +385,24 @@ pub fn raw(schema: &mut JSONSchemaProps, text: &str) {
     schema.description = schema.description.take().or(description);
 }
 
-/// A schema that is given as JSON.
+/// Decodes a schema from JSON.
 #[must_use]
 pub fn read(json: Value) -> JSONSchemaProps {
     serde_json::from_value(json).unwrap_or_else(|error| unfit(format!("this is no schema: {error}")))
 }
 
-/// A whole object of some kind.
+/// Changes the schema to an embedded object of any kind.
 pub fn embedded_resource(schema: &mut JSONSchemaProps) {
     schema.type_ = Some("object".to_owned());
     schema.x_kubernetes_embedded_resource = Some(true);
 }
 
-/// A rule that holds of the value.
+/// Adds a validation rule.
 pub fn rule(schema: &mut JSONSchemaProps, rule: ValidationRule) {
     schema.x_kubernetes_validations.get_or_insert_default().push(rule);
 }
 
-/// How many of some fields may be set: `<=`, `==` or `>=` one.
+/// Adds a rule about how many of some fields may be set: `<=`, `==` or `>=` one.
 pub fn count_of(schema: &mut JSONSchemaProps, comparison: &str, words: &str, fields: &[&str]) {
     let has = fields
         .iter()

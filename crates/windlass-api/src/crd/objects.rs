@@ -1,4 +1,4 @@
-//! Objects that a schema takes, made up: for tests that hold for all of them.
+//! Generated objects that match a schema, for property tests.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::CustomResource;
 
-/// Objects of one kind, without end: each field is there or not, as its schema leaves it open. The same seed makes the same objects.
+/// An infinite sequence of objects of one kind. Optional fields are present at random. The same seed generates the same
+/// objects.
 ///
-/// Bounds, lengths, counts, enums and formats are kept, patterns and CEL rules are not.
+/// The objects satisfy bounds, lengths, counts, enums and formats, but not patterns and CEL rules.
 ///
 /// ```
 /// # use windlass_api::crd::{CustomResource, Objects};
@@ -28,13 +29,13 @@ pub struct Objects<K> {
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
-/// What is written into texts: of one byte, of several, and what has to be escaped.
+/// The characters of strings: of one byte, of several bytes, and those that must be escaped.
 const LETTERS: [char; 8] = ['a', 'b', 'Z', '0', '-', 'é', '漢', '"'];
-/// Lists, maps and texts are no longer, where nothing asks for more.
+/// The maximum length of lists, maps and strings, unless the schema requires more.
 const LONGEST: i64 = 4;
 
 impl<K: CustomResource> Objects<K> {
-    /// The objects of a seed.
+    /// Creates the sequence of a seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         let version = K::definition().spec.versions.into_iter().next();
@@ -65,7 +66,7 @@ fn value(schema: &JSONSchemaProps, random: &mut ChaCha20Rng) -> Value {
         return values[random.random_range(0..values.len())].0.clone();
     }
     if schema.x_kubernetes_int_or_string == Some(true) {
-        // With a pattern it is an amount, which types read from texts.
+        // With a pattern it is a quantity, which types decode from strings.
         return if schema.pattern.is_none() && random.random() {
             json!(random.random_range(0..100))
         } else {
@@ -97,7 +98,7 @@ fn integer(schema: &JSONSchemaProps, random: &mut ChaCha20Rng) -> i64 {
         (i32::MIN.into(), i32::MAX.into())
     };
     let (least, most) = (least.unwrap_or(lowest), most.unwrap_or(highest));
-    // The edges are where mistakes are.
+    // Boundary values are most likely to reveal errors.
     match random.random_range(0..4_u8) {
         0 => least,
         1 => most.max(least),
@@ -135,7 +136,7 @@ fn list(schema: &JSONSchemaProps, random: &mut ChaCha20Rng) -> Value {
 
 fn object(schema: &JSONSchemaProps, random: &mut ChaCha20Rng) -> Map<String, Value> {
     let mut fields = Map::new();
-    // Of several forms one: what it requires is there, and of the others nothing.
+    // Choose one of several forms. Its required fields are set, and those of the other forms are not.
     let one_of = schema.one_of.as_deref().filter(|forms| !forms.is_empty());
     let form = one_of.map(|forms| &forms[random.random_range(0..forms.len())]);
     let in_forms = |name: &String| {

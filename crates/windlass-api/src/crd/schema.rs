@@ -1,29 +1,29 @@
-//! What a value of a type looks like, to the API server.
+//! Structural schemas of types.
 
 use std::{any::type_name, cell::RefCell};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
-/// A type whose values have a structural schema: `#[derive(Schema)]` gives it one.
+/// A type with a structural schema, usually from `#[derive(Schema)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no schema",
     note = "for a type of your own, `#[derive(Schema)]`; for another's, say what is written: `#[schema(as = Type)]`, or \
             `#[schema(schemaless)]` for anything"
 )]
 pub trait Schema {
-    /// Whether a field of this type need not be there: true of `Option`.
+    /// `true` if fields of this type are optional, as for `Option`.
     const OPTIONAL: bool = false;
 
-    /// The schema. Use [`schema_of`] for the parts of a type, which notices a type that contains itself.
+    /// Returns the schema. For the parts of a type, call [`schema_of`], which detects recursive types.
     fn schema() -> JSONSchemaProps;
 }
 
 thread_local! {
-    /// The types whose schemas are being made, outermost first.
+    /// The types whose schemas are being built, outermost first.
     static OPEN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The schema of a type. A type that contains itself has none: it is [`unfit`].
+/// Returns the schema of a type. The schema of a recursive type is [`unfit`].
 ///
 /// ```
 /// use windlass_api::crd::schema_of;
@@ -48,7 +48,7 @@ pub fn schema_of<T: Schema + ?Sized>() -> JSONSchemaProps {
     schema
 }
 
-/// In place of a schema that cannot be, and why: no server takes it.
+/// Returns a placeholder for a schema that cannot exist, with the reason. Servers reject it.
 #[must_use]
 pub fn unfit(why: impl Into<String>) -> JSONSchemaProps {
     JSONSchemaProps { ref_path: Some(why.into()), ..JSONSchemaProps::default() }
@@ -70,7 +70,7 @@ mod tests {
     fn a_type_that_contains_itself_is_told_and_ends() {
         let schema = serde_json::to_value(schema_of::<Tree>()).unwrap();
         assert!(schema["items"]["$ref"].as_str().unwrap().contains("Tree contains itself"), "{schema}");
-        // The next one begins anew.
+        // The next schema starts without state.
         assert_eq!(serde_json::to_value(schema_of::<Tree>()).unwrap(), schema);
     }
 }

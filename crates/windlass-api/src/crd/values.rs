@@ -1,4 +1,4 @@
-//! The schemas of what the standard library and JSON have.
+//! The schemas of types of the standard library and of JSON values.
 
 use std::{
     borrow::Cow,
@@ -13,7 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::{Schema, schema_of};
 
-/// A schema of a type, and of a format if it is not empty.
+/// Returns the schema of a type, with a format unless it is empty.
 pub(super) fn of_type(name: &str, format: &str) -> JSONSchemaProps {
     JSONSchemaProps {
         type_: Some(name.to_owned()),
@@ -27,7 +27,7 @@ fn list_of<T: Schema>() -> JSONSchemaProps {
     JSONSchemaProps { items: Some(items), ..of_type("array", "") }
 }
 
-/// Lists of which each item is there once.
+/// Returns the schema of a list without duplicates.
 fn set_of<T: Schema>() -> JSONSchemaProps {
     JSONSchemaProps { x_kubernetes_list_type: Some("set".to_owned()), ..list_of::<T>() }
 }
@@ -37,7 +37,7 @@ fn map_of<V: Schema>() -> JSONSchemaProps {
     JSONSchemaProps { additional_properties: Some(values), ..of_type("object", "") }
 }
 
-/// Whatever JSON has.
+/// Returns the schema of any JSON value.
 pub(super) fn anything() -> JSONSchemaProps {
     JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..JSONSchemaProps::default() }
 }
@@ -52,7 +52,7 @@ macro_rules! plain {
     )*};
 }
 
-// The formats are those that an API server knows; what they do not bound, bounds do.
+// The formats are those that API servers support. Bounds restrict the other types.
 plain! {
     bool: "boolean", "";
     String: "string", "";

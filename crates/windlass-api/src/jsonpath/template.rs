@@ -1,4 +1,4 @@
-//! Text with paths in it: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
+//! JSONPath templates: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::{JsonPath, JsonPathError, Missing};
 
-/// A text in which what stands in braces is replaced, as in kubectl's `-o jsonpath=`.
+/// A text with expressions in braces, as in kubectl's `-o jsonpath=`.
 ///
-/// In braces stand a path, a text in quotes, or `range` with a path and, later, `end`: what is between those is repeated for
-/// each value of the path, and paths in it begin there. (A `$` does not lead out of it: in kubectl it does not either.)
+/// Braces contain a path, a quoted text, or `range` with a path, and later `end`. The part between `range` and `end` is
+/// repeated for each value of the path, and paths in it are relative to the value. As in kubectl, a `$` in a range does
+/// not refer to the root.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPathTemplate(Vec<Piece>);
 
@@ -20,7 +21,7 @@ enum Piece {
     Range(JsonPath, Vec<Self>),
 }
 
-/// What a pair of braces holds.
+/// The content of a pair of braces.
 enum Action {
     Piece(Piece),
     Range(JsonPath),
@@ -28,9 +29,9 @@ enum Action {
 }
 
 impl JsonPathTemplate {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Self, JsonPathError> {
-        // The pieces of the template, and of each range that is open, with its path.
+        // The pieces of the template and, with its path, of each open range.
         let mut open: Vec<(JsonPath, Vec<Piece>)> = Vec::new();
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -60,16 +61,17 @@ impl JsonPathTemplate {
         Ok(Self(pieces))
     }
 
-    /// The text for a value. Several values of one path stand apart by a space; what is not there gives nothing.
+    /// Renders the template for a value. Several values of one path are separated by spaces. Missing fields render as
+    /// nothing.
     #[must_use]
     pub fn render(&self, value: &Value) -> String {
         let mut text = String::new();
-        // Nothing can be missing, so nothing can fail.
+        // Missing fields are allowed, so this cannot fail.
         let _ = render(&self.0, value, Missing::Allowed, &mut text);
         text
     }
 
-    /// The text for a value, in which all paths must lead to something: see [`JsonPath::find_strictly`].
+    /// Renders the template for a value. Returns an error if a path has no value: see [`JsonPath::find_strictly`].
     pub fn render_strictly(&self, value: &Value) -> Result<String, JsonPathError> {
         let mut text = String::new();
         render(&self.0, value, Missing::Refused, &mut text)?;
@@ -99,7 +101,7 @@ fn render(pieces: &[Piece], value: &Value, missing: Missing, text: &mut String) 
     Ok(())
 }
 
-/// Texts as they are, everything else as JSON, its fields in order.
+/// Renders strings as they are, and everything else as JSON with ordered fields.
 fn push(value: &Value, text: &mut String) {
     match value {
         Value::String(string) => text.push_str(string),
@@ -112,7 +114,7 @@ fn push(value: &Value, text: &mut String) {
     }
 }
 
-/// Where the brace is that is not within quotes.
+/// Returns the position of the closing brace, skipping quoted text.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut characters = text.char_indices();

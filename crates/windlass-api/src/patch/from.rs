@@ -1,4 +1,4 @@
-//! Patches from an object as it was read, and as it is to be.
+//! Patches from two states of an object.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{Object, Patch};
 #[cfg(feature = "schema")]
 use crate::{Resource, schema::Schema};
 
-/// Makes a patch of the changes to an object: remember it, change it, and send what differs.
+/// Creates a patch from the changes to an object: clone it, change it, and send the difference.
 ///
 /// ```
 /// use windlass_api::{ObjectExt as _, patch::PatchFrom};
@@ -34,24 +34,25 @@ enum Lock {
 }
 
 impl<'o, K: Object> PatchFrom<'o, K> {
-    /// The object as it was.
+    /// Starts from the object before the change.
     pub const fn new(before: &'o K) -> Self {
         Self { before, lock: Lock::Open }
     }
 
-    /// The patch applies only to the version that was read: the server answers a conflict if there is a later one.
+    /// Restricts the patch to the resource version of the object. If the object has changed, the server answers with a
+    /// conflict.
     pub const fn optimistic_lock(mut self) -> Self {
         self.lock = Lock::Optimistic;
         self
     }
 
-    /// A JSON merge patch: for any kind; lists are replaced as one.
+    /// Returns a JSON merge patch, for any kind. Lists are replaced as a whole.
     pub fn merge(self, after: &K) -> Result<Patch, DiffError> {
         let patch = merge_diff(&value_of(self.before)?, &value_of(after)?);
         self.locked(patch).map(Patch::Merge)
     }
 
-    /// A strategic merge patch: for built-in kinds; lists with keys are merged.
+    /// Returns a strategic merge patch, for built-in kinds. Lists with keys are merged.
     #[cfg(feature = "schema")]
     pub fn strategic(self, after: &K) -> Result<Patch, DiffError>
     where
@@ -78,7 +79,8 @@ impl<'o, K: Object> PatchFrom<'o, K> {
     }
 }
 
-/// The object without its version: that is for the server to change, or the condition of the patch.
+/// Encodes the object without its resource version, which only the server changes. The patch may contain it as a
+/// precondition.
 fn value_of<K: Object>(object: &K) -> Result<Value, DiffError> {
     let mut value = serde_json::to_value(object).map_err(|error| DiffError::Encode { message: error.to_string() })?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -1,13 +1,13 @@
-//! JSON patches (RFC 6902) from what objects are and what they are to be.
+//! JSON patches (RFC 6902) from two states of an object.
 
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-/// The operations that make `to` of `from`, in the order in which they are to be carried out. None when both are equal.
+/// Returns the operations that change `from` into `to`, in the order of execution. Empty if both are equal.
 ///
-/// Items of lists have no names: what two lists have in common at their beginnings and ends stays, the rest is compared
-/// place by place.
+/// Items of lists have no identity. The common items at the start and end of two lists are retained, and the rest is
+/// compared by index.
 ///
 /// ```
 /// use serde_json::json;
@@ -26,7 +26,7 @@ pub fn json_diff(from: &Value, to: &Value) -> Vec<Value> {
     operations
 }
 
-/// `path` is as it was when this returns.
+/// Appends the operations. `path` is unchanged on return.
 fn diff(path: &mut String, from: &Value, to: &Value, operations: &mut Vec<Value>) {
     match (from, to) {
         _ if from == to => {}
@@ -50,7 +50,7 @@ fn diff(path: &mut String, from: &Value, to: &Value, operations: &mut Vec<Value>
                 below(path, &(start + place).to_string(), |path| diff(path, before, after, operations));
             }
             let both = from.len().min(to.len());
-            // From the last, so that the places of those before stay what they are.
+            // In reverse, so that the indices of earlier items stay valid.
             for place in (both..from.len()).rev() {
                 below(path, &(start + place).to_string(), |path| {
                     operations.push(json!({"op": "remove", "path": path}));
@@ -66,7 +66,7 @@ fn diff(path: &mut String, from: &Value, to: &Value, operations: &mut Vec<Value>
     }
 }
 
-/// Does something at the place `token` below `path`.
+/// Calls `act` with `token` appended to `path`.
 fn below(path: &mut String, token: &str, act: impl FnOnce(&mut String)) {
     let length = path.len();
     path.push('/');
@@ -75,7 +75,7 @@ fn below(path: &mut String, token: &str, act: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-/// As a JSON pointer (RFC 6901) has it.
+/// Escapes a token of a JSON pointer (RFC 6901).
 fn escaped(token: &str) -> Cow<'_, str> {
     if token.contains(['~', '/']) { token.replace('~', "~0").replace('/', "~1").into() } else { token.into() }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::Entropy;
 
-    /// Carries out what a diff can hold.
+    /// Applies the operations that a diff can contain.
     fn applied(mut value: Value, operations: &[Value]) -> Value {
         for operation in operations {
             let (path, argument) = (operation["path"].as_str().unwrap(), operation["value"].clone());

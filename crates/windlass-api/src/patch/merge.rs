@@ -1,10 +1,11 @@
-//! JSON merge patches (RFC 7386) from what objects are and what they are to be.
+//! JSON merge patches (RFC 7386) from two or three states of an object.
 
 use serde_json::{Map, Value};
 
 use super::DiffError;
 
-/// The merge patch that makes `to` of `from`: what differs, and null for what is gone. Lists are replaced as one.
+/// Returns the merge patch that changes `from` into `to`: the differences, and null for removed fields. Lists are
+/// replaced as a whole.
 ///
 /// ```
 /// use windlass_api::patch::merge_diff;
@@ -33,10 +34,11 @@ pub fn merge_diff(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// The merge patch that brings what a user wants into an object that others have changed as well.
+/// Returns the three-way merge patch that brings the user's changes into an object that others have also changed.
 ///
-/// What differs between `current` and `modified` is set; what is in `original`, the state that the user wanted before, and no
-/// longer in `modified` is removed; all the rest of `current` stays. Fails where something would be both set and removed.
+/// The patch sets the differences between `current` and `modified`. It removes the fields that are in `original`, the
+/// user's last desired state, but not in `modified`. All other fields of `current` are retained. Returns an error if a
+/// field would be both set and removed.
 pub fn merge_three_way(original: &Value, modified: &Value, current: &Value) -> Result<Value, DiffError> {
     let additions = only(merge_diff(current, modified), Part::Additions);
     let deletions = only(merge_diff(original, modified), Part::Deletions);
@@ -51,7 +53,7 @@ enum Part {
     Deletions,
 }
 
-/// What a merge patch sets, or what it removes.
+/// Returns only the additions or only the deletions of a merge patch.
 fn only(patch: Value, part: Part) -> Value {
     let Value::Object(fields) = patch else { return patch };
     let kept = fields.into_iter().filter_map(|(key, value)| match value {
@@ -60,13 +62,13 @@ fn only(patch: Value, part: Part) -> Value {
             let kept = only(value, part);
             kept.as_object().is_some_and(|kept| !kept.is_empty()).then_some((key, kept))
         }
-        // An empty object that is set is a value.
+        // Setting an empty object is a change.
         other => (part == Part::Additions).then_some((key, other)),
     });
     Value::Object(kept.collect())
 }
 
-/// Puts what is set beside what is removed.
+/// Combines additions and deletions.
 fn overlay(deletions: &mut Value, additions: Value, path: &str) -> Result<(), DiffError> {
     let (Value::Object(target), Value::Object(additions)) = (deletions, additions) else { return Ok(()) };
     for (key, value) in additions {

@@ -1,8 +1,9 @@
-//! Strategic merge patches of built-in kinds, from what objects are and what they are to be.
+//! Strategic merge patches of built-in kinds, from two or three states of an object.
 //!
-//! A patch says of lists with keys which items are new, changed or gone (`$patch: delete`), of lists that are sets which
-//! items are gone (`$deleteFromPrimitiveList`), in which order either is to be (`$setElementOrder`), and of unions which of
-//! their fields may stay (`$retainKeys`). Servers read the order of a patch's items from there, so that it is free here.
+//! For lists with keys, a patch contains the new and changed items, and the deleted ones (`$patch: delete`). For lists
+//! that are sets, it contains the deleted items (`$deleteFromPrimitiveList`). It contains the order of both
+//! (`$setElementOrder`), and for unions the fields to retain (`$retainKeys`). Because servers use the order in
+//! `$setElementOrder`, the order of the items in the patch is arbitrary.
 
 use serde_json::{Map, Value, json};
 
@@ -17,25 +18,26 @@ const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
 type Fields = Map<String, Value>;
 type Result<T> = std::result::Result<T, DiffError>;
 
-/// What becomes of a field that both the user and somebody else have changed, in different ways.
+/// The treatment of fields that both the user and another writer have changed differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
-    /// The user's change is made.
+    /// The user's change overwrites the other.
     Overwrite,
-    /// There is no patch.
+    /// The conflict is an error.
     Fail,
 }
 
-/// The strategic merge patch that makes `to` of `from`, both objects of the kind of `schema`.
+/// Returns the strategic merge patch that changes `from` into `to`, both objects of the kind of `schema`.
 pub fn strategic_diff(from: &Value, to: &Value, schema: Schema) -> Result<Value> {
     let diff = Diff { keep: Keep::All, order: true };
     diff.objects(fields(from)?, fields(to)?, At { schema, path: String::new() }, Union::No).map(Value::Object)
 }
 
-/// The strategic merge patch that brings what a user wants into an object that others have changed as well.
+/// Returns the three-way strategic merge patch that brings the user's changes into an object that others have also
+/// changed.
 ///
-/// What differs between `current` and `modified` is set; what is in `original`, the state that the user wanted before, and no
-/// longer in `modified` is removed; all the rest of `current` stays.
+/// The patch sets the differences between `current` and `modified`. It removes the fields that are in `original`, the
+/// user's last desired state, but not in `modified`. All other fields of `current` are retained.
 pub fn strategic_three_way(
     original: &Value,
     modified: &Value,
@@ -56,17 +58,17 @@ pub fn strategic_three_way(
     Ok(Value::Object(patch))
 }
 
-/// Which part of a difference is wanted.
+/// The part of a difference to include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     All,
-    /// What is new or changed.
+    /// The new and changed values.
     Additions,
-    /// What is gone.
+    /// The deleted values.
     Deletions,
 }
 
-/// Whether a patch names the fields that may stay.
+/// Determines whether a patch lists the fields to retain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Union {
     Yes,
@@ -76,11 +78,11 @@ enum Union {
 #[derive(Clone, Copy, Debug)]
 struct Diff {
     keep: Keep,
-    /// Whether the order of lists is said.
+    /// `true` if the patch contains the order of lists.
     order: bool,
 }
 
-/// Where in the object we are, and what is known of it.
+/// A position in the object, with its type.
 struct At {
     schema: Schema,
     path: String,
@@ -99,12 +101,12 @@ impl At {
         Self { schema, path: self.path_of(name) }
     }
 
-    /// The object in a field.
+    /// Returns the position of an object field.
     fn child(&self, name: &str, field: Field) -> Self {
         self.within(name, field.schema())
     }
 
-    /// The items of a list.
+    /// Returns the position of a list's items.
     fn items(&self, name: &str, field: Field) -> Result<Self> {
         let element = field.schema().element();
         Ok(self.within(name, element.ok_or_else(|| DiffError::UnknownField { path: self.path_of(name) })?))
@@ -117,7 +119,7 @@ impl Diff {
         for (key, after) in to {
             match (from.get(key), after) {
                 (Some(before), after) if before == after => {
-                    // Order and unions are said only where there is a difference.
+                    // Order and unions are included only if there is a difference.
                 }
                 (Some(Value::Object(before)), Value::Object(after)) => {
                     let field = at.field(key)?;
@@ -190,7 +192,7 @@ impl Diff {
         Ok(())
     }
 
-    /// Of a list that is a set: what is new, what is gone, and the order.
+    /// Compares lists that are sets. Returns the new items, the deleted items, and the order.
     fn sets(self, before: &[Value], after: &[Value]) -> (Vec<Value>, Vec<Value>, Vec<Value>) {
         let missing = |from: &[Value], other: &[Value]| {
             let mut found: Vec<Value> = Vec::new();
@@ -203,12 +205,12 @@ impl Diff {
         };
         let new = if self.keep == Keep::Deletions { Vec::new() } else { missing(after, before) };
         let gone = if self.keep == Keep::Additions { Vec::new() } else { missing(before, after) };
-        // The lists differ, or we would not be here.
+        // This is called only for lists that differ.
         let has_order = self.order && (self.keep != Keep::Deletions || !gone.is_empty());
         (new, gone, if has_order { after.to_vec() } else { Vec::new() })
     }
 
-    /// Of a list with keys: what its patch holds, and the order.
+    /// Compares lists with keys. Returns the items of the patch, and the order.
     fn keyed(self, before: &[Value], after: &[Value], field: Field, at: &At) -> Result<(Vec<Value>, Vec<Value>)> {
         let key = field.merge_key();
         let (before, after) = (by_key(before, key, at)?, by_key(after, key, at)?);
@@ -238,11 +240,11 @@ impl Diff {
     }
 }
 
-/// Puts what is set beside what is removed; both are patches.
+/// Combines additions and deletions, which are both patches.
 fn overlay(deletions: &mut Fields, additions: Fields, at: &At) -> Result<()> {
     for (key, value) in additions {
         let merged = match (deletions.get_mut(&key), value) {
-            // Both name the same: the fields and the order of what is wanted.
+            // Both contain the same directives: the retained fields and the order of the desired state.
             (_, value) if key.starts_with('$') => value,
             (Some(Value::Object(inner)), Value::Object(value)) => {
                 let field = at.field(&key)?;
@@ -281,9 +283,9 @@ fn overlay_lists(mut removed: Vec<Value>, set: Vec<Value>, merge_key: &str, at: 
     Ok(merged)
 }
 
-// === conflicts ===
+// === Conflicts ===
 
-/// Fails at the first field that both patches change, in different ways.
+/// Returns an error at the first field that both patches change differently.
 fn objects_agree(ours: &Fields, theirs: &Fields, at: &At) -> Result<()> {
     let conflict = |path: String| Err(DiffError::Conflict { path });
     if ours.get(DIRECTIVE) != theirs.get(DIRECTIVE) {
@@ -322,7 +324,7 @@ fn objects_agree(ours: &Fields, theirs: &Fields, at: &At) -> Result<()> {
     Ok(())
 }
 
-// === small helpers ===
+// === Helpers ===
 
 fn fields(value: &Value) -> Result<&Fields> {
     value.as_object().ok_or(DiffError::NoObject)
@@ -332,7 +334,7 @@ fn union_of(field: Field) -> Union {
     if field.retains_keys() { Union::Yes } else { Union::No }
 }
 
-/// The items of a list, each with what tells it from the others.
+/// Returns the items of a list with their keys.
 fn by_key<'v>(list: &'v [Value], key: &str, at: &At) -> Result<Vec<(&'v Value, &'v Fields)>> {
     let keyed = |item: &'v Value| {
         let fields = item.as_object()?;

@@ -1,4 +1,4 @@
-//! An object of a type that is known only at run time.
+//! Objects of a type that is known only at run time.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -10,21 +10,22 @@ use serde_json::Value;
 
 use crate::Object;
 
-/// Any object, behind a pointer. Implemented for every [`Object`]; `downcast_ref` and its kin give the type back.
+/// An object of any type, behind a pointer. Implemented for every [`Object`]. `downcast_ref` and similar methods return
+/// the original type.
 pub trait AnyObject: Any + Debug + Send + Sync {
-    /// The object's metadata.
+    /// Returns the object's metadata.
     fn meta(&self) -> &ObjectMeta;
 
-    /// The object's metadata, to be changed.
+    /// Returns the object's metadata, mutably.
     fn meta_mut(&mut self) -> &mut ObjectMeta;
 
-    /// The object as a value.
+    /// Encodes the object as a JSON value.
     fn to_value(&self) -> serde_json::Result<Value>;
 
-    /// Another one like it.
+    /// Clones the object.
     fn clone_boxed(&self) -> Box<dyn AnyObject>;
 
-    /// What its type is called, for people.
+    /// Returns the name of the type, for error messages.
     fn name_of_type(&self) -> &'static str;
 }
 
@@ -51,30 +52,30 @@ impl<K: Object> AnyObject for K {
 }
 
 impl dyn AnyObject {
-    /// Whether it is a `K`.
+    /// Reports whether the object is a `K`.
     #[must_use]
     pub fn is<K: Object>(&self) -> bool {
         self.type_id_of() == TypeId::of::<K>()
     }
 
-    /// The object, if it is a `K`.
+    /// Returns the object, if it is a `K`.
     #[must_use]
     pub fn downcast_ref<K: Object>(&self) -> Option<&K> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// The object, to be changed, if it is a `K`.
+    /// Returns the object mutably, if it is a `K`.
     pub fn downcast_mut<K: Object>(&mut self) -> Option<&mut K> {
         (self as &mut dyn Any).downcast_mut()
     }
 
-    /// The object, if it is a `K`; else what it was.
+    /// Converts the object to a `K`. Returns the unchanged object as error if it is of another type.
     pub fn downcast<K: Object>(self: Box<Self>) -> Result<Box<K>, Box<Self>> {
         if !self.is::<K>() {
             return Err(self);
         }
         let any: Box<dyn Any> = self;
-        Ok(any.downcast().expect("the type has just been looked at"))
+        Ok(any.downcast().expect("the type was just checked"))
     }
 
     pub(super) fn type_id_of(&self) -> TypeId {

@@ -1,4 +1,4 @@
-//! Decoding with an eye on fields that a kind does not have, and on fields that are given twice.
+//! Decoding with detection of unknown and duplicate fields.
 
 use std::{collections::HashSet, fmt};
 
@@ -11,7 +11,7 @@ use serde_ignored::Path;
 use super::{AnyObject, Strictness};
 use crate::Object;
 
-/// The object, and when decoding strictly what is wrong with its fields.
+/// Decodes an object. Strict decoding returns an error for unknown and duplicate fields.
 pub(super) fn decode<K: Object>(
     json: &[u8],
     strictness: Strictness,
@@ -19,7 +19,7 @@ pub(super) fn decode<K: Object>(
     if strictness == Strictness::Lenient {
         return Ok((Box::new(serde_json::from_slice::<K>(json)?), Vec::new()));
     }
-    // Types may refuse duplicate fields by themselves, without saying where: these are looked for first.
+    // Types may reject duplicate fields themselves, without the path, so search for duplicates first.
     let mut findings = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
     Duplicates { path: String::new(), found: &mut findings }.deserialize(&mut reader)?;
@@ -28,7 +28,7 @@ pub(super) fn decode<K: Object>(
         if findings.is_empty() { None } else { Some(serde_json::from_slice::<serde_json::Value>(json)?) };
     let mut unknown = |path: Path<'_>| {
         let path = written(&path);
-        // A type need not hold what every object says.
+        // A type need not contain `apiVersion` and `kind`.
         if !matches!(path.as_str(), "apiVersion" | "kind") {
             findings.push(format!("unknown field {path:?}"));
         }
@@ -40,7 +40,7 @@ pub(super) fn decode<K: Object>(
     Ok((Box::new(object), findings))
 }
 
-/// A path as Go writes it: `spec.containers[0].image`.
+/// Writes a path as Go does: `spec.containers[0].image`.
 fn written(path: &Path<'_>) -> String {
     match path {
         Path::Root => String::new(),
@@ -54,7 +54,7 @@ fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Walks through JSON and collects the fields that are given twice.
+/// Scans JSON and collects duplicate fields.
 struct Duplicates<'f> {
     path: String,
     found: &'f mut Vec<String>,

@@ -473,7 +473,7 @@ async fn a_bookmark_or_an_error_that_cannot_be_read_leads_to_a_new_start() {
         rig.next().await;
         fake.send(event_type, "garbage");
         assert_eq!(rig.next().await, "all [] @1");
-        assert_eq!(rig.errors.lock()[0].split(": ").nth(1), Some("the server sent what cannot be read"));
+        assert_eq!(rig.errors.lock()[0].split(": ").nth(1), Some("the response of the server cannot be decoded"));
     }
 }
 

@@ -1,4 +1,5 @@
-//! What stands behind pods, services and nodes: logs, commands, ports, proxies. And what is decided of certificates.
+//! Verbs of pods, services and nodes beyond their API objects (logs, commands, ports, proxies), and the approval of
+//! certificate signing requests.
 
 use std::sync::Arc;
 
@@ -11,63 +12,63 @@ use super::Accessor;
 use crate::{Decide, Exec, Logs, PortForward, Proxied, verbs::PatchOne};
 
 impl Accessor<Pod> {
-    /// Reads the log of a container, as [`Client::logs`](crate::Client::logs).
+    /// Reads the log of a container; see [`Client::logs`](crate::Client::logs).
     pub fn logs(&self, name: impl Into<Arc<str>>) -> Logs {
         self.resources.client.logs(self.key(name))
     }
 
-    /// Runs a command in a container, as [`Client::exec`](crate::Client::exec).
+    /// Runs a command in a container; see [`Client::exec`](crate::Client::exec).
     pub fn exec<S: Into<String>>(&self, name: impl Into<Arc<str>>, command: impl IntoIterator<Item = S>) -> Exec {
         self.resources.client.exec(self.key(name), command)
     }
 
-    /// Attaches to the command that a container was started with.
+    /// Attaches to the main process of a container.
     pub fn attach(&self, name: impl Into<Arc<str>>) -> Exec {
         self.resources.client.attach(self.key(name))
     }
 
-    /// Leads to ports of a pod, as [`Client::port_forward`](crate::Client::port_forward).
+    /// Forwards connections to ports of a pod; see [`Client::port_forward`](crate::Client::port_forward).
     pub fn port_forward(&self, name: impl Into<Arc<str>>) -> PortForward {
         self.resources.client.port_forward(self.key(name))
     }
 
-    /// Reaches a pod through the API server.
+    /// Sends requests to a pod through the API server.
     pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
         self.resources.client.pod_proxy(self.key(name))
     }
 }
 
 impl Accessor<Service> {
-    /// Reaches a service through the API server, as [`Client::service_proxy`](crate::Client::service_proxy).
+    /// Sends requests to a service through the API server; see [`Client::service_proxy`](crate::Client::service_proxy).
     pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
         self.resources.client.service_proxy(self.key(name))
     }
 }
 
 impl Accessor<Node> {
-    /// Reaches the kubelet of a node through the API server.
+    /// Sends requests to the kubelet of a node through the API server.
     pub fn proxy(&self, name: impl Into<Arc<str>>) -> Proxied {
         self.resources.client.node_proxy(self.key(name))
     }
 
-    /// Lets no new pods onto a node.
+    /// Cordons a node: marks it as unschedulable.
     pub fn cordon(&self, name: impl Into<Arc<str>>) -> PatchOne<Node> {
         self.resources.client.cordon(self.key(name))
     }
 
-    /// Lets pods onto a node again.
+    /// Uncordons a node: marks it as schedulable.
     pub fn uncordon(&self, name: impl Into<Arc<str>>) -> PatchOne<Node> {
         self.resources.client.uncordon(self.key(name))
     }
 }
 
 impl Accessor<CertificateSigningRequest> {
-    /// Approves a request for a certificate, as [`Client::approve`](crate::Client::approve).
+    /// Approves a certificate signing request; see [`Client::approve`](crate::Client::approve).
     pub fn approve(&self, name: impl Into<Arc<str>>) -> Decide {
         self.resources.client.approve(self.key(name))
     }
 
-    /// Denies a request for a certificate.
+    /// Denies a certificate signing request.
     pub fn deny(&self, name: impl Into<Arc<str>>) -> Decide {
         self.resources.client.deny(self.key(name))
     }

@@ -15,7 +15,7 @@ served! {
     Website: All Status Bind Evict EphemeralContainers Resize Token;
 }
 
-/// A custom kind that does not hold its own apiVersion and kind.
+/// A custom resource without the fields `apiVersion` and `kind`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Website {
     metadata: ObjectMeta,
@@ -48,7 +48,7 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
-/// A server that gives back what it is sent.
+/// Returns a server that answers with the body that it receives.
 fn echo() -> Fake {
     Fake::new(|request| {
         let body = if request.body().is_empty() { "{}".into() } else { request.body().clone() };
@@ -156,7 +156,7 @@ async fn a_custom_kind_is_sent_with_the_kind_that_it_does_not_hold() {
     assert_eq!(fake.seen()[1], "PATCH /apis/x.io/v1/namespaces/a/websites/w/status");
 }
 
-/// A custom kind that may hold its apiVersion and kind, behind its metadata.
+/// A custom resource with optional fields `apiVersion` and `kind`, after its metadata.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed {

@@ -1,7 +1,8 @@
-//! Programs that hand out credentials: the protocol `client.authentication.k8s.io`, versions v1 and v1beta1.
+//! Credential plugins: external programs that implement the protocol `client.authentication.k8s.io`, version v1 or
+//! v1beta1.
 //!
-//! A program is run when there is no credential yet, when the last one has expired, and when the server has refused it.
-//! It is run once, however many requests wait for it.
+//! A plugin is run when there is no credential yet, when the last one has expired, and when the server has rejected it.
+//! Concurrent requests share one run.
 
 mod plugin;
 mod policy;
@@ -16,29 +17,29 @@ pub use policy::PluginPolicy;
 
 use super::Secret;
 
-/// A program that hands out credentials. `Debug` hides the values of its variables.
+/// The configuration of a credential plugin. `Debug` hides the values of its environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecConfig {
-    /// A name to look up in `$PATH`, or a path.
+    /// The program: a name to search in `$PATH`, or a path.
     pub command: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
-    /// Variables beside those of this process.
+    /// Additional environment variables.
     pub env: Vec<(String, Secret)>,
-    /// The version of the protocol.
+    /// The protocol version.
     pub version: ExecVersion,
-    /// What to tell people who lack the program.
+    /// The installation hint for users who lack the program.
     pub install_hint: Option<String>,
-    /// Whether it may ask people.
+    /// The permission to prompt the user.
     pub interaction: Interaction,
-    /// What it is told of the server, in the words of the protocol; `None` for nothing.
+    /// The description of the cluster that the program receives, in the format of the protocol; `None` for nothing.
     pub cluster: Option<Value>,
-    /// Whether it may run.
+    /// The policy that decides whether the program may run.
     pub policy: PluginPolicy,
 }
 
-/// A version of the protocol.
+/// The version of the plugin protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecVersion {
     /// `client.authentication.k8s.io/v1`
@@ -47,60 +48,60 @@ pub enum ExecVersion {
     V1Beta1,
 }
 
-/// Whether a program may ask people, on the terminal.
+/// The permission of a plugin to prompt the user on the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interaction {
-    /// It gets no standard input.
+    /// The plugin gets no standard input.
     Never,
-    /// It gets the standard input if that is a terminal.
+    /// The plugin gets the standard input if that is a terminal.
     IfAvailable,
-    /// It is not run unless the standard input is a terminal.
+    /// The plugin is run only if the standard input is a terminal.
     Always,
 }
 
-/// Why a program gave no credentials. What it has written is left out: it may be a secret.
+/// The reason why a plugin returned no credentials. It does not contain the plugin's output, which may be a secret.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PluginError {
-    /// The policy forbids all programs.
-    #[error("no plugin is allowed")]
+    /// The policy forbids all plugins.
+    #[error("the policy forbids all plugins")]
     Denied,
-    /// The policy does not name the program.
-    #[error("{path:?} is not on the list of plugins that are allowed")]
+    /// The policy does not list the plugin.
+    #[error("{path:?} is not in the list of allowed plugins")]
     NotListed {
-        /// The program, as far as it could be found.
+        /// The program's path, as far as it could be resolved.
         path: String,
     },
-    /// There is no such program.
-    #[error("there is no such program{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
+    /// The program does not exist.
+    #[error("the program does not exist{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
     Missing {
-        /// What the configuration says to people who lack it; left out when it was said ten times within an hour.
+        /// The installation hint from the configuration. Omitted after it was given ten times within an hour.
         hint: Option<String>,
     },
-    /// The program cannot be run.
+    /// The program could not be run.
     #[error("it cannot be run")]
     Run(#[source] io::Error),
-    /// It needs to ask people, and nobody is there.
-    #[error("it has to ask, and the standard input is not a terminal")]
+    /// The plugin must prompt the user, but there is no terminal.
+    #[error("it must prompt the user, but the standard input is not a terminal")]
     NoTerminal,
-    /// The program has failed.
-    #[error("it has failed{}", code.map(|code| format!(" with exit code {code}")).unwrap_or_default())]
+    /// The program failed.
+    #[error("it failed{}", code.map(|code| format!(" with exit code {code}")).unwrap_or_default())]
     Failed {
-        /// Its exit code; `None` when a signal ended it.
+        /// The exit code; `None` if a signal ended the program.
         code: Option<i32>,
     },
-    /// It has not written what the protocol says.
+    /// The output does not conform to the protocol.
     #[error("its answer is not an ExecCredential of {version}: {problem}", version = version.as_str())]
     Answer {
-        /// The version that it was asked to speak.
+        /// The requested protocol version.
         version: ExecVersion,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
 impl ExecConfig {
-    /// A program without arguments, which may not ask.
+    /// Creates the configuration of a plugin without arguments that may not prompt the user.
     pub fn new(command: impl Into<String>, version: ExecVersion) -> Self {
         Self {
             command: command.into(),
@@ -114,7 +115,7 @@ impl ExecConfig {
         }
     }
 
-    /// The same, with arguments.
+    /// Returns this configuration with arguments.
     #[must_use]
     pub fn with_args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.args = args.into_iter().map(Into::into).collect();
@@ -125,7 +126,7 @@ impl ExecConfig {
 impl ExecVersion {
     pub(crate) const ALL: [Self; 2] = [Self::V1, Self::V1Beta1];
 
-    /// `client.authentication.k8s.io/v1`
+    /// Returns the version as in a kubeconfig, `client.authentication.k8s.io/v1`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -142,7 +143,7 @@ impl ExecVersion {
 impl Interaction {
     pub(crate) const ALL: [Self; 3] = [Self::Never, Self::IfAvailable, Self::Always];
 
-    /// `IfAvailable`
+    /// Returns the mode as in a kubeconfig, `IfAvailable`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

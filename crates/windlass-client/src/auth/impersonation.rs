@@ -1,4 +1,4 @@
-//! Acting as somebody else.
+//! Impersonation of other users.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -11,27 +11,27 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const EXTRA: &str = "impersonate-extra-";
 
-/// As whom the caller acts, which the server must allow it to.
+/// The user to impersonate. The server must permit the impersonation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
     /// The user's name.
     pub user: String,
-    /// The user's uid.
+    /// The user's UID.
     pub uid: Option<String>,
-    /// The groups that the user is in.
+    /// The user's groups.
     pub groups: Vec<String>,
-    /// What else is said of the user.
+    /// Additional attributes of the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Impersonation {
-    /// A user by its name.
+    /// Impersonates a user by name.
     #[must_use]
     pub fn user(name: impl Into<String>) -> Self {
         Self { user: name.into(), ..Self::default() }
     }
 
-    /// The same user, in one more group.
+    /// Returns this impersonation with an additional group.
     #[must_use]
     pub fn in_group(mut self, group: impl Into<String>) -> Self {
         self.groups.push(group.into());
@@ -58,7 +58,7 @@ impl Impersonation {
     }
 }
 
-/// Adds the headers, unless the request acts as somebody already.
+/// Adds the headers, unless the request already impersonates a user.
 pub(super) fn add(headers: &HeaderMap, request: &mut HeaderMap) {
     if !request.contains_key(USER) {
         request.extend(headers.clone());
@@ -69,14 +69,14 @@ fn value(what: &'static str, text: &str) -> Result<HeaderValue, AuthError> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| AuthError::Impersonation { what })
 }
 
-/// What the name of a header cannot hold, and the percent sign, as `%XX`.
+/// Escapes the characters that are invalid in a header name, and the percent sign, as `%XX`.
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(escaped, "%{byte:02X}");
         }
     }
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn names_that_no_header_can_carry_are_refused() {
         let error = Impersonation::user("new\nline").headers().unwrap_err();
-        assert_eq!(error.to_string(), "the user to act as holds characters that no header can carry");
+        assert_eq!(error.to_string(), "the impersonated user contains characters that are invalid in a header");
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials that are fetched, kept while they are fresh, and fetched again when they are not or are refused.
+//! Credentials that are fetched, cached while they are fresh, and fetched again when they expire or are rejected.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use windlass_api::{Clock, ErrorChain};
 use super::{AuthError, TokenSource, exec::Plugin, oidc::Oidc, token_file::TokenFile};
 use crate::config::Identity;
 
-/// Hands out the credentials of one source. However many ask, the source is asked by one at a time.
+/// The credentials of one source. Concurrent callers share one fetch.
 pub(crate) struct Issuer {
     source: Source,
     clock: Clock,
     last: Mutex<Option<Arc<Credential>>>,
-    /// Held by the one who asks the source.
+    /// Locked while credentials are fetched.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// Where credentials come from.
+/// A source of credentials.
 #[derive(Debug)]
 pub(super) enum Source {
     TokenFile(TokenFile),
@@ -28,24 +28,24 @@ pub(super) enum Source {
     Own(TokenSource),
 }
 
-/// What a source has handed out.
+/// A credential from a source.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Credential {
-    /// The `Authorization` header, if this is about one.
+    /// The `Authorization` header, if any.
     pub(super) header: Option<HeaderValue>,
-    /// A client certificate, if this is about one.
+    /// The client certificate, if any.
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) fresh: Fresh,
 }
 
-/// How long a credential is used without asking again.
+/// The period in which a credential is used without fetching it again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fresh {
-    /// Until the server refuses it.
+    /// Until the server rejects it.
     Always,
-    /// For so long after it was fetched.
+    /// For this duration after the fetch.
     For(Instant, Duration),
-    /// Until a time of the wall clock.
+    /// Until this time of the wall clock.
     Until(jiff::Timestamp),
 }
 
@@ -58,35 +58,35 @@ impl Issuer {
         matches!(self.source, Source::Plugin(_))
     }
 
-    /// The client certificate that was handed out last.
+    /// Returns the last client certificate.
     pub(crate) fn identity(&self) -> Option<Arc<Identity>> {
         self.last.lock().as_ref()?.identity.clone()
     }
 
-    /// A credential that is fresh.
+    /// Returns a fresh credential, fetching it if necessary.
     pub(super) async fn credential(&self) -> Result<Arc<Credential>, AuthError> {
         if let Some(fresh) = self.fresh() {
             return Ok(fresh);
         }
         let _asking = self.asking.lock().await;
-        // Another may have asked meanwhile.
+        // The credential may have been fetched meanwhile.
         match self.fresh() {
             Some(fresh) => Ok(fresh),
             None => self.ask().await,
         }
     }
 
-    /// The server did not accept `refused`: another credential, if there is one.
+    /// Returns another credential after the server has rejected `refused`, if there is one.
     pub(super) async fn after_refusal(&self, refused: &Arc<Credential>) -> Option<Arc<Credential>> {
         let _asking = self.asking.lock().await;
         let last = self.last.lock().clone();
         let newer = match last {
-            // Another was refused before, and has asked.
+            // The rejected credential was already replaced.
             Some(last) if !Arc::ptr_eq(&last, refused) => last,
             _ => match self.ask().await {
                 Ok(newer) => newer,
                 Err(error) => {
-                    tracing::warn!(error = %ErrorChain(&error), "credentials that were refused cannot be renewed");
+                    tracing::warn!(error = %ErrorChain(&error), "rejected credentials cannot be renewed");
                     return None;
                 }
             },
@@ -118,9 +118,9 @@ impl Issuer {
                 Ok(credential)
             }
             Err(error) => match (&self.source, self.last.lock().clone()) {
-                // It may be just being replaced.
+                // The file may be being replaced at this moment.
                 (Source::TokenFile(_), Some(last)) => {
-                    tracing::warn!(error = %ErrorChain(&error), "the last token stays in use");
+                    tracing::warn!(error = %ErrorChain(&error), "the last token remains in use");
                     Ok(last)
                 }
                 _ => Err(error),

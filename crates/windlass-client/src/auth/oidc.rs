@@ -1,7 +1,8 @@
-//! Tokens of an OpenID Connect provider: the auth-provider `oidc` of kubeconfigs.
+//! Tokens of an OpenID Connect provider: the auth provider `oidc` of kubeconfigs.
 //!
-//! The id-token is used until ten seconds before it expires. Then the refresh token buys another, and both are written
-//! back to where they came from, since many providers accept a refresh token only once. Nobody is asked to log in.
+//! The ID token is used until ten seconds before it expires, and then renewed with the refresh token. Both new tokens
+//! are written back to the kubeconfig, because many providers accept a refresh token only once. There is no interactive
+//! login.
 
 use std::path::PathBuf;
 
@@ -27,31 +28,31 @@ use crate::{
     transport::{self, Body},
 };
 
-/// A token that ends sooner is renewed at once.
+/// The remaining lifetime below which a token is renewed.
 const MARGIN: SignedDuration = SignedDuration::from_secs(10);
-/// The largest answer that is read.
+/// The maximum size of a response, in bytes.
 const ANSWER_LIMIT: usize = 1 << 20;
 
-/// An OpenID Connect provider, and what it has issued.
+/// The configuration of an OpenID Connect provider, with its tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcConfig {
-    /// The provider's address.
+    /// The provider's URL.
     pub issuer: Uri,
-    /// What the provider calls this program.
+    /// The client ID of this program.
     pub client_id: String,
-    /// How this program identifies itself towards the provider.
+    /// The client secret of this program.
     pub client_secret: Option<Secret>,
-    /// The authorities to trust for the provider's certificate; `None` for those of the system.
+    /// The trusted certificate authorities for the provider; `None` for those of the system.
     pub certificate_authority: Option<Pem>,
-    /// The token to send, as long as it holds.
+    /// The ID token, sent as long as it is valid.
     pub id_token: Option<Secret>,
-    /// What buys another id-token.
+    /// The refresh token, with which ID tokens are renewed.
     pub refresh_token: Option<Secret>,
-    /// Where new tokens are written; `None` for nowhere.
+    /// The place where new tokens are written; `None` for nowhere.
     pub store: Option<OidcStore>,
 }
 
-/// The user of a kubeconfig whose tokens are kept up to date.
+/// The kubeconfig user whose tokens are updated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcStore {
     /// The kubeconfig.
@@ -60,46 +61,46 @@ pub struct OidcStore {
     pub user: String,
 }
 
-/// Why a provider gave no token. What it has answered is left out: it may be a secret.
+/// The reason why a provider returned no token. It does not contain the provider's response, which may be a secret.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OidcError {
-    /// The id-token has expired, and nothing buys another.
+    /// The ID token has expired, and there is no refresh token.
     #[error("the id-token has expired or is missing, and there is no refresh-token: log in again")]
     NoRefreshToken,
-    /// The id-token is no JSON web token.
+    /// The ID token is not a JSON Web Token.
     #[error("the id-token is not a JSON web token")]
     NotAToken,
-    /// The provider cannot be reached.
+    /// The provider is unreachable.
     #[error("{url} cannot be reached")]
     Unreachable {
-        /// Which part of it.
+        /// The URL.
         url: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// The configuration makes no connection.
+    /// The configuration of the connection is invalid.
     #[error("{url} cannot be connected to")]
     Config {
-        /// Which part of it.
+        /// The URL.
         url: String,
-        /// Why not.
+        /// The cause.
         source: Box<ConfigError>,
     },
-    /// The provider has refused.
+    /// The provider rejected the request.
     #[error("{url} answered {status}")]
     Refused {
-        /// Which part of it.
+        /// The URL.
         url: String,
         /// The HTTP status.
         status: StatusCode,
     },
-    /// The provider's answer lacks something.
+    /// The provider's response lacks a field.
     #[error("the answer of {url} has no usable {what}")]
     Answer {
-        /// Which part of it.
+        /// The URL.
         url: String,
-        /// What it lacks.
+        /// The missing field.
         what: &'static str,
     },
 }
@@ -114,7 +115,7 @@ pub(super) struct Oidc {
 struct Tokens {
     id: Option<Secret>,
     refresh: Option<Secret>,
-    /// Whether the server may still accept the id-token.
+    /// `true` while the server may still accept the configured ID token.
     offered: bool,
 }
 
@@ -129,7 +130,7 @@ struct Bought {
     refresh_token: Option<String>,
 }
 
-/// Where this program's name and secret go in a request: providers differ.
+/// The place of the client ID and secret in a request, which differs between providers.
 #[derive(Clone, Copy)]
 enum ClientSecret {
     Header,
@@ -142,8 +143,8 @@ impl Oidc {
         Self { config, tokens: Mutex::new(tokens) }
     }
 
-    /// A token that is good at `now`. Asked a second time for a token that still holds, which means that the first was
-    /// refused, it buys another.
+    /// Returns a token that is valid at `now`. A second call while the token is still valid means that the server
+    /// rejected it, so the token is renewed.
     pub(super) async fn token(&self, now: Timestamp) -> Result<Credential, AuthError> {
         let issuer = || self.config.issuer.to_string();
         let named = |source| AuthError::Oidc { issuer: issuer(), source };
@@ -234,8 +235,7 @@ impl Oidc {
         Ok(body.map_err(unreachable)?.to_bytes())
     }
 
-    /// Writes new tokens to where the old ones came from. Without that, the next program has to log in again; this one
-    /// goes on.
+    /// Writes new tokens to the kubeconfig. If this fails, only later processes are affected: they need a new login.
     async fn store(&self, id: Secret, refresh: Secret) {
         let Some(OidcStore { file, user }) = self.config.store.clone() else { return };
         let written = tokio::task::spawn_blocking(move || {
@@ -248,13 +248,13 @@ impl Oidc {
         });
         match written.await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "new tokens cannot be written down"),
-            Err(error) => tracing::warn!(%error, "new tokens cannot be written down"),
+            Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "new tokens cannot be stored"),
+            Err(error) => tracing::warn!(%error, "new tokens cannot be stored"),
         }
     }
 }
 
-/// When the token stops being good.
+/// Returns the expiry time of a token.
 fn end(token: &Secret) -> Result<Timestamp, OidcError> {
     #[derive(Deserialize)]
     struct Claims {
@@ -271,7 +271,7 @@ fn end(token: &Secret) -> Result<Timestamp, OidcError> {
 }
 
 fn decode<T: DeserializeOwned>(url: &Uri, answer: &[u8], what: &'static str) -> Result<T, OidcError> {
-    // The error's own text would show a part of the answer.
+    // The error's own text would contain a part of the response.
     serde_json::from_slice(answer).map_err(|_| OidcError::Answer { url: url.to_string(), what })
 }
 

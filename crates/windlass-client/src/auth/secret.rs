@@ -4,18 +4,19 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A token, a password or a key. `Debug` hides it, and there is no `Display`; serializing it writes it out.
+/// A token, password or key. `Debug` hides it, and it does not implement `Display`. Serialization writes the plain
+/// text.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the text as it is.
+    /// Creates a secret from a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself.
+    /// Returns the plain text.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! Tokens that the program gets by itself, where no kind of credentials of a kubeconfig will do.
+//! Tokens from a function of the program, for credentials that a kubeconfig cannot describe.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -13,8 +13,8 @@ use super::{
 
 type Fetch = dyn Fn() -> BoxFuture<'static, Result<IssuedToken, BoxError>> + Send + Sync;
 
-/// Hands out bearer tokens. It is asked when there is none yet, when the last one has expired, and when the server has
-/// refused it; once, however many requests wait for it.
+/// A source of bearer tokens. It is called when there is no token yet, when the last one has expired, and when the
+/// server has rejected it. Concurrent requests share one call.
 ///
 /// ```
 /// use windlass_client::{Auth, Config, auth::{IssuedToken, TokenSource}};
@@ -30,17 +30,17 @@ type Fetch = dyn Fn() -> BoxFuture<'static, Result<IssuedToken, BoxError>> + Sen
 #[derive(Clone)]
 pub struct TokenSource(Arc<Fetch>);
 
-/// A token, and how long it holds.
+/// A token with its expiry time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedToken {
     /// The token.
     pub token: Secret,
-    /// When it expires; `None`: it holds until the server refuses it.
+    /// The expiry time. `None` if the token is valid until the server rejects it.
     pub expires: Option<Timestamp>,
 }
 
 impl TokenSource {
-    /// Tokens come from `fetch`. Its errors must hold no secrets.
+    /// Creates a source that calls `fetch`. The errors of `fetch` must not contain secrets.
     pub fn new<F, T>(fetch: F) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl TokenSource {
     }
 }
 
-/// Clones are equal, and nothing else.
+/// Only clones are equal.
 impl PartialEq for TokenSource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

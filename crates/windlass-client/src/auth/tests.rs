@@ -62,13 +62,13 @@ async fn a_token_file_is_read_again_after_a_minute() {
     assert_eq!(header().await, "Bearer one");
     tokio::time::advance(Duration::from_secs(2)).await;
     assert_eq!(header().await, "Bearer two");
-    // While the file is empty or gone, the last token stands.
+    // While the file is empty or missing, the last token remains in use.
     folder.write("token", "");
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(header().await, "Bearer two");
 }
 
-/// Accepts one token.
+/// Returns a server that accepts one token.
 fn accepting(token: &'static str) -> Fake {
     Fake::new(move |request| {
         let ok = request.headers().get("authorization").is_some_and(|value| value == token);
@@ -86,7 +86,7 @@ async fn a_refused_token_is_read_again_and_the_request_sent_once_more() {
         let request = Request::post("/x").body(body).unwrap();
         service.clone().oneshot(request).await.unwrap().status()
     };
-    // The file still says the same: no use in asking again.
+    // The file still contains the same token, so the request is not repeated.
     assert_eq!(call("a".into()).await, 401);
     assert_eq!(fake.seen().len(), 1);
     folder.write("token", "new");
@@ -120,7 +120,7 @@ async fn a_caller_may_act_as_somebody_else() {
         (&headers["impersonate-user"], &headers["impersonate-group"]),
         (&"jane".parse().unwrap(), &"g".parse().unwrap())
     );
-    // Unless the request says as whom.
+    // Unless the request already impersonates a user.
     let request = Request::get("/").header("impersonate-user", "joe").body(Body::empty()).unwrap();
     service.oneshot(request).await.unwrap();
     assert_eq!(fake.last().headers()["impersonate-user"], "joe");
@@ -169,7 +169,7 @@ async fn a_program_gets_tokens_by_itself_when_there_is_none_that_holds() {
         assert_eq!(send(&any).await, 200);
         assert_eq!((any.last().headers()["authorization"].to_str().unwrap(), *asked.lock()), (token, times));
     }
-    // Refused, it is replaced; where there is no other, the refusal stands.
+    // A rejected token is replaced. If there is no other token, the rejection is returned.
     assert_eq!((send(&accepting("Bearer token-3")).await, *asked.lock()), (200, 3));
     assert_eq!((send(&accepting("Bearer token-4")).await, *asked.lock()), (401, 4));
 }

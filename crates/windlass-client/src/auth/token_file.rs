@@ -1,4 +1,4 @@
-//! A bearer token in a file that somebody else keeps fresh, as kubelets do for service accounts.
+//! A bearer token in a file that another program keeps up to date, as the kubelet does for service accounts.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -9,7 +9,8 @@ use super::{
     issuer::{Credential, Fresh},
 };
 
-/// How long a token is taken for fresh: Go's client counts on a minute, and reads again ten seconds before it is over.
+/// The time after which the file is read again. client-go assumes an expiry of one minute and reads again ten seconds
+/// before it.
 const FRESH: Duration = Duration::from_secs(50);
 
 #[derive(Debug)]

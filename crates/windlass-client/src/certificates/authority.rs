@@ -1,4 +1,4 @@
-//! Authorities of one's own.
+//! Certificate authorities with a local key.
 
 use std::{fmt, time::Duration};
 
@@ -11,39 +11,40 @@ use rcgen::{
 use super::{Certificate, CertificateError, KeyedCertificate, PrivateKey, Usage, request};
 
 const WHAT: &str = "certificate";
-/// How much earlier certificates begin: clocks differ.
+/// The time by which the start of validity is moved back, because clocks differ.
 const HEAD_START: SignedDuration = SignedDuration::from_hours(1);
 
-/// An authority whose key is at hand.
+/// A certificate authority with its private key.
 pub struct CertificateAuthority {
     keyed: KeyedCertificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// When a certificate is valid. Parts of seconds do not count.
+/// The validity period of a certificate. Fractions of seconds are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// Not before.
+    /// The start.
     pub from: Timestamp,
-    /// Not after.
+    /// The end.
     pub until: Timestamp,
 }
 
-/// What an authority is to certify.
+/// The content of a certificate to issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leaf {
-    /// The name of the holder.
+    /// The common name of the subject.
     pub common_name: String,
-    /// The holder's organization.
+    /// The organization of the subject.
     pub organization: Option<String>,
-    /// The host names and addresses of the holder.
+    /// The host names and IP addresses of the subject.
     pub names: Vec<String>,
-    /// What it may be used for.
+    /// The permitted usages.
     pub usages: Vec<Usage>,
 }
 
-/// An authority of nobody else's, and a server's certificate from it for these names and addresses: the chain holds both.
+/// Creates a new certificate authority and a server certificate that it signs for these host names and IP addresses.
+/// The chain contains both certificates.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +68,7 @@ pub fn self_signed(
 }
 
 impl CertificateAuthority {
-    /// A new one, with a new key.
+    /// Creates an authority with a new key.
     pub fn self_signed(common_name: &str, validity: Validity) -> Result<Self, CertificateError> {
         let key = PrivateKey::generate()?;
         let made = request::params(Vec::new(), common_name, None).and_then(|mut params| {
@@ -81,7 +82,7 @@ impl CertificateAuthority {
         Self::new(KeyedCertificate::new(Certificate::from_pem(&certificate)?, key)?)
     }
 
-    /// One that is there already.
+    /// Creates an authority from an existing certificate and key.
     pub fn new(keyed: KeyedCertificate) -> Result<Self, CertificateError> {
         let read = |error| CertificateError::read("authority", error);
         let key = KeyPair::from_pem(keyed.key().to_pem().expose()).map_err(read)?;
@@ -89,19 +90,19 @@ impl CertificateAuthority {
         Ok(Self { keyed, issuer })
     }
 
-    /// Its own certificate, for those who are to trust it.
+    /// Returns the authority's certificate, for peers that are to trust it.
     #[must_use]
     pub const fn certificate(&self) -> &Certificate {
         self.keyed.certificate()
     }
 
-    /// Its certificate and its key, to be kept.
+    /// Returns the authority's certificate and key, to store them.
     #[must_use]
     pub const fn keyed(&self) -> &KeyedCertificate {
         &self.keyed
     }
 
-    /// A certificate with a new key.
+    /// Issues a certificate with a new key.
     pub fn issue(&self, leaf: &Leaf, validity: Validity) -> Result<KeyedCertificate, CertificateError> {
         let key = PrivateKey::generate()?;
         let params = request::params(leaf.names.clone(), &leaf.common_name, leaf.organization.as_deref());
@@ -114,8 +115,8 @@ impl CertificateAuthority {
         KeyedCertificate::new(Certificate::from_pem(&certificate)?, key)
     }
 
-    /// A certificate for a request in PKCS #10, of a key that only who asks has. All that it asks for is granted: whether
-    /// it may be is to be looked at before.
+    /// Signs a certificate signing request in PKCS #10, whose key is known only to the requester. Everything in the
+    /// request is granted, so check the request before.
     pub fn sign(&self, request: &str, usages: &[Usage], validity: Validity) -> Result<Certificate, CertificateError> {
         let mut asked = CertificateSigningRequestParams::from_pem(request)
             .map_err(|error| CertificateError::read("certificate signing request", error))?;
@@ -127,7 +128,7 @@ impl CertificateAuthority {
 }
 
 impl Validity {
-    /// From a little before `now`, for clocks that differ, until `lifetime` after it.
+    /// Creates a period from slightly before `now`, because clocks differ, until `lifetime` after `now`.
     #[must_use]
     pub fn starting(now: Timestamp, lifetime: Duration) -> Self {
         Self {
@@ -137,7 +138,7 @@ impl Validity {
     }
 
     fn apply(self, params: &mut CertificateParams) {
-        // Certificates can tell of earlier times; nobody needs them to.
+        // Certificates can represent earlier times, but none are needed.
         let since_1970 = |time: Timestamp| Duration::from_secs(u64::try_from(time.as_second()).unwrap_or_default());
         let start = rcgen::date_time_ymd(1970, 1, 1);
         params.not_before = start + since_1970(self.from);
@@ -146,13 +147,13 @@ impl Validity {
 }
 
 impl Leaf {
-    /// For a client, to be recognised by.
+    /// The content of a client certificate.
     pub fn client(common_name: impl Into<String>) -> Self {
         let usages = vec![Usage::DigitalSignature, Usage::ClientAuth];
         Self { common_name: common_name.into(), organization: None, names: Vec::new(), usages }
     }
 
-    /// For a server that is reached by these names and addresses; it goes by the first.
+    /// The content of a server certificate for these host names and IP addresses. The first is the common name.
     pub fn server(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let common_name = names.first().cloned().unwrap_or_default();

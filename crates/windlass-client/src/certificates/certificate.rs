@@ -1,4 +1,4 @@
-//! Certificates, and what they say.
+//! Certificates and their content.
 
 use std::net::IpAddr;
 
@@ -16,27 +16,27 @@ use crate::config::{Identity, Pem};
 
 const WHAT: &str = "certificate";
 
-/// A certificate, and those that lead to its authority.
+/// A certificate with its intermediate certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// The name of its holder; a Kubernetes API server takes it for the user's.
+    /// The common name of the subject. Kubernetes API servers use it as the user name.
     pub common_name: String,
-    /// Its holder's organizations; a Kubernetes API server takes them for the user's groups.
+    /// The organizations of the subject. Kubernetes API servers use them as the user's groups.
     pub organizations: Vec<String>,
-    /// The host names and addresses that it is for.
+    /// The host names and IP addresses of the subject.
     pub names: Vec<String>,
-    /// It is not valid before.
+    /// The start of validity.
     pub not_before: Timestamp,
-    /// It is not valid after.
+    /// The end of validity.
     pub not_after: Timestamp,
-    /// The chain, as it was given.
+    /// The chain in its original encoding.
     pem: String,
-    /// What its signatures are verified with.
+    /// The public key.
     public_key: Vec<u8>,
 }
 
-/// A certificate with its key.
+/// A certificate with its private key.
 #[derive(Clone, Debug)]
 pub struct KeyedCertificate {
     certificate: Certificate,
@@ -44,7 +44,7 @@ pub struct KeyedCertificate {
 }
 
 impl Certificate {
-    /// Reads PEM: the certificate, then those that lead to its authority. What stands beside them is passed over.
+    /// Parses PEM: the certificate followed by its intermediate certificates. Other sections are ignored.
     pub fn from_pem(text: &str) -> Result<Self, CertificateError> {
         let refused = |error| CertificateError::read(WHAT, error);
         let chain = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
@@ -66,13 +66,13 @@ impl Certificate {
         })
     }
 
-    /// The chain as PEM, and nothing else.
+    /// Returns the chain as PEM.
     #[must_use]
     pub fn to_pem(&self) -> &str {
         &self.pem
     }
 
-    /// Whether it is valid at a time.
+    /// Reports whether the certificate is valid at a time.
     #[must_use]
     pub fn is_valid_at(&self, time: Timestamp) -> bool {
         (self.not_before..=self.not_after).contains(&time)
@@ -80,7 +80,7 @@ impl Certificate {
 }
 
 impl KeyedCertificate {
-    /// Puts a certificate and its key together.
+    /// Combines a certificate and its key. Returns an error if they do not match.
     pub fn new(certificate: Certificate, key: PrivateKey) -> Result<Self, CertificateError> {
         if certificate.public_key != key.pair().public_key_raw() {
             return Err(CertificateError::Mismatch);
@@ -88,30 +88,30 @@ impl KeyedCertificate {
         Ok(Self { certificate, key })
     }
 
-    /// Reads both from one text.
+    /// Parses both from one text.
     pub fn from_pem(text: &str) -> Result<Self, CertificateError> {
         Self::new(Certificate::from_pem(text)?, PrivateKey::from_pem(text)?)
     }
 
-    /// The certificate.
+    /// Returns the certificate.
     #[must_use]
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// Its key.
+    /// Returns the key.
     #[must_use]
     pub const fn key(&self) -> &PrivateKey {
         &self.key
     }
 
-    /// Both in one text, the key last.
+    /// Returns both as one PEM text, the key last.
     #[must_use]
     pub fn to_pem(&self) -> crate::auth::Secret {
         format!("{}{}", self.certificate.pem, self.key.to_pem().expose()).into()
     }
 
-    /// Both, for TLS.
+    /// Returns both as a TLS identity.
     #[must_use]
     pub fn identity(&self) -> Identity {
         let key = self.key.to_pem().expose().as_bytes().to_vec();
@@ -127,7 +127,7 @@ fn texts<'t, E>(texts: impl Iterator<Item = Result<&'t str, E>>) -> Vec<String> 
     texts.filter_map(|text| text.ok().map(str::to_owned)).collect()
 }
 
-/// Names of other kinds are no business of TLS.
+/// TLS does not use other types of names.
 fn name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),

@@ -10,25 +10,26 @@ use crate::{auth::Secret, file};
 
 const WHAT: &str = "private key";
 
-/// A private key. `Debug` hides it; clones share it.
+/// A private key. `Debug` hides it. Clones share it.
 #[derive(Clone)]
 pub struct PrivateKey(Arc<KeyPair>);
 
 impl PrivateKey {
-    /// A new one, ECDSA over P-256, made by the system's randomness.
+    /// Generates a key, ECDSA over P-256, with the system's randomness.
     pub fn generate() -> Result<Self, CertificateError> {
         KeyPair::generate().map(Self::of).map_err(|error| CertificateError::make(WHAT, error))
     }
 
-    /// Reads PEM: PKCS #8, of any kind that TLS is spoken with. What stands beside it in the text is passed over.
+    /// Parses PEM in PKCS #8, for any algorithm that TLS supports. Other sections are ignored.
     pub fn from_pem(text: &str) -> Result<Self, CertificateError> {
-        // Its errors do not hold the key.
+        // The parser's errors do not contain the key.
         let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
         let key = key.map_err(|error| CertificateError::read(WHAT, error))?;
         KeyPair::try_from(&key).map(Self::of).map_err(|error| CertificateError::read(WHAT, error))
     }
 
-    /// Reads the key from a file, or makes one and writes it there, for nobody else to read, if there is no such file.
+    /// Reads the key from a file. If the file does not exist, generates a key and writes it there, readable only by the
+    /// owner.
     ///
     /// Blocks on the file system.
     pub fn load_or_generate(path: &Path) -> Result<Self, CertificateError> {
@@ -44,13 +45,13 @@ impl PrivateKey {
         }
     }
 
-    /// The key as PEM, PKCS #8.
+    /// Returns the key as PEM in PKCS #8.
     #[must_use]
     pub fn to_pem(&self) -> Secret {
         self.0.serialize_pem().into()
     }
 
-    /// What others may know of it, as PEM.
+    /// Returns the public key as PEM.
     #[must_use]
     pub fn public_pem(&self) -> String {
         self.0.public_key_pem()

@@ -1,9 +1,11 @@
-//! A certificate that a cluster signs, and that is there before it is needed.
+//! A certificate that is signed by the cluster and renewed before it expires.
 //!
-//! The manager makes a key, asks for a certificate by `CertificateSigningRequest`, waits until somebody has approved it and
-//! the signer has signed it, keeps both, and hands them to whoever uses them. It asks again when 70 to 90 % of a
-//! certificate's time is over (at random, so that not all ask at once), and at once when the certificate does not say what
-//! is asked for. The key never leaves this process, except for the store.
+//! The manager generates a key, creates a `CertificateSigningRequest`, and waits until it is approved and signed. It
+//! then stores key and certificate and passes them to their users. The key never leaves this process, except for the
+//! store.
+//!
+//! The manager renews the certificate after 70 to 90 % of its lifetime, at random to spread the load. If the
+//! certificate does not match the request, it is renewed immediately.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -21,14 +23,14 @@ use windlass_api::{
 use super::{Certificate, CertificateError, CertificateRequest, CertificateStore, KeyedCertificate, PrivateKey};
 use crate::{Client, config::LiveIdentity};
 
-/// How long to wait for a signature before asking anew, as Go's manager does.
+/// The time to wait for a signature before creating a new request, as in Go's manager.
 const SIGNATURE_TIMEOUT: Duration = Duration::from_mins(15);
-/// Between requests that have failed, as Go's manager does.
+/// The back-off between failed requests, as in Go's manager.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(2)).factor(2.0).jitter(0.1).limit(Duration::from_secs(32));
-/// No longer sleep than this: the wall clock may be set meanwhile.
+/// The maximum sleep, because the wall clock may be adjusted meanwhile.
 const NAP: Duration = Duration::from_hours(1);
 
-/// Keeps a certificate fresh.
+/// Obtains a certificate from the cluster and renews it.
 ///
 /// ```no_run
 /// # async fn example(client: windlass_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,7 +55,7 @@ pub struct CertificateManager {
     live: LiveIdentity,
 }
 
-/// The certificate that is in use.
+/// The origin of the current certificate.
 #[derive(Clone, Debug)]
 struct Current {
     certificate: Certificate,
@@ -62,14 +64,15 @@ struct Current {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It is what was asked for.
+    /// It was signed for the request.
     Signed,
-    /// It is what there was to begin with, and is to be replaced at the first opportunity.
+    /// It is the initial certificate, to be replaced at the first opportunity.
     Bootstrap,
 }
 
 impl CertificateManager {
-    /// Asks `client`'s server, and begins with what the store holds. Reads the store, which may block.
+    /// Creates a manager that sends its requests with `client` and starts with the stored certificate. Reads the store,
+    /// which may block.
     pub fn new(
         client: Client,
         request: CertificateRequest,
@@ -91,7 +94,7 @@ impl CertificateManager {
         Ok(manager)
     }
 
-    /// The same, beginning with this certificate where the store holds none that is valid.
+    /// Returns this manager with an initial certificate, used if the store contains no valid one.
     #[must_use]
     pub fn with_bootstrap(self, keyed: &KeyedCertificate) -> Self {
         let now = self.clock.now();
@@ -101,35 +104,35 @@ impl CertificateManager {
         self
     }
 
-    /// The same, asking for what is wanted at the time: another request in `requests` takes the place of the one before,
-    /// also while that waits for its signature.
+    /// Returns this manager with requests that may change: each new value in `requests` replaces the previous request,
+    /// even while that waits for its signature.
     #[must_use]
     pub fn following(mut self, requests: watch::Receiver<CertificateRequest>) -> Self {
         self.requests = requests;
         self
     }
 
-    /// The same, by another clock. To be chosen before [`Self::with_bootstrap`].
+    /// Returns this manager with another clock. Call it before [`Self::with_bootstrap`].
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The same, by other randomness; keys are always made by the system's.
+    /// Returns this manager with another source of randomness. Keys are always generated with the system's.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
     }
 
-    /// What is in use, now and later.
+    /// Returns the current certificate, which is updated on renewal.
     #[must_use]
     pub fn live(&self) -> LiveIdentity {
         self.live.clone()
     }
 
-    /// Keeps the certificate fresh for as long as this is polled. What fails is logged, and tried again.
+    /// Renews the certificate for as long as the future is polled. Failures are logged and retried.
     pub async fn run(mut self) -> Infallible {
         loop {
             let request = self.requests.borrow_and_update().clone();
@@ -138,14 +141,14 @@ impl CertificateManager {
             tokio::select! {
                 never = &mut keeping => match never {},
                 changed = requests.changed() => if changed.is_err() {
-                    // Nobody will ask for anything else.
+                    // The sender is dropped, so the request cannot change any more.
                     return keeping.await;
                 },
             }
         }
     }
 
-    /// Asks for a certificate now, and puts it in use.
+    /// Requests a certificate now and puts it into use.
     pub async fn renew(&self) -> Result<KeyedCertificate, CertificateError> {
         let request = self.requests.borrow().clone();
         self.renew_by(&request).await
@@ -165,7 +168,7 @@ impl CertificateManager {
         }
     }
 
-    /// When the next certificate is to be asked for.
+    /// Returns the time of the next renewal.
     fn due(&self, request: &CertificateRequest) -> Timestamp {
         match &*self.current.lock() {
             Some(Current { certificate, origin: Origin::Signed }) if request.is_met_by(certificate) => {
@@ -190,7 +193,7 @@ impl CertificateManager {
         Ok(keyed)
     }
 
-    /// Has a request in PKCS #10 signed by the cluster.
+    /// Has the cluster sign a certificate signing request in PKCS #10.
     async fn signed(&self, request: &CertificateRequest, pem: String) -> Result<Certificate, CertificateError> {
         let mut asked = CertificateSigningRequest {
             spec: CertificateSigningRequestSpec {
@@ -226,9 +229,9 @@ impl CertificateManager {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Outcome<'r> {
-    /// It is approved, and this is the certificate.
+    /// Approved, with the certificate.
     Signed(&'r [u8]),
     NotGranted {
         condition: &'r str,
@@ -236,7 +239,7 @@ enum Outcome<'r> {
     },
 }
 
-/// `None` while it is not decided.
+/// Returns the outcome; `None` while the request is pending.
 fn outcome(request: &CertificateSigningRequest) -> Option<Outcome<'_>> {
     let status = request.status.as_ref()?;
     let conditions = status.conditions.as_deref().unwrap_or_default();
@@ -250,7 +253,7 @@ fn outcome(request: &CertificateSigningRequest) -> Option<Outcome<'_>> {
     Some(Outcome::Signed(&signed.0))
 }
 
-/// How long it is until then; `None` if that is past.
+/// Returns the time left until `due`; `None` if it is past.
 fn left(now: Timestamp, due: Timestamp) -> Option<Duration> {
     Duration::try_from(due.duration_since(now)).ok().filter(|left| !left.is_zero())
 }

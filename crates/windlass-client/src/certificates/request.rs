@@ -1,4 +1,4 @@
-//! What a certificate is wanted for.
+//! Requests for certificates.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Certificate, CertificateError, PrivateKey};
 
 const WHAT: &str = "certificate signing request";
 
-/// What a certificate is wanted for, and of whom.
+/// The content of a certificate to request, and its signer.
 ///
 /// ```
 /// use windlass_client::certificates::CertificateRequest;
@@ -21,25 +21,25 @@ const WHAT: &str = "certificate signing request";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CertificateRequest {
-    /// Who is to sign it, such as `kubernetes.io/kubelet-serving`.
+    /// The signer, such as `kubernetes.io/kubelet-serving`.
     pub signer: String,
-    /// The name of its holder.
+    /// The common name of the subject.
     pub common_name: String,
-    /// Its holder's organization.
+    /// The organization of the subject.
     pub organization: Option<String>,
-    /// The host names and addresses that it is to be for.
+    /// The host names and IP addresses of the subject.
     pub names: Vec<String>,
-    /// What it may be used for.
+    /// The requested usages.
     pub usages: Vec<Usage>,
-    /// How long it is to hold, in whole seconds; signers may give less, or take no notice. At least ten minutes, or the
-    /// server refuses to be asked.
+    /// The requested lifetime, in whole seconds. Signers may shorten or ignore it. The server rejects less than ten
+    /// minutes.
     pub lifetime: Option<Duration>,
 }
 
-/// What a certificate may be used for, as the API names it.
+/// A key usage, with the API's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Usage {
     DigitalSignature,
     KeyEncipherment,
@@ -48,7 +48,7 @@ pub enum Usage {
 }
 
 impl CertificateRequest {
-    /// For a client, to be recognised by.
+    /// Creates a request for a client certificate.
     pub fn client(signer: impl Into<String>, common_name: impl Into<String>) -> Self {
         Self {
             signer: signer.into(),
@@ -60,7 +60,7 @@ impl CertificateRequest {
         }
     }
 
-    /// For a server that is reached by these names and addresses.
+    /// Creates a request for a server certificate for these host names and IP addresses.
     pub fn serving(
         signer: impl Into<String>,
         common_name: impl Into<String>,
@@ -73,14 +73,14 @@ impl CertificateRequest {
         }
     }
 
-    /// The request in PKCS #10, as PEM, signed with the key that the certificate is to be for.
+    /// Returns the request in PKCS #10 as PEM, signed with the certificate's future key.
     pub fn to_pem(&self, key: &PrivateKey) -> Result<String, CertificateError> {
         let params = params(self.names.clone(), &self.common_name, self.organization.as_deref());
         let request = params.and_then(|params| params.serialize_request(key.pair())?.pem());
         request.map_err(|error| CertificateError::make(WHAT, error))
     }
 
-    /// Whether a certificate says all that this asks for. It may say more.
+    /// Reports whether a certificate contains everything that this request contains. It may contain more.
     #[must_use]
     pub fn is_met_by(&self, certificate: &Certificate) -> bool {
         certificate.common_name == self.common_name
@@ -90,7 +90,7 @@ impl CertificateRequest {
 }
 
 impl Usage {
-    /// `digital signature`
+    /// Returns the API's name, such as `digital signature`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Usage {
     }
 }
 
-/// Who holds a certificate, and what it is for.
+/// Returns the subject and usages of a certificate to create.
 pub(super) fn params(
     names: Vec<String>,
     common_name: &str,

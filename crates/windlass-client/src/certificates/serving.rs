@@ -1,4 +1,4 @@
-//! A certificate for a server, which may be replaced while the server runs.
+//! The certificate of a server, replaceable while the server runs.
 
 use std::{fmt, fs, io, sync::Arc};
 
@@ -13,23 +13,23 @@ use windlass_api::BoxError;
 
 use crate::config::{Identity, LiveIdentity, Pem};
 
-/// Shows whatever certificate is in use when somebody connects: for rustls' `with_cert_resolver`.
+/// A certificate resolver that serves the current certificate on each new connection, for rustls' `with_cert_resolver`.
 ///
-/// While there is none, nobody can connect. One that cannot be used leaves the one before in use.
+/// While there is no certificate, connections fail. If a new certificate is unusable, the previous one remains in use.
 pub struct ServingCertificate {
     live: LiveIdentity,
     last: Mutex<Option<Made>>,
 }
 
-/// What was last made, and of what.
+/// The result of the last conversion, with its source.
 struct Made {
     identity: Arc<Identity>,
-    /// `None` when nothing could ever be made.
+    /// `None` if no conversion has succeeded yet.
     certified: Option<Arc<CertifiedKey>>,
 }
 
 impl ServingCertificate {
-    /// Shows what is in use.
+    /// Creates a resolver for the current certificate.
     #[must_use]
     pub fn new(live: LiveIdentity) -> Self {
         Self { live, last: Mutex::default() }
@@ -44,7 +44,7 @@ impl ServingCertificate {
         let certified = match certified(&identity) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
-                tracing::warn!(error, "the last serving certificate stays in use");
+                tracing::warn!(error, "the last serving certificate remains in use");
                 last.take().and_then(|made| made.certified)
             }
         };

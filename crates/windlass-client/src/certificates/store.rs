@@ -1,4 +1,4 @@
-//! Where a certificate is kept from one run of a program to the next.
+//! Storage of certificates across restarts of a program.
 
 use std::{fmt, fs, io, path::PathBuf};
 
@@ -7,30 +7,30 @@ use parking_lot::Mutex;
 use super::{CertificateError, KeyedCertificate};
 use crate::file;
 
-/// Keeps one certificate with its key. Its methods may block.
+/// A store for one certificate with its key. The methods may block.
 pub trait CertificateStore: fmt::Debug + Send + Sync + 'static {
-    /// What is kept; `None` when nothing is.
+    /// Returns the stored certificate; `None` if there is none.
     fn load(&self) -> Result<Option<KeyedCertificate>, CertificateError>;
 
-    /// Keeps this in place of what was kept.
+    /// Stores a certificate, replacing the previous one.
     fn save(&self, keyed: &KeyedCertificate) -> Result<(), CertificateError>;
 }
 
-/// In one file, certificate and key together, which is replaced as a whole and which nobody else may read.
+/// A store in one file that contains certificate and key. The file is replaced atomically and is readable only by its
+/// owner.
 ///
-/// The same file may be named as certificate and as key in a kubeconfig, or in an
-/// [`Identity`](crate::config::Identity).
+/// A kubeconfig or an [`Identity`](crate::config::Identity) may name the same file as certificate and as key.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     path: PathBuf,
 }
 
-/// For as long as it lives.
+/// A store in memory, for the lifetime of the value.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<Option<KeyedCertificate>>);
 
 impl FileStore {
-    /// In this file. Folders are made when it is first written.
+    /// Creates a store in this file. Missing folders are created on the first write.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }

@@ -38,14 +38,14 @@ fn what_is_no_key_or_certificate_is_refused_without_showing_it() {
     let folder = Folder::new("certificates-broken");
     let path = folder.write("key.pem", "s3cret");
     let error = PrivateKey::load_or_generate(&path).unwrap_err();
-    assert_eq!(error.to_string(), "this is no private key in PEM that can be used");
+    assert_eq!(error.to_string(), "not a usable private key in PEM");
     assert!(!format!("{error:?} {}", ErrorChain(&error)).contains("s3cret"));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "s3cret", "it is not overwritten");
     let error = PrivateKey::load_or_generate(folder.path()).unwrap_err();
     assert_eq!(error.to_string(), format!("reading {}", folder.path().display()));
     for text in ["", "nothing", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let error = Certificate::from_pem(text).unwrap_err();
-        assert_eq!(error.to_string(), "this is no certificate in PEM that can be used", "{text}");
+        assert_eq!(error.to_string(), "not a usable certificate in PEM", "{text}");
     }
 }
 
@@ -58,11 +58,11 @@ fn a_certificate_says_who_holds_it_what_for_and_until_when() {
     let certificate = keyed.certificate();
     assert_eq!((&*certificate.common_name, &certificate.names), ("web.shop.svc", &leaf.names));
     assert_eq!(certificate.organizations, ["operators"]);
-    // An hour earlier than now, and a day from now.
+    // One hour before now until one day after now.
     assert_eq!(certificate.not_before, now() - SignedDuration::from_hours(1));
     assert_eq!(certificate.not_after, now() + SignedDuration::from_hours(24));
     assert!(certificate.is_valid_at(now()) && !certificate.is_valid_at(now() + SignedDuration::from_hours(25)));
-    // As text and back.
+    // Round trip through PEM.
     assert_eq!(Certificate::from_pem(certificate.to_pem()).unwrap(), *certificate);
     let text = keyed.to_pem();
     assert_eq!(KeyedCertificate::from_pem(text.expose()).unwrap().certificate(), certificate);
@@ -74,7 +74,7 @@ fn a_key_of_another_certificate_is_refused() {
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
     let keyed = authority.issue(&Leaf::client("jane"), day()).unwrap();
     let error = KeyedCertificate::new(keyed.certificate().clone(), PrivateKey::generate().unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "the certificate and the key do not go together");
+    assert_eq!(error.to_string(), "the key does not match the certificate");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_request_is_signed_for_the_key_of_who_asks() {
     let keyed = KeyedCertificate::new(signed, key).unwrap();
     handshake(&keyed.identity(), authority.certificate().to_pem(), "localhost").unwrap();
     let error = authority.sign("no request", &[], day()).unwrap_err();
-    assert_eq!(error.to_string(), "this is no certificate signing request in PEM that can be used");
+    assert_eq!(error.to_string(), "not a usable certificate signing request in PEM");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_store_gives_back_what_was_last_saved() {
     }
     std::fs::write(&path, "half of it").unwrap();
     assert!(FileStore::new(&path).load().is_err());
-    // One file serves as both, as kubeconfigs name them.
+    // One file can serve as certificate and as key, as in kubeconfigs.
     FileStore::new(&path).save(&authority.issue(&Leaf::server(["localhost"]), day()).unwrap()).unwrap();
     let both = Identity::new(Pem::File(path.clone()), Pem::File(path));
     handshake(&both, authority.certificate().to_pem(), "localhost").unwrap();
@@ -154,14 +154,14 @@ fn a_server_shows_the_certificate_that_is_in_use() {
     shown("two").unwrap();
 }
 
-/// Whether a client that trusts `authority` takes a server with this identity for `name`.
+/// Checks whether a client that trusts `authority` accepts a server with this identity for `name`.
 fn handshake(identity: &Identity, authority: &str, name: &str) -> Result<(), rustls::Error> {
     let live = crate::config::LiveIdentity::new();
     live.set(identity.clone());
     shake(std::sync::Arc::new(ServingCertificate::new(live)), authority, name)
 }
 
-/// The same, for whatever a server shows; in memory, on the day of the certificates.
+/// The same for a serving certificate; in memory, with the certificates' day as current time.
 fn shake(serving: std::sync::Arc<ServingCertificate>, authority: &str, name: &str) -> Result<(), rustls::Error> {
     use std::sync::Arc;
 

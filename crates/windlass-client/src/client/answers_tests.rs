@@ -1,4 +1,4 @@
-//! What is read of answers, and what is not.
+//! The handling of response bodies that are read or discarded.
 
 use futures::TryStreamExt as _;
 use http::Response;
@@ -24,7 +24,7 @@ fn owned(pod: &Pod) -> Option<&[ManagedFieldsEntry]> {
 async fn managed_fields_are_left_out_of_every_answer_by_a_client_that_does_not_want_them() {
     let pod: Pod = serde_json::from_str(POD).unwrap();
     let fake = Fake::json(POD);
-    assert_eq!(owned(&fake.client().get::<Pod>("p").await.unwrap()), owned(&pod), "kept unless asked for");
+    assert_eq!(owned(&fake.client().get::<Pod>("p").await.unwrap()), owned(&pod), "retained by default");
     let client = fake.client().without_managed_fields();
     let patch = Patch::Merge(json!({}));
     let answers = [
@@ -67,7 +67,7 @@ async fn a_write_whose_answer_nobody_reads_fails_as_any_other_and_minds_no_answe
             ]
         );
     }
-    // The write is done, whatever becomes of the rest.
+    // The write succeeded, even if the rest of the response is lost.
     let cut = Fake::new(|_| Response::new(chunks(vec!["{"], End::Broken)));
     cut.client().update(&pod).unread().await.unwrap();
     let refused = Fake::failure(409, "").client().update(&pod).unread().await.unwrap_err();

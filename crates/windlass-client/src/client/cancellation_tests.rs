@@ -1,4 +1,4 @@
-//! Ten thousand requests, given up at any point of their way, over sockets of this machine.
+//! Ten thousand requests, cancelled at any point, over local sockets.
 
 use std::{
     convert::Infallible,
@@ -38,19 +38,19 @@ use crate::{Client, Config, Result, config::TlsOptions};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;
-/// For what has to come to an end once nobody wants it any more.
+/// The time limit for the end of everything that was cancelled.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const POD: &[u8] = br#"{"metadata":{"name":"p","resourceVersion":"1"}}"#;
 
-/// What is spoken: HTTP/2 over TLS, where requests share a connection, or HTTP/1.1 without, where they do not.
+/// The protocol: HTTP/2 over TLS, where requests share a connection, or HTTP/1.1 without TLS, where they do not.
 #[derive(Clone, Copy, Debug)]
 enum Spoken {
     Http1,
     Http2,
 }
 
-/// A server with a task for each connection.
+/// A server with one task per connection.
 struct Server {
     config: Config,
     open: watch::Receiver<usize>,
@@ -97,7 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// A server's certificate, which is its own authority.
+/// Returns a self-signed server certificate.
 fn certified(address: SocketAddr) -> (TlsAcceptor, String) {
     let made = rcgen::generate_simple_self_signed([address.ip().to_string()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -108,7 +108,7 @@ fn certified(address: SocketAddr) -> (TlsAcceptor, String) {
     (TlsAcceptor::from(std::sync::Arc::new(config)), made.cert.pem())
 }
 
-/// Serves a connection until it ends. That a client has gone away is what is tested, and no failure.
+/// Serves a connection until it ends. Disconnecting clients are part of the test and not an error.
 async fn attend(socket: TcpStream, tls: Option<TlsAcceptor>) {
     let Some(tls) = tls else {
         let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(serve)).await;
@@ -116,14 +116,14 @@ async fn attend(socket: TcpStream, tls: Option<TlsAcceptor>) {
     };
     if let Ok(socket) = tls.accept(socket).await {
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        // Streams that are given up before they are taken up are an attack to others.
+        // Servers treat streams that are reset before they are accepted as an attack.
         builder.max_pending_accept_reset_streams(AT_ONCE * 100);
         builder.max_local_error_reset_streams(None);
         let _ = builder.serve_connection(TokioIo::new(socket), service_fn(serve)).await;
     }
 }
 
-/// An object, a list in three pieces, or a watch that stays open.
+/// Answers with an object, a list in three pieces, or a watch that stays open.
 async fn serve(request: Request<Incoming>) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     yield_now().await;
@@ -143,7 +143,7 @@ async fn serve(request: Request<Incoming>) -> Result<Response<BoxBody<Bytes, Inf
     Ok(Response::new(body))
 }
 
-/// A future that is polled so many times, and then no more.
+/// A future that is polled a limited number of times.
 struct Patient<F> {
     work: F,
     polls: u64,
@@ -169,7 +169,7 @@ async fn call(client: &Client, kind: u64) -> Result<()> {
         3 => client.list::<Pod>().limit(1).items().try_for_each(|_| async { Ok(()) }).await,
         _ => {
             let mut watch = client.watch::<Pod>().await?;
-            // The second would never come.
+            // A second event would never arrive.
             watch.next().await.transpose().map(drop)
         }
     }
@@ -202,7 +202,7 @@ async fn give_up(spoken: Spoken) {
     while let Some(outcome) = calls.next().await {
         match outcome {
             Some(outcome) => {
-                outcome.expect("the server answers whoever waits");
+                outcome.expect("the server answers pending requests");
                 answered += 1;
             }
             None => given_up += 1,
@@ -212,14 +212,14 @@ async fn give_up(spoken: Spoken) {
     assert_eq!(answered + given_up, REQUESTS);
     assert!(answered > REQUESTS / 20 && given_up > REQUESTS / 20, "both happen: {answered} and {given_up}");
 
-    // The client is as good as new, and nothing is open that it does not keep for later.
+    // The client still works, and only idle connections are open.
     client.get::<Pod>("p").await.unwrap();
     let idle = server.open.wait_for(|open| *open <= AT_ONCE);
-    tokio::time::timeout(PATIENCE, idle).await.expect("what was given up is closed").unwrap();
+    tokio::time::timeout(PATIENCE, idle).await.expect("cancelled connections are closed").unwrap();
     drop(client);
     let closed = server.open.wait_for(|open| *open == 0);
     tokio::time::timeout(PATIENCE, closed).await.expect("all connections end").unwrap();
-    // The last tasks to end are those of the connections that have just been closed.
+    // The last tasks to end are those of the connections that were just closed.
     let ended = async {
         while tasks() > before {
             yield_now().await;

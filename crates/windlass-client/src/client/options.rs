@@ -1,4 +1,4 @@
-//! How a client sends its requests.
+//! Options of [`Client`] for sending requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use crate::{
 };
 
 impl Client {
-    /// The same client, with a limit to the rate of its requests. Watches are exempt.
+    /// Returns this client with a rate limit for its requests. Watches are exempt.
     #[must_use]
     pub fn with_rate_limit(self, limit: RateLimit) -> Self {
         self.with(|policy| policy.throttle = Throttle::Chosen(Some(limit)))
     }
 
-    /// The same client, which sends its requests as fast as they come and leaves it to the server to be fair to others.
+    /// Returns this client without a rate limit. Fairness among clients is then left to the server.
     #[must_use]
     pub fn without_rate_limit(self) -> Self {
         self.with(|policy| policy.throttle = Throttle::Chosen(None))
     }
 
-    /// The same client, without a limit to its rate unless one was chosen for it: for programs whose work is limited
-    /// elsewhere, as that of controllers is by their queues.
+    /// Returns this client without the default rate limit; a limit that was set explicitly stays in force. Use it for
+    /// programs whose work is limited elsewhere, such as controllers with rate-limited queues.
     #[must_use]
     pub fn without_default_rate_limit(self) -> Self {
         match self.policy.throttle {
@@ -34,59 +34,62 @@ impl Client {
         }
     }
 
-    /// The same client, whose requests wait while the server is overloaded.
+    /// Returns this client with requests delayed while the server is overloaded.
     #[must_use]
     pub fn with_overload_backoff(self, backoff: OverloadBackoff) -> Self {
         self.with(|policy| policy.overload = Some(Arc::new(backoff)))
     }
 
-    /// The same client, which sends a request again so many times at most; 10 unless set.
+    /// Returns this client with a maximum number of retries per request. Defaults to 10.
     ///
-    /// A request is sent again when the server answers 429, or fails, and says how long to wait; when the server never
-    /// began with it; and, if it is a read, when the connection broke. What the server never began with is sent again three
-    /// times at least.
+    /// A request is retried when the server answers 429 or a server error with a `Retry-After` header, and when the
+    /// server never started it. A read is also retried when the connection broke. A request that the server never
+    /// started is retried at least three times, whatever the maximum.
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         self.with(|policy| policy.retries = retries)
     }
 
-    /// The same client, whose calls may take so long, repetitions included; without a limit unless set. Of watches, and of
-    /// answers that are read as a stream, it bounds the time up to their beginning.
+    /// Returns this client with a timeout for calls, including their retries. By default there is no timeout. For
+    /// watches and streamed responses, the timeout ends when the response starts.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         self.with(|policy| policy.timeout = Some(timeout))
     }
 
-    /// The same client, which reports each write that a server has carried out. It replaces an observer that the client had.
+    /// Returns this client with an observer that is notified of each successful write. It replaces any earlier
+    /// observer.
     #[must_use]
     pub fn with_write_observer(self, observer: Arc<dyn WriteObserver>) -> Self {
         self.with(|policy| policy.writes = Some(observer))
     }
 
-    /// The same client, which asks for answers as they are. Otherwise large ones come compressed over a network, where a
-    /// server knows how; that pays unless the network is faster than the processor.
+    /// Returns this client without compressed responses. By default, a client that connects over a network accepts
+    /// compression, and servers compress large responses. Disabling it helps if the network is faster than the
+    /// processor.
     #[must_use]
     pub fn without_compression(self) -> Self {
         self.with(|policy| policy.compression = Compression::Off)
     }
 
-    /// The same client, which reads answers of so many bytes at most, where it reads them whole; 64 MiB unless set. Lists
-    /// and watches are read object by object, see [`Self::with_object_limit`].
+    /// Returns this client with a maximum size in bytes for responses that are read whole. Defaults to 64 MiB. Lists
+    /// and watches are read object by object; see [`Self::with_object_limit`].
     #[must_use]
     pub fn with_response_limit(self, bytes: usize) -> Self {
         self.with(|policy| policy.response_limit = bytes)
     }
 
-    /// The same client, which reads objects of so many bytes at most in lists and watches; 16 MiB unless set.
+    /// Returns this client with a maximum size in bytes for each object in lists and watches. Defaults to 16 MiB.
     ///
-    /// A larger one is passed over as it streams by, and never held; it is told as an error that names it. For an informer, that
-    /// error goes to the hook and the metrics, and it goes on with the next object; other lists and watches end with it.
+    /// A larger object is skipped without being buffered, and reported as an error that names it. An informer reports
+    /// the error to its error hook and its metrics, and continues with the next object. Other lists and watches end
+    /// with the error.
     #[must_use]
     pub fn with_object_limit(self, bytes: usize) -> Self {
         self.with(|policy| policy.object_limit = bytes)
     }
 
-    /// The same client, whose server's warnings go elsewhere than to the log.
+    /// Returns this client with a handler for the server's warnings. By default, warnings are logged.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -105,13 +108,15 @@ impl Client {
         self.with(|policy| policy.warnings = Arc::new(handler))
     }
 
-    /// The same client, which sends what a gate admits, and while it is open.
+    /// Returns this client with a gate. The client sends only requests that the gate admits, and only while the gate is
+    /// open.
     #[must_use]
     pub fn with_gate(self, gate: impl Gate) -> Self {
         self.with(|policy| policy.gate = Some(Arc::new(gate)))
     }
 
-    /// The same client, whose requests are counted, also by this. Who counted them before goes on.
+    /// Returns this client with additional metrics for its requests. Metrics that were set before continue to be
+    /// updated.
     #[must_use]
     pub fn with_metrics(self, metrics: impl ClientMetrics) -> Self {
         self.with(|policy| {
@@ -122,7 +127,7 @@ impl Client {
         })
     }
 
-    /// The same client, at the rate of questions what the server serves unless another was chosen.
+    /// Returns this client with the default rate limit of discovery, unless a limit was set explicitly.
     pub(crate) fn for_discovery(&self) -> Self {
         match &self.policy.throttle {
             Throttle::Usual { discovery, .. } => self.clone().with_rate_limit(discovery.clone()),
@@ -130,12 +135,12 @@ impl Client {
         }
     }
 
-    /// The largest answer that is read whole, in bytes.
+    /// Returns the largest response that is read whole, in bytes.
     pub(crate) fn response_limit(&self) -> usize {
         self.policy.response_limit
     }
 
-    /// The largest object that is read from a list or a watch, in bytes.
+    /// Returns the largest object that is read from a list or a watch, in bytes.
     pub(crate) fn object_limit(&self) -> usize {
         self.policy.object_limit
     }

@@ -45,8 +45,8 @@ fn body(fake: &Fake) -> Value {
     serde_json::from_slice(fake.last().body()).unwrap()
 }
 
-/// Only compiled: calls can be moved into tasks, and clients shared between them.
-#[allow(dead_code, reason = "it is compiled, which is the test")]
+/// Compiled but not run: calls can be moved into tasks, and clients shared between them.
+#[allow(dead_code, reason = "compiling it is the test")]
 fn calls_are_send(client: &'static Client) {
     fn send<T: Send + 'static>(_: T) {}
     fn sync<T: Send + Sync + 'static>(_: T) {}
@@ -218,7 +218,7 @@ async fn c_13_33_a_client_says_of_all_its_writes_what_the_calls_leave_open() {
             format!("GET {one}"),
         ]
     );
-    // A deletion says it in its body, whatever options it is given.
+    // A deletion sends the option in its body, whatever options it is given.
     client.delete::<Pod>("p").options(DeleteOptions::default()).await.unwrap();
     assert_eq!(body(&fake)["dryRun"], json!(["All"]));
     client.delete_collection::<Pod>().await.unwrap();
@@ -252,7 +252,7 @@ async fn c_13_33_a_client_for_one_namespace_sends_nothing_about_another() {
     let error = client.create(&pod(Some("home"), "p")).await.unwrap_err();
     assert_eq!(
         error.chain(),
-        r#"create pods "home/p": not a valid request: the client is confined to the namespace "team", and "home" is given"#
+        r#"create pods "home/p": invalid request: the client is confined to the namespace "team", and "home" is given"#
     );
     assert!(client.list::<Pod>().within("home").await.is_err());
     assert!(client.delete::<Pod>("p").within("home").await.is_err());

@@ -93,7 +93,7 @@ fn the_scheme_knows_every_built_in_kind_as_its_type() {
     for kind in kinds {
         let object =
             format!(r#"{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"a"}}}}"#, kind.api_version(), kind.kind);
-        // Some types have parts that must be there.
+        // Some types have required fields.
         match scheme.decode(object.as_bytes(), Strictness::Strict) {
             Ok(decoded) => assert_eq!((&decoded.kind, decoded.object.meta().name.as_deref()), (kind, Some("a"))),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Connections that are opened by somebody else.
+//! Connections opened by a custom function.
 
 use std::{fmt, future::Future, io, sync::Arc};
 
@@ -7,10 +7,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 type Dial = dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + Sync;
 
-/// Opens connections in place of the system's TCP: over a Unix socket, through a tunnel, within this process. TLS and
-/// proxies go on top of what it opens, as they do with TCP.
+/// A function that opens connections instead of TCP: for example over a Unix socket, through a tunnel, or within this
+/// process. TLS and proxies are layered on top, as with TCP.
 ///
-/// It is asked with the host and the port of the server, or of the proxy. Its time counts towards
+/// The function receives the host and port of the server or proxy. Its duration counts towards
 /// [`Config::connect_timeout`](super::Config::connect_timeout).
 ///
 /// ```
@@ -24,13 +24,13 @@ type Dial = dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Box<dyn Wire>>>
 #[derive(Clone)]
 pub struct Dialer(Arc<Dial>);
 
-/// What a connection is, seen from below.
+/// The requirements on a connection.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 impl Dialer {
-    /// Connections come from `dial`.
+    /// Creates a dialer that calls `dial`.
     pub fn new<D, F, W>(dial: D) -> Self
     where
         D: Fn(String, u16) -> F + Send + Sync + 'static,
@@ -48,7 +48,7 @@ impl Dialer {
     }
 }
 
-/// Clones are equal, and nothing else.
+/// Only clones are equal.
 impl PartialEq for Dialer {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,4 +1,4 @@
-//! Why there is no usable configuration.
+//! The errors of configurations.
 
 use std::{fmt, io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use windlass_api::BoxError;
 use super::ProxyError;
 use crate::auth::AuthError;
 
-/// A configuration that cannot be had or used. No variant holds a secret.
+/// The error of a configuration that cannot be loaded or used. No variant contains a secret.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -17,9 +17,9 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Where its name stands, if that is a kubeconfig.
+        /// The place in the kubeconfig that refers to the file, if any.
         named_by: Option<Box<Place>>,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -27,79 +27,80 @@ pub enum ConfigError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A kubeconfig is not YAML.
+    /// A kubeconfig is not valid YAML.
     #[error("{}: not YAML{}", place, at.map(|(line, column)| format!(", at line {line}, column {column}")).unwrap_or_default())]
     Syntax {
         /// The file.
         place: Box<Place>,
-        /// Line and column of the first problem, both from 1. What stands there is left out: it may be a secret.
+        /// The line and column of the first problem, both starting at 1. The text itself is omitted, because it may
+        /// contain a secret.
         at: Option<(u64, u64)>,
     },
-    /// Something in a kubeconfig cannot be what it is.
+    /// A value in a kubeconfig is invalid.
     #[error("{place}: {problem}")]
     Invalid {
-        /// File, entry and field.
+        /// The file, entry and field.
         place: Box<Place>,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Somebody else is changing a kubeconfig, or was stopped while doing so and left the lock behind.
-    #[error("{} is there: somebody else is changing the kubeconfig", lock.display())]
+    /// Another program is changing the kubeconfig, or was stopped while doing so and left its lock file.
+    #[error("{} exists: another program is changing the kubeconfig", lock.display())]
     Locked {
         /// The lock file.
         lock: PathBuf,
     },
-    /// There is a kubeconfig, but nothing says which context to use.
+    /// The kubeconfig has no current context, and none is selected.
     #[error("{place}: no current-context is set")]
     NoContext {
         /// The file.
         place: Box<Place>,
     },
-    /// Neither a kubeconfig nor a pod's service account was found.
-    #[error("no configuration: neither $KUBECONFIG nor {} leads to a kubeconfig, and this is no pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
+    /// Neither a kubeconfig nor a pod's service account exists.
+    #[error("no configuration: neither $KUBECONFIG nor {} names an existing kubeconfig, and the program does not run in a pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
     Nowhere {
-        /// Where the default kubeconfig would be.
+        /// The path of the default kubeconfig.
         default_file: Option<PathBuf>,
     },
     /// The program does not run in a pod.
     #[error("not in a cluster: ${variable} is not set")]
     NotInCluster {
-        /// The variable that every pod has.
+        /// The missing environment variable, which every pod has.
         variable: &'static str,
     },
-    /// The server's address has no scheme or no host.
+    /// The server's address lacks a scheme or a host.
     #[error("{server:?} is not the address of a server: expected http:// or https:// and a host")]
     Server {
         /// The address.
         server: String,
     },
-    /// A variable of the environment names no proxy.
-    #[error("${variable} names no proxy that can be used")]
+    /// An environment variable contains an invalid proxy address.
+    #[error("${variable} does not name a usable proxy")]
     Proxy {
         /// The variable.
         variable: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         source: ProxyError,
     },
-    /// A certificate file holds none.
+    /// A certificate file contains no certificate.
     #[error("the {what} holds no PEM certificate")]
     NoCertificate {
-        /// Which one.
+        /// The certificate.
         what: &'static str,
     },
-    /// Something about TLS cannot be used.
+    /// A TLS option is invalid.
     #[error("the {what} cannot be used")]
     Tls {
-        /// Which thing.
+        /// The option.
         what: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// The user agent cannot be sent.
-    #[error("the user agent {user_agent:?} holds characters that no header can carry")]
+    /// The user agent contains characters that are invalid in a header.
+    #[error("the user agent {user_agent:?} contains characters that are invalid in a header")]
     UserAgent {
         /// The text.
         user_agent: String,
@@ -109,14 +110,14 @@ pub enum ConfigError {
     Auth(#[from] AuthError),
 }
 
-/// A place in a kubeconfig, as exact as it is known.
+/// A place in a kubeconfig, as precise as possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The file; `None` for a document that came from none.
+    /// The file; `None` for a document that is not in a file.
     pub file: Option<PathBuf>,
-    /// Which entry: `user "admin"`.
+    /// The entry, for example `user "admin"`.
     pub entry: Option<String>,
-    /// Which field of it: `client-key-data`.
+    /// The field of the entry, for example `client-key-data`.
     pub field: Option<String>,
 }
 
@@ -145,7 +146,7 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// `/home/a/.kube/config: user "admin": client-key-data`
+    /// Writes `/home/a/.kube/config: user "admin": client-key-data`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
             Some(file) => write!(f, "{}", file.display())?,

@@ -1,4 +1,4 @@
-//! The service account that the kubelet gives to a pod.
+//! The configuration from a pod's service account.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,7 @@ pub(super) fn load(surroundings: &Surroundings) -> Result<Config, ConfigError> {
     let server = if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") };
 
     let token = surroundings.service_account.join("token");
-    // Both files are read once now, so that a pod without them learns it here and not from the server.
+    // Read both files now, so that a pod without them fails here and not with an error from the server.
     read(&token)?;
     let mut config = Config::new(server.parse().map_err(|_| ConfigError::Server { server })?);
     config.auth = Auth::TokenFile(token);

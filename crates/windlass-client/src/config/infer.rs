@@ -1,19 +1,19 @@
-//! Which configuration the surroundings point to.
+//! The inference of a configuration from the environment.
 
 use std::{env, ffi::OsString, fmt, path::PathBuf};
 
 use super::{Config, ConfigError, Kubeconfig, KubeconfigFiles, Selection, in_cluster};
 
-/// Names one or more kubeconfig files.
+/// The variable with the paths of one or more kubeconfig files.
 const KUBECONFIG: &str = "KUBECONFIG";
 
 type Variables = dyn Fn(&str) -> Option<OsString>;
 
-/// What a configuration can be inferred from; tests have their own.
+/// The environment to infer a configuration from. Tests replace it.
 pub(super) struct Surroundings {
     variable: Box<Variables>,
     home: Option<PathBuf>,
-    /// Where the kubelet puts the service account.
+    /// The directory in which the kubelet mounts the service account.
     pub(super) service_account: PathBuf,
 }
 
@@ -35,12 +35,12 @@ impl Surroundings {
         Self { variable: Box::new(variable), home: Some(home.to_owned()), service_account: home.join("serviceaccount") }
     }
 
-    /// A variable that is set, and not to nothing.
+    /// Returns an environment variable that is set and not empty.
     pub(super) fn variable(&self, name: &str) -> Option<OsString> {
         (self.variable)(name).filter(|value| !value.is_empty())
     }
 
-    /// The files of `$KUBECONFIG`, or else the default file.
+    /// Returns the files of `$KUBECONFIG`, or else the default file.
     pub(super) fn kubeconfig_paths(&self) -> Vec<PathBuf> {
         match self.variable(KUBECONFIG) {
             Some(list) => env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect(),

@@ -1,9 +1,9 @@
-//! The kubeconfig document: read, merged, resolved to a [`Config`](super::Config), changed and written back. Fields that
-//! are not known here survive.
+//! Kubeconfig documents: reading, merging, resolving to a [`Config`](super::Config), editing and writing. Unknown
+//! fields are preserved.
 //!
-//! A path in an entry is relative to the file that the entry came from. Where several files are merged, the first one
-//! that names a cluster, a context or a user has it, and the first `current-context` holds. Programs that change a
-//! kubeconfig do so through [`KubeconfigFiles`], which knows the file of each entry.
+//! A relative path in an entry is relative to the file of the entry. If several files are merged, the first file with a
+//! cluster, context or user of a name takes precedence, as does the first `current-context`. Programs that change a
+//! kubeconfig should use [`KubeconfigFiles`], which tracks the file of each entry.
 
 mod document;
 mod edit;
@@ -24,46 +24,47 @@ pub use entries::{AuthProvider, Cluster, Context, EnvVar, Exec, Named, Unknown, 
 pub use files::KubeconfigFiles;
 pub(super) use resolve::resolve;
 
-/// A kubeconfig file, or several merged.
+/// A kubeconfig from one file, or merged from several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kubeconfig {
-    /// Servers.
+    /// The servers.
     pub clusters: Vec<Named<Cluster>>,
-    /// Which user of which server, in which namespace.
+    /// The contexts: combinations of a cluster, a user and a namespace.
     pub contexts: Vec<Named<Context>>,
-    /// Credentials.
+    /// The users with their credentials.
     pub users: Vec<Named<User>>,
-    /// The name of the context that is used unless another is asked for.
+    /// The name of the context that is used by default.
     pub current_context: Option<String>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     pub other: Unknown,
-    /// The file, or the first of those that were merged.
+    /// The file, or the first of the merged files.
     origin: Option<PathBuf>,
 }
 
-/// Which parts of a kubeconfig to use, and what to use in place of what they say: what command-line flags such as
-/// `--context` and `--as` are about. What is `None` is left to the kubeconfig.
+/// The selected parts of a kubeconfig and overrides for them, corresponding to command-line flags such as `--context`
+/// and `--as`. For fields that are `None`, the kubeconfig decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The name of a context.
+    /// The name of the context.
     pub context: Option<String>,
-    /// The name of a cluster, in place of the context's.
+    /// The name of the cluster; overrides the context's.
     pub cluster: Option<String>,
-    /// The name of a user, in place of the context's.
+    /// The name of the user; overrides the context's.
     pub user: Option<String>,
     /// The namespace of requests that name none.
     pub namespace: Option<String>,
-    /// Fields to use in place of the cluster's. An authority given here, or none to be asked, replaces all that the
-    /// cluster says of both; an address given here replaces its server name too. Paths are relative to the working
+    /// Overrides for fields of the cluster. A certificate authority, or disabled verification, replaces the cluster's
+    /// settings for both. An address also replaces the cluster's server name. Paths are relative to the working
     /// directory.
     pub cluster_fields: Cluster,
-    /// Fields to use in place of the user's. A certificate, a key or a token replaces what the user has, in whatever
-    /// form. Paths are relative to the working directory.
+    /// Overrides for fields of the user. A certificate, key or token replaces the user's, in any form. Paths are
+    /// relative to the working directory.
     pub user_fields: User,
 }
 
 impl Kubeconfig {
-    /// One cluster, one user and one context, all of one name, the context being current.
+    /// Creates a kubeconfig with one cluster, one user and one context of the same name. The context is the current
+    /// one.
     #[must_use]
     pub fn single(name: &str, cluster: Cluster, user: User) -> Self {
         let context = Context { cluster: Some(name.to_owned()), user: Some(name.to_owned()), ..Context::default() };
@@ -76,7 +77,7 @@ impl Kubeconfig {
         }
     }
 
-    /// Reads a file. An empty one is a kubeconfig without entries.
+    /// Reads a file. An empty file is a kubeconfig without entries.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let bytes =
@@ -84,12 +85,12 @@ impl Kubeconfig {
         document::parse(&bytes, Some(path.to_owned()))
     }
 
-    /// Reads a document that is in no file: paths in it are relative to the working directory.
+    /// Parses a document that is not in a file. Paths in it are relative to the working directory.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         document::parse(text.as_bytes(), None)
     }
 
-    /// Adds the entries of `next` whose names are not taken yet; what both say, `self` says.
+    /// Adds the entries of `next` whose names are not taken yet. For all other values, `self` takes precedence.
     #[must_use]
     pub fn merge(mut self, next: Self) -> Self {
         add_new(&mut self.clusters, next.clusters);
@@ -102,16 +103,16 @@ impl Kubeconfig {
         self
     }
 
-    /// The document as YAML, secrets included.
+    /// Returns the document as YAML, including secrets.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         document::to_yaml(&document::to_value(self))
     }
 
-    /// Writes the document to a file, in place of what it holds. Only the owner may read a file that is made. A reader
-    /// sees the old file or the new one, nothing between; folders on the way are made.
+    /// Replaces a file with the document. A new file is readable only by its owner. The replacement is atomic: a reader
+    /// sees either the old or the new content. Missing folders are created.
     ///
-    /// To change a kubeconfig that others change too, use [`KubeconfigFiles::edit`].
+    /// To change a kubeconfig that other programs also change, use [`KubeconfigFiles::edit`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), ConfigError> {
         files::replace(path.as_ref(), &self.to_yaml())
     }

@@ -6,39 +6,39 @@ use tokio::sync::watch;
 
 use super::Identity;
 
-/// The certificate that is in use, told by whoever keeps it fresh to whoever shows it. Clones share it.
+/// The current client certificate, shared between the task that renews it and the clients that use it. Clones share it.
 ///
-/// A client that is given one by [`TlsOptions::with_live_identity`](super::TlsOptions::with_live_identity) opens new
-/// connections with what it holds; old ones end with the requests that they carry.
+/// A client configured with [`TlsOptions::with_live_identity`](super::TlsOptions::with_live_identity) uses the current
+/// certificate for new connections. Old connections end after their current requests.
 #[derive(Clone)]
 pub struct LiveIdentity(Arc<watch::Sender<Option<Arc<Identity>>>>);
 
 impl LiveIdentity {
-    /// With none for now.
+    /// Creates a value without a certificate.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(None)))
     }
 
-    /// The one that is in use.
+    /// Returns the current certificate.
     #[must_use]
     pub fn current(&self) -> Option<Arc<Identity>> {
         self.0.borrow().clone()
     }
 
-    /// Replaces it.
+    /// Replaces the certificate.
     pub fn set(&self, identity: Identity) {
         self.0.send_replace(Some(Arc::new(identity)));
     }
 
-    /// Waits until there is one, and then until there is another than `known`.
+    /// Waits for a certificate that differs from `known`.
     pub async fn other_than(&self, known: Option<&Arc<Identity>>) -> Arc<Identity> {
         let mut changes = self.0.subscribe();
         loop {
             let current = changes.borrow_and_update().clone();
             match current {
                 Some(current) if known.is_none_or(|known| !Arc::ptr_eq(known, &current)) => return current,
-                // The sender lives as long as this.
+                // The sender is dropped only with `self`.
                 _ => drop(changes.changed().await),
             }
         }
@@ -51,7 +51,7 @@ impl Default for LiveIdentity {
     }
 }
 
-/// Clones are equal, and nothing else.
+/// Only clones are equal.
 impl PartialEq for LiveIdentity {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

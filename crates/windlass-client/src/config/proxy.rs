@@ -1,4 +1,4 @@
-//! Who stands between the caller and the server.
+//! HTTP and SOCKS proxies.
 
 use std::{fmt, str::FromStr};
 
@@ -8,20 +8,20 @@ use thiserror::Error;
 
 use crate::auth::Secret;
 
-/// Which proxy requests go through.
+/// The proxy for requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
-    /// The one that `HTTPS_PROXY` or `HTTP_PROXY` names for the server, unless `NO_PROXY` excepts it; read when the
-    /// client is made, by the rules of Go's `net/http`.
+    /// The proxy that `HTTPS_PROXY` or `HTTP_PROXY` names for the server, unless `NO_PROXY` excludes the server. The
+    /// variables are read when the client is created, with the rules of Go's `net/http`.
     #[default]
     Environment,
-    /// None.
+    /// No proxy.
     Direct,
-    /// This one.
+    /// This proxy.
     Server(ProxyServer),
 }
 
-/// A proxy: `http://`, `https://` or `socks5://`, with a name and a password if it wants them.
+/// The address of a proxy: `http://`, `https://` or `socks5://`, with an optional user name and password.
 ///
 /// ```
 /// use windlass_client::config::ProxyServer;
@@ -33,12 +33,12 @@ pub enum Proxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyServer {
     pub(crate) protocol: ProxyProtocol,
-    /// Scheme, host and port; nothing else.
+    /// Only scheme, host and port.
     pub(crate) address: Uri,
     pub(crate) credentials: Option<ProxyCredentials>,
 }
 
-/// How a proxy is spoken to.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyProtocol {
     Http,
@@ -52,15 +52,15 @@ pub(crate) struct ProxyCredentials {
     pub(crate) password: Secret,
 }
 
-/// What is not the address of a proxy. The address is left out: it may hold a password.
+/// The error of an invalid proxy address. It does not contain the address, which may include a password.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProxyError {
-    /// Not a URL with a host.
+    /// The text is not a URL with a host.
     #[error("is not the address of a proxy")]
     Address,
-    /// A kind of proxy that is not known.
-    #[error("has the scheme {scheme:?}; http, https and socks5 are known")]
+    /// The scheme is not supported.
+    #[error("has the scheme {scheme:?}; expected http, https or socks5")]
     Scheme {
         /// The scheme.
         scheme: String,
@@ -95,7 +95,7 @@ impl FromStr for ProxyServer {
 }
 
 impl fmt::Display for ProxyServer {
-    /// Without name and password.
+    /// Omits user name and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.address.scheme().map_or("", Scheme::as_str);
         let authority = self.address.authority().map_or("", |authority| authority.as_str());
@@ -138,7 +138,7 @@ mod tests {
             ("proxy", "is not the address of a proxy"),
             ("http://", "is not the address of a proxy"),
             ("http://a b", "is not the address of a proxy"),
-            ("ftp://p", r#"has the scheme "ftp"; http, https and socks5 are known"#),
+            ("ftp://p", r#"has the scheme "ftp"; expected http, https or socks5"#),
         ] {
             assert_eq!(url.parse::<ProxyServer>().unwrap_err().to_string(), expected, "{url}");
         }

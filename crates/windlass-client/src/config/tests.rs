@@ -27,7 +27,7 @@ fn the_variable_comes_before_the_home_folder() {
     assert_eq!(server(&Surroundings::of_a_test(&[], home.path())), "https://home/");
     let variable = ("KUBECONFIG", named.display().to_string());
     assert_eq!(server(&Surroundings::of_a_test(&[variable], home.path())), "https://named/");
-    // An empty variable is as good as none.
+    // An empty variable is treated as unset.
     let variable = ("KUBECONFIG", String::new());
     assert_eq!(server(&Surroundings::of_a_test(&[variable], home.path())), "https://home/");
 }

@@ -1,52 +1,52 @@
-//! Whom to trust, how to be recognised, and what to speak.
+//! TLS: trusted authorities, client certificates, versions and protocols.
 
 use std::{fmt, path::PathBuf};
 
 use super::LiveIdentity;
 
-/// What holds for connections with TLS.
+/// TLS options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsOptions {
-    /// PEM certificates of the authorities to trust; `None` for those of the system.
+    /// The trusted certificate authorities in PEM; `None` for those of the system.
     pub certificate_authority: Option<Pem>,
-    /// Whether the server's certificate is checked.
+    /// The verification of the server's certificate.
     pub verification: Verification,
-    /// The name that the server's certificate must be for, where it is not that of the address.
+    /// The expected name in the server's certificate, if it differs from the address.
     pub server_name: Option<String>,
-    /// The caller's own certificate.
+    /// The client certificate.
     pub identity: Option<Identity>,
-    /// The caller's own certificate, where somebody keeps one fresh in memory; `identity` stands in until there is one.
+    /// A client certificate that is replaced in memory. `identity` is used until it is set.
     pub live_identity: Option<LiveIdentity>,
-    /// No version before this one is spoken.
+    /// The minimum TLS version.
     pub minimum_version: TlsVersion,
-    /// The cipher suites to offer, best first; `None` for all that are known.
+    /// The cipher suites to offer, in order of preference; `None` for all supported ones.
     pub cipher_suites: Option<Vec<CipherSuite>>,
-    /// What is spoken over TLS.
+    /// The HTTP versions to offer.
     pub protocols: Protocols,
 }
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// TLS 1.2
+    /// TLS 1.2.
     #[default]
     V1_2,
-    /// TLS 1.3, the newest
+    /// TLS 1.3.
     V1_3,
 }
 
-/// What is spoken over TLS, where the server speaks it too.
+/// The HTTP versions to offer over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocols {
-    /// HTTP/2, or HTTP/1.1 for servers that know no other.
+    /// HTTP/2, or HTTP/1.1 if the server does not support HTTP/2.
     #[default]
     Http2OrHttp1,
-    /// HTTP/1.1, a connection for each request at a time: for whom something between does no good to HTTP/2.
+    /// HTTP/1.1 only, with one connection per concurrent request, for networks in which intermediaries break HTTP/2.
     Http1,
 }
 
-/// A cipher suite, by its name in IANA's list: `TLS_AES_128_GCM_SHA256`. Weak ones are not known here.
+/// A cipher suite by its IANA name, such as `TLS_AES_128_GCM_SHA256`. Weak suites are not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are IANA's")]
 #[non_exhaustive]
@@ -62,85 +62,85 @@ pub enum CipherSuite {
     EcdheRsaWithChacha20Poly1305Sha256,
 }
 
-/// Whether the server's certificate is checked.
+/// Verification of the server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
-    /// It must be issued by an authority that is trusted, for the server's name.
+    /// The certificate must be issued by a trusted authority for the server's name.
     #[default]
     Full,
-    /// Whoever answers is the server. Credentials sent to it may go to anybody.
+    /// Any certificate is accepted. Credentials may be sent to an attacker.
     Skip,
 }
 
 /// A client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, then those that lead to its authority.
+    /// The certificate, followed by its intermediate certificates.
     pub certificate: Pem,
-    /// The key of the first certificate.
+    /// The private key of the certificate.
     pub key: Pem,
 }
 
-/// Certificates or a key, in PEM. `Debug` hides what they are.
+/// Certificates or a key in PEM. `Debug` hides the content.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
-    /// What does not change.
+    /// Static content.
     Data(Vec<u8>),
-    /// A file that somebody else may replace. It is read again when a minute has passed, and when the server has
-    /// refused the caller or could not be trusted; while it cannot be used, what was last read stands. New connections
-    /// use what is new, and old ones end with the requests that they carry.
+    /// A file that another program may replace. It is read again after a minute, and after the server has rejected the
+    /// client or failed verification. While the file is unusable, the last content remains in use. New connections use
+    /// the new content, and old ones end after their current requests.
     File(PathBuf),
 }
 
 impl TlsOptions {
-    /// Trusts the authorities of a PEM bundle, and no others.
+    /// Returns options that trust only the authorities of a PEM bundle.
     #[must_use]
     pub fn trusting(certificate_authority: impl Into<Pem>) -> Self {
         Self { certificate_authority: Some(certificate_authority.into()), ..Self::default() }
     }
 
-    /// Trusts whoever answers.
+    /// Returns options that accept any certificate.
     #[must_use]
     pub fn unverified() -> Self {
         Self { verification: Verification::Skip, ..Self::default() }
     }
 
-    /// The same, with a client certificate.
+    /// Returns these options with a client certificate.
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
         self
     }
 
-    /// The same, with a client certificate that is replaced in memory.
+    /// Returns these options with a client certificate that is replaced in memory.
     #[must_use]
     pub fn with_live_identity(mut self, identity: LiveIdentity) -> Self {
         self.live_identity = Some(identity);
         self
     }
 
-    /// The same, for a server whose certificate has another name than its address.
+    /// Returns these options with an expected name in the server's certificate that differs from its address.
     #[must_use]
     pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// The same, in no older version of TLS.
+    /// Returns these options with a minimum TLS version.
     #[must_use]
     pub const fn with_minimum_version(mut self, version: TlsVersion) -> Self {
         self.minimum_version = version;
         self
     }
 
-    /// The same, with these cipher suites, best first, and no others.
+    /// Returns these options with only these cipher suites, in order of preference.
     #[must_use]
     pub fn with_cipher_suites(mut self, suites: impl IntoIterator<Item = CipherSuite>) -> Self {
         self.cipher_suites = Some(suites.into_iter().collect());
         self
     }
 
-    /// The same, speaking only these protocols.
+    /// Returns these options with only these HTTP versions.
     #[must_use]
     pub const fn with_protocols(mut self, protocols: Protocols) -> Self {
         self.protocols = protocols;
@@ -149,7 +149,7 @@ impl TlsOptions {
 }
 
 impl CipherSuite {
-    /// All of them: the first three are of TLS 1.3, the others of TLS 1.2.
+    /// All supported suites: the first three for TLS 1.3, the others for TLS 1.2.
     pub const ALL: [Self; 9] = [
         Self::Aes128GcmSha256,
         Self::Aes256GcmSha384,
@@ -162,7 +162,7 @@ impl CipherSuite {
         Self::EcdheRsaWithChacha20Poly1305Sha256,
     ];
 
-    /// `TLS_AES_128_GCM_SHA256`
+    /// Returns the IANA name, such as `TLS_AES_128_GCM_SHA256`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -178,7 +178,7 @@ impl CipherSuite {
         }
     }
 
-    /// The suite of a name; `None` for one that is not known.
+    /// Returns the suite of a name; `None` if it is not supported.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|suite| suite.as_str() == name)
@@ -186,7 +186,7 @@ impl CipherSuite {
 }
 
 impl Identity {
-    /// A certificate and its key.
+    /// Creates an identity from a certificate and its key.
     pub fn new(certificate: impl Into<Pem>, key: impl Into<Pem>) -> Self {
         Self { certificate: certificate.into(), key: key.into() }
     }

@@ -1,4 +1,4 @@
-//! The aggregated form: `APIGroupDiscoveryList`, v2 and v2beta1.
+//! Aggregated discovery: `APIGroupDiscoveryList`, v2 and v2beta1.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
@@ -24,10 +24,10 @@ const ACCEPT_WITHOUT_PEERS: HeaderValue = HeaderValue::from_static(
 );
 const KIND: &str = "APIGroupDiscoveryList";
 
-/// What a server makes of the question.
+/// The response to a request for aggregated discovery.
 pub(super) enum Answer {
     Aggregated(Discovery),
-    /// It does not know the aggregated form; the body is in the older one.
+    /// The server does not support it; the body is in the legacy format.
     Legacy(Bytes),
 }
 
@@ -90,7 +90,7 @@ struct Name {
 }
 
 #[derive(Deserialize)]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Version {
     version: String,
     #[serde(default, deserialize_with = "list")]
@@ -101,7 +101,7 @@ struct Version {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Resource {
     resource: String,
     #[serde(default)]
@@ -122,7 +122,7 @@ struct Resource {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_field_names, reason = "the names of the wire")]
+#[allow(clippy::struct_field_names, reason = "the names of the API")]
 struct Subresource {
     subresource: String,
     #[serde(default)]
@@ -158,7 +158,7 @@ impl Group {
 }
 
 impl Kind {
-    /// Of the group and version of the resource, where it names none.
+    /// Returns the kind, with the group and version of the resource if it has none of its own.
     fn within(self, group: &str, version: &str) -> GroupVersionKind {
         if self.version.is_empty() {
             GroupVersionKind::new(group.to_owned(), version.to_owned(), self.kind)
@@ -169,7 +169,7 @@ impl Kind {
 }
 
 impl Resource {
-    /// `None` for what has no objects of its own, only subresources.
+    /// Converts a resource. Returns `None` if it has only subresources.
     fn of(self, group: &str, version: &str) -> Option<DiscoveredResource> {
         let kind = self.response_kind.map(|kind| kind.kind).filter(|kind| !kind.is_empty())?;
         let gvk = GroupVersionKind::new(group.to_owned(), version.to_owned(), kind);

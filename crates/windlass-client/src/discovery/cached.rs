@@ -1,4 +1,4 @@
-//! What a server serves, remembered: in memory, and on disk for the next process.
+//! Discovery with a cache in memory, and optionally on disk for later processes.
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
@@ -9,17 +9,17 @@ use windlass_api::Clock;
 use super::{Discovery, disk::Disk};
 use crate::{Client, Result};
 
-/// Discovery that asks the server once. Clones share what they know.
+/// Cached discovery. Clones share the cache.
 ///
 /// # Guarantees
-/// - Callers who come while the server is being asked wait for that answer: there is one question at a time.
-/// - Nothing older than the time to live is given out; after [`invalidate`](Self::invalidate), nothing older than that
+/// - Concurrent calls share one discovery.
+/// - No result is older than the time to live. After [`invalidate`](Self::invalidate), no result is older than that
 ///   call.
-/// - A failure is not remembered. A partial answer is (see [`Discovery::failed`]), but not on disk: what is missing there
-///   is asked for anew by the next process.
+/// - Failures are not cached. Partial results (see [`Discovery::failed`]) are cached in memory. On disk, only their
+///   complete parts are stored, and the next process requests the missing ones.
 ///
 /// # Not guaranteed
-/// That an answer is the newest: resources that appear meanwhile are seen after the time to live, or an `invalidate`.
+/// A result may be outdated: new resources are visible after the time to live or after `invalidate`.
 #[derive(Clone)]
 pub struct CachedDiscovery {
     shared: Arc<Shared>,
@@ -28,39 +28,40 @@ pub struct CachedDiscovery {
 struct Shared {
     client: Client,
     disk: Option<Disk>,
-    /// How long an answer is good for; `None` for ever.
+    /// The time to live of a result. `None` for no limit.
     time_to_live: Option<Duration>,
     state: Mutex<State>,
-    /// Held by the one who asks.
+    /// Locked during discovery.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// Counts the calls of `invalidate`: an answer to a question from before one is out of date.
+    /// The number of calls of `invalidate`. A result whose discovery began before the last call is outdated.
     generation: u64,
 }
 
 struct Held {
     discovery: Arc<Discovery>,
-    /// When this process had it from the server; `None` from disk.
+    /// The time of discovery by this process. `None` for a result from disk.
     asked: Option<Instant>,
-    /// When it is out of date.
+    /// The end of the time to live.
     until: Option<Instant>,
 }
 
 impl CachedDiscovery {
-    /// Remembers in memory, for as long as it lives.
+    /// Creates a cache in memory without a time to live.
     #[must_use]
     pub fn in_memory(client: Client) -> Self {
         Self::new(client, None, None)
     }
 
-    /// Remembers in a folder, too, in files as kubectl writes them: see [`cache_folder`](super::cache_folder).
+    /// Creates a cache in memory and in a folder, in files of kubectl's format; see
+    /// [`cache_folder`](super::cache_folder).
     ///
-    /// `clock` tells the age of files. Files that cannot be read, or make no sense, are as good as none; files that cannot
-    /// be written are not missed.
+    /// `clock` determines the age of files. Unreadable and invalid files are ignored, as are errors while writing
+    /// files.
     #[must_use]
     pub fn on_disk(client: Client, folder: impl AsRef<Path>, time_to_live: Duration, clock: Clock) -> Self {
         let disk = Disk::new(folder.as_ref().to_owned(), time_to_live, clock);
@@ -72,25 +73,25 @@ impl CachedDiscovery {
         Self { shared: Arc::new(Shared { client, disk, time_to_live, state, asking }) }
     }
 
-    /// Asks anew after this time.
+    /// Sets the time to live.
     #[must_use]
     pub fn with_time_to_live(self, time_to_live: Duration) -> Self {
         Self::new(self.shared.client.clone(), self.shared.disk.clone(), Some(time_to_live))
     }
 
-    /// Whom it asks.
+    /// Returns the client that sends the requests.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// What the server serves.
+    /// Returns the resources that the server serves, from the cache or by discovery.
     pub async fn get(&self) -> Result<Arc<Discovery>> {
         if let Some(discovery) = self.held() {
             return Ok(discovery);
         }
         let _asking = self.shared.asking.lock().await;
-        // Somebody else may have asked meanwhile.
+        // The discovery may have completed meanwhile.
         if let Some(discovery) = self.held() {
             return Ok(discovery);
         }
@@ -110,15 +111,15 @@ impl CachedDiscovery {
         Ok(self.hold(generation, discovery, Some(asked), self.shared.time_to_live.map(|time| asked + time)))
     }
 
-    /// Forgets, on disk too: the next [`get`](Self::get) asks the server.
+    /// Clears the cache, including the files on disk. The next [`get`](Self::get) sends requests.
     pub fn invalidate(&self) {
         let mut state = self.shared.state.lock();
         state.held = None;
         state.generation += 1;
     }
 
-    /// How long ago this process had what it knows from the server. `None` if it has not asked, or had it from disk, or
-    /// if the answer was partial: asking anew may then tell more.
+    /// Returns the age of the cached result. `None` if this process has no result, read it from disk, or has a partial
+    /// result; in these cases a new discovery may return more.
     #[must_use]
     pub fn age(&self) -> Option<Duration> {
         let state = self.shared.state.lock();

@@ -1,7 +1,7 @@
-//! The disk cache: files in the layout of kubectl, which may share them.
+//! The disk cache, in files that can be shared with kubectl.
 //!
-//! `servergroups.json` lists groups and versions; `GROUP/VERSION/serverresources.json` the resources of one. Files are
-//! written whole and moved into place, so a reader never sees half of one.
+//! `servergroups.json` lists groups and versions. `GROUP/VERSION/serverresources.json` contains the resources of one
+//! version. Files are written to a temporary name and then renamed, so a reader never sees an incomplete file.
 
 use std::{
     fs, io,
@@ -32,13 +32,13 @@ pub(super) struct Disk {
     clock: Clock,
 }
 
-/// The folder that kubectl keeps for a server: below `~/.kube/cache`, say.
+/// Returns the folder in which kubectl caches the discovery of a server, for example below `~/.kube/cache`.
 #[must_use]
 pub fn cache_folder(parent: &Path, server: &Uri) -> PathBuf {
     let text = server.to_string();
     let host = text.split_once("://").map_or(&*text, |(_, host)| host).trim_end_matches('/');
     let legal = |c: char| if c.is_ascii_alphanumeric() || "(_/.)".contains(c) { c } else { '_' };
-    // Nothing of a server's address leads out of the folder.
+    // Replace all characters that could lead out of the folder.
     let host: Vec<String> = host
         .split('/')
         .filter(|part| !matches!(*part, "." | ".."))
@@ -52,7 +52,8 @@ impl Disk {
         Self { folder, time_to_live, clock }
     }
 
-    /// What the files say, and the age of the oldest. Versions without a good file are asked for.
+    /// Reads the files and returns their discovery with the age of the oldest file. Versions without a valid file are
+    /// requested from the server.
     pub(super) async fn read(&self, client: &Client) -> Option<(Discovery, Duration)> {
         let (groups, mut oldest) = self.read_file::<GroupList>(&self.folder.join(GROUPS))?;
         let mut discovery = Discovery::default();
@@ -69,7 +70,7 @@ impl Disk {
         Some((discovery, oldest))
     }
 
-    /// Writes what is known. Versions that could not be asked have no file afterwards that is newer than before.
+    /// Writes the result. The files of versions whose discovery failed are not updated.
     pub(super) fn write(&self, discovery: &Discovery) {
         if let Err(error) = self.try_write(discovery) {
             tracing::debug!(folder = %self.folder.display(), %error, "discovery is not cached on disk");
@@ -79,26 +80,26 @@ impl Disk {
     fn try_write(&self, discovery: &Discovery) -> io::Result<()> {
         for group in &discovery.groups {
             for version in &group.versions {
-                // A version that a server calls stale has no resources, and is to be asked for again.
+                // A version that the server reports as stale has no resources and must be requested again.
                 if !version.resources.is_empty() {
                     let group_version = GroupVersion::new(group.name.clone(), version.version.clone());
                     write_file(&self.file_of(&group_version), &ResourceList::of(&group.name, version))?;
                 }
             }
         }
-        // Last: whoever finds it finds the others.
+        // Written last: if it exists, so do the other files.
         write_file(&self.folder.join(GROUPS), &GroupList::of(&discovery.groups))
     }
 
     fn file_of(&self, group_version: &GroupVersion) -> PathBuf {
-        // Names come from a server, or from a file: they must not lead elsewhere.
+        // Names come from a server or a file and must not lead out of the folder.
         let safe = |name: &str| name.replace(['/', '\\'], "_").replace("..", "_");
         self.folder.join(safe(&group_version.group)).join(safe(&group_version.version)).join(RESOURCES)
     }
 
     fn read_file<T: DeserializeOwned>(&self, path: &Path) -> Option<(T, Duration)> {
         let written = jiff::Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok()?;
-        // A file from the future is as good as new.
+        // A file with a modification time in the future counts as new.
         let age = Duration::try_from(self.clock.now().duration_since(written)).unwrap_or_default();
         if age >= self.time_to_live {
             return None;
@@ -115,7 +116,7 @@ fn write_file(path: &Path, document: &impl Serialize) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o750);
     builder.create(folder)?;
     let mut temporary = tempfile::Builder::new();
-    // As kubectl does, which may share the cache within a group.
+    // As in kubectl, which may share the cache within a user group.
     #[cfg(unix)]
     temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o660));
     let mut temporary = temporary.tempfile_in(folder)?;

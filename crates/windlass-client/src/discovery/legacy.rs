@@ -1,4 +1,4 @@
-//! The older form: a list of groups, then one `APIResourceList` for each group and version.
+//! Legacy discovery: a list of groups, then one `APIResourceList` for each group and version.
 
 pub(super) mod documents;
 
@@ -13,10 +13,10 @@ use documents::{GroupList, ResourceList};
 use super::{DiscoveredVersion, Discovery, list};
 use crate::{Client, Error, Result, error::Operation, transport::Body};
 
-/// How many versions are asked for at once.
+/// The maximum number of concurrent requests.
 const CONCURRENCY: usize = 8;
 
-/// Reads `APIVersions`, and asks for the resources of each version of the core group.
+/// Decodes `APIVersions` and requests the resources of each version of the core group.
 pub(super) async fn core(client: &Client, body: &Bytes) -> Result<Discovery> {
     #[derive(Deserialize)]
     struct Versions {
@@ -26,14 +26,14 @@ pub(super) async fn core(client: &Client, body: &Bytes) -> Result<Discovery> {
     let Versions { versions } = read("/api", body)?;
     let wanted = versions.into_iter().map(|version| GroupVersion::new("", version)).collect();
     let mut discovery = ask_all(client, wanted).await;
-    // Without the core group nothing works: no point in going on.
+    // Discovery without the core group is useless.
     match discovery.failed.pop().and_then(|failed| failed.error) {
         Some(error) => Err(error),
         None => Ok(discovery),
     }
 }
 
-/// Reads `APIGroupList`, and asks for the resources of each version of each group.
+/// Decodes `APIGroupList` and requests the resources of each version of each group.
 pub(super) async fn groups(client: &Client, body: &Bytes) -> Result<Discovery> {
     let groups: GroupList = read("/apis", body)?;
     let wanted = groups.into_group_versions();

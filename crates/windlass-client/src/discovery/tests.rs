@@ -110,12 +110,12 @@ async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requ
     let began = tokio::time::Instant::now();
     assert_eq!(client.discovery().await.unwrap().resources().count(), 101);
     assert_eq!((fake.seen().len(), began.elapsed().as_secs()), (103, 0));
-    // There is a limit nevertheless: 412 requests, 300 of them at once.
+    // Discovery is limited, too: 412 requests with a burst of 300.
     for _ in 0..3 {
         client.discovery().await.unwrap();
     }
     assert_eq!(began.elapsed().as_secs(), 2);
-    // A limit that was chosen holds for these, too.
+    // An explicit limit also applies to discovery.
     let began = tokio::time::Instant::now();
     client.with_rate_limit(RateLimit::per_second(1, 1)).discovery().await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 102);

@@ -1,37 +1,37 @@
-//! Which release a server is.
+//! The release of a server.
 
 use http::Request;
 use serde::Deserialize;
 
 use crate::{Body, Client, Result};
 
-/// What `/version` says. Anything may be empty.
+/// The content of `/version`. Any field may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct ServerVersion {
-    /// `1`
+    /// The major version, such as `1`.
     pub major: String,
-    /// `36`; distributors add to it, `36+`.
+    /// The minor version, such as `36`. Distributors may append to it, as in `36+`.
     pub minor: String,
-    /// `v1.36.3`
+    /// The full version, such as `v1.36.3`.
     pub git_version: String,
-    /// The commit that it was built from.
+    /// The commit of the build.
     pub git_commit: String,
-    /// `clean`, or not.
+    /// `clean` if the source tree of the build had no local changes.
     pub git_tree_state: String,
-    /// When it was built, in RFC 3339.
+    /// The time of the build, in RFC 3339.
     pub build_date: String,
-    /// What it was built with.
+    /// The Go version of the build.
     pub go_version: String,
-    /// What it was built with.
+    /// The compiler of the build.
     pub compiler: String,
-    /// `linux/amd64`
+    /// The platform, such as `linux/amd64`.
     pub platform: String,
 }
 
 impl ServerVersion {
-    /// Major and minor, as numbers; whatever a distributor adds is left out.
+    /// Returns the major and minor version as numbers, without the suffixes of distributors.
     #[must_use]
     pub fn release(&self) -> Option<(u32, u32)> {
         let number = |text: &str| {
@@ -43,7 +43,7 @@ impl ServerVersion {
 }
 
 impl Client {
-    /// Asks the server which release it is.
+    /// Fetches the server's version.
     pub async fn server_version(&self) -> Result<ServerVersion> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static("/version");

@@ -1,7 +1,7 @@
-//! A list: `{"kind":"PodList","metadata":{…},"items":[{…},…]}`, its fields in any order.
+//! Lists: `{"kind":"PodList","metadata":{…},"items":[{…},…]}`, with fields in any order.
 //!
-//! Items are cut out as they arrive. All that is not an item, the envelope, is kept; with the items gone it is a small
-//! JSON document of its own, which is parsed when it is complete.
+//! Items are cut out as they arrive. The rest, the envelope, is buffered. Without the items, it is a small JSON
+//! document, which is parsed when it is complete.
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
@@ -9,51 +9,51 @@ use windlass_api::{ListMeta, Meta, Place, Skipper};
 
 use super::{FrameError, Passing};
 
-/// The largest envelope. Real ones are a few hundred bytes; continue tokens make the most of it.
+/// The maximum size of the envelope. Real ones have a few hundred bytes, mostly a continue token.
 const ENVELOPE_LIMIT: usize = 1 << 20;
 
-/// Cuts a list into its items and its metadata.
+/// Splits a list into its items and its metadata.
 #[derive(Debug)]
 pub(crate) struct ListDecoder {
-    /// What is left of the last chunk.
+    /// The unread part of the last chunk.
     chunk: Bytes,
     state: State,
-    /// Everything so far that is no item.
+    /// Everything received so far except items.
     envelope: Vec<u8>,
-    /// The start of an item that goes on in the next chunk.
+    /// The start of an item that continues in the next chunk.
     item: BytesMut,
-    /// Within an item: how far it has been walked.
+    /// The scanner's state within an item.
     skipper: Skipper,
-    /// How many items have begun.
+    /// The number of items started so far.
     items: u64,
-    /// The item is one that is not held.
+    /// `Some` while an item above the size limit is being skipped.
     passing: Option<Passing>,
     limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the first brace. Leaves with it.
+    /// Before the first brace.
     Start,
-    /// Outside of the items. Leaves into `Items` at the bracket after the key `items`, into `Complete` with the last
+    /// Outside of the items. The next state is `Items` at the bracket after the key `items`, or `Complete` at the last
     /// brace.
     Envelope(Envelope),
-    /// Between items. Leaves into `Item` at a brace, back into the envelope at the closing bracket.
+    /// Between items. The next state is `Item` at a brace, or `Envelope` at the closing bracket.
     Items(Expect),
-    /// Within an item, which starts at the start of the chunk or in `item`, or is being passed over. Leaves at its closing
-    /// brace.
+    /// Within an item, which starts at the start of the chunk or in `item`, or which is being skipped. The state ends
+    /// at its closing brace.
     Item,
     /// After the last brace: only white space may follow.
     Complete,
 }
 
-/// Where in the envelope.
+/// The position in the envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Envelope {
-    /// Open brackets; 1 at the level of `items`.
+    /// The number of open brackets; 1 at the level of `items`.
     depth: u32,
     text: Text,
-    /// What the string or value that comes next at level 1 is.
+    /// The meaning of the next string or value at level 1.
     next: Next,
 }
 
@@ -68,7 +68,7 @@ enum Text {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Key,
-    /// A key is being read; it started so far into the envelope.
+    /// Within a key that starts at this offset of the envelope.
     KeyFrom(usize),
     /// The value of `items`.
     Items,
@@ -76,7 +76,7 @@ enum Next {
     Value,
 }
 
-/// What may come between items.
+/// The tokens that are valid between items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     ItemOrEnd,
@@ -100,11 +100,12 @@ impl ListDecoder {
 
     /// Adds a chunk. [`Self::next_item`] must have returned `None` before.
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.chunk.is_empty(), "items are taken before more comes in");
+        debug_assert!(self.chunk.is_empty(), "all items must be taken before the next chunk");
         self.chunk = chunk;
     }
 
-    /// The next item; `None` when more has to come in. [`FrameError::Oversize`] stands for an item, and others follow it.
+    /// Returns the next item; `None` if more data is needed. [`FrameError::Oversize`] stands for one item, and others
+    /// follow it.
     pub(crate) fn next_item(&mut self) -> Result<Option<Bytes>, FrameError> {
         while !self.chunk.is_empty() {
             match self.state {
@@ -128,15 +129,15 @@ impl ListDecoder {
         Ok(None)
     }
 
-    /// The stream has ended: what the list says of itself, if it is complete.
+    /// Ends the stream. Returns the list's metadata, or an error if the list is incomplete.
     pub(crate) fn finish(&mut self) -> Result<ListMeta, FrameError> {
         #[derive(Deserialize)]
         struct Document {
             metadata: Option<ListMeta>,
-            // Every list has this field, if only as null: an answer without it is no list, and must not pass for an
-            // empty one.
+            // Every list has this field, even if it is null. A response without it is not a list and must not be
+            // mistaken for an empty one.
             #[serde(deserialize_with = "no_items")]
-            #[allow(dead_code, reason = "its presence is what counts")]
+            #[allow(dead_code, reason = "only its presence matters")]
             items: (),
         }
         if self.state != State::Complete {
@@ -255,7 +256,7 @@ impl ListDecoder {
         Ok(end.map(|_| self.item.split().freeze()))
     }
 
-    /// Nothing is held of the item from now on, which goes on with `part`.
+    /// Starts to skip the item, which continues with `part`.
     fn pass_over(&mut self, part: &Bytes) {
         let mut start = std::mem::take(&mut self.item);
         let held = start.len();
@@ -265,13 +266,13 @@ impl ListDecoder {
     }
 }
 
-/// Whether a key, quotes included, says `items`.
+/// Reports whether a key, including its quotes, is `items`.
 fn is_items(quoted: &[u8]) -> bool {
     quoted == br#""items""#
         || (quoted.contains(&b'\\') && serde_json::from_slice::<String>(quoted).is_ok_and(|key| key == "items"))
 }
 
-/// Accepts null, as Go writes a list of none, and the empty list that is left when the items are cut out.
+/// Accepts null, as Go encodes a nil slice, and the empty list that remains after the items are cut out.
 fn no_items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     Option::<Vec<IgnoredAny>>::deserialize(deserializer).map(|_| ())
 }

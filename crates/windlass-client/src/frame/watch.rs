@@ -1,4 +1,4 @@
-//! A watch: one event per line, `{"type":"ADDED","object":{…}}`.
+//! Watches: one event per line, `{"type":"ADDED","object":{…}}`.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use windlass_api::{EventType, Meta, Place, RawEvent};
 
 use super::{FrameError, Passing};
 
-/// Cuts a watch into events.
+/// Splits a watch into events.
 #[derive(Debug)]
 pub(crate) struct WatchDecoder {
-    /// What is left of the last chunk.
+    /// The unread part of the last chunk.
     chunk: Bytes,
-    /// The start of a line that goes on in the next chunk. Holds no newline.
+    /// The start of a line that continues in the next chunk. Contains no newline.
     line: BytesMut,
-    /// How many events there were.
+    /// The number of events so far.
     events: u64,
-    /// The line is one that is not held.
+    /// `Some` while a line above the size limit is being skipped.
     passing: Option<Passing>,
     limit: usize,
 }
@@ -30,11 +30,12 @@ impl WatchDecoder {
 
     /// Adds a chunk. [`Self::next_event`] must have returned `None` before.
     pub(crate) fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.chunk.is_empty(), "events are taken before more comes in");
+        debug_assert!(self.chunk.is_empty(), "all events must be taken before the next chunk");
         self.chunk = chunk;
     }
 
-    /// The next event; `None` when it is not whole yet. [`FrameError::Oversize`] stands for an event, and others follow it.
+    /// Returns the next event; `None` if it is incomplete. [`FrameError::Oversize`] stands for one event, and others
+    /// follow it.
     pub(crate) fn next_event(&mut self) -> Result<Option<RawEvent>, FrameError> {
         while let Some(end) = memchr::memchr(b'\n', &self.chunk) {
             let rest = self.chunk.split_off(end + 1);
@@ -64,7 +65,7 @@ impl WatchDecoder {
         Ok(None)
     }
 
-    /// The stream has ended. A last event without a newline counts if it is whole.
+    /// Ends the stream. Returns a last event without a newline, if it is complete.
     pub(crate) fn finish(&mut self) -> Result<Option<RawEvent>, FrameError> {
         if self.passing.is_some() {
             return Err(FrameError::Truncated { within: "an event" });
@@ -76,8 +77,8 @@ impl WatchDecoder {
         careful_event(&line).map(Some).map_err(|_| FrameError::Truncated { within: "an event" })
     }
 
-    /// Nothing is held of the line from now on, which goes on with `part`. Only the state of an object is passed over: what
-    /// else is so long is no watch.
+    /// Skips the line, which continues with `part`. Only events that change an object are skipped; any other line of
+    /// this size is an error.
     fn pass_over(&mut self, part: &[u8]) -> Result<(), FrameError> {
         let mut passing = match self.passing.take() {
             Some(passing) => passing,
@@ -108,15 +109,14 @@ fn event(line: &Bytes) -> Result<RawEvent, FrameError> {
     }
 }
 
-/// The layout that servers written in Go always send: type, then object, then nothing. The object is what stands
-/// between, unseen.
+/// Parses the layout that Go servers always send: the type, the object, and nothing else. The object is not parsed.
 fn usual_event(line: &Bytes) -> Option<RawEvent> {
     let (event_type, object) = usual_start(line)?;
     let object = object.strip_suffix(b"}").filter(|object| object.ends_with(b"}"))?;
     Some(RawEvent { event_type, body: line.slice_ref(object) })
 }
 
-/// The type, and the object with whatever comes after it.
+/// Returns the type, and the rest of the line from the object on.
 fn usual_start(line: &[u8]) -> Option<(EventType, &[u8])> {
     let rest = line.strip_prefix(br#"{"type":""#)?;
     let (event_type, rest) = rest.split_at(memchr::memchr(b'"', rest)?);
@@ -124,7 +124,7 @@ fn usual_start(line: &[u8]) -> Option<(EventType, &[u8])> {
     Some((event_type_of(event_type)?, object.starts_with(b"{").then_some(object)?))
 }
 
-/// Any layout: the line is parsed, the object in it only walked over.
+/// Parses any layout. The object is only scanned.
 fn careful_event(line: &Bytes) -> Result<RawEvent, FrameError> {
     #[derive(Deserialize)]
     struct Event<'l> {
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// An event of one object, with so much in it.
+    /// Returns an event with an object of this size.
     fn event_of(event_type: &str, name: &str, len: usize) -> String {
         let metadata = format!(r#"{{"name":"{name}","uid":"u","resourceVersion":"7"}}"#);
         let object = format!(r#"{{"kind":"Pod","metadata":{metadata},"x":"{}"}}"#, "x".repeat(len));

@@ -1,44 +1,44 @@
-//! What is counted below the requests: of connections, of TLS, of plugins.
+//! Metrics below the requests: of connections, TLS and credential plugins.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-/// Told of what the clients of a configuration do to reach the server. Each method does nothing unless it is implemented;
-/// Go's name for each metric stands with it, where Go has one.
+/// A recorder of metrics for the connections of a configuration's clients. The default methods do nothing. Each method
+/// documents the name of client-go's metric, if there is one.
 ///
-/// Clients that share connections tell those who came first.
+/// If clients share connections, the recorder of the first client receives the metrics.
 pub trait TransportMetrics: Debug + Send + Sync + 'static {
-    /// The addresses of a host were looked up, or could not be: `rest_client_dns_resolution_duration_seconds`.
+    /// The addresses of a host were looked up, successfully or not: `rest_client_dns_resolution_duration_seconds`.
     fn resolved(&self, host: &str, took: Duration) {
         let _ = (host, took);
     }
 
-    /// A connection was opened, TLS included, or could not be.
+    /// A connection was opened, including TLS, or could not be opened.
     fn connected(&self, connection: &Opened<'_>) {
         let _ = connection;
     }
 
-    /// A client took up connections that others share, or new ones; those of so many configurations are now open:
+    /// A client started to use shared or new connections. `open` is the number of configurations with connections:
     /// `rest_client_transport_create_calls_total`, `rest_client_transport_cache_entries`.
     fn transport_taken(&self, from: Source, open: usize) {
         let _ = (from, open);
     }
 
-    /// The files that TLS is made of were looked at: `rest_client_transport_ca_reload_total`.
+    /// The certificate files of TLS were read again: `rest_client_transport_ca_reload_total`.
     fn tls_files_read(&self, found: Found) {
         let _ = found;
     }
 
-    /// A plugin for credentials was to be run: `rest_client_exec_plugin_call_total`.
+    /// A credential plugin was called: `rest_client_exec_plugin_call_total`.
     fn plugin_called(&self, outcome: PluginCall) {
         let _ = outcome;
     }
 
-    /// Whether a plugin may be run was decided: `rest_client_exec_plugin_policy_call_total`.
+    /// The policy allowed or denied a credential plugin: `rest_client_exec_plugin_policy_call_total`.
     fn plugin_judged(&self, verdict: Verdict) {
         let _ = verdict;
     }
 
-    /// A plugin has handed out credentials; `None`: they hold until they are refused.
+    /// A plugin returned credentials that expire at this time. `None` if they are valid until they are rejected.
     /// `rest_client_exec_plugin_ttl_seconds`.
     fn credentials_expire(&self, at: Option<jiff::Timestamp>) {
         let _ = at;
@@ -49,64 +49,64 @@ pub trait TransportMetrics: Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Opened<'c> {
-    /// Host and port of the server.
+    /// The host and port of the server.
     pub server: &'c str,
-    /// Whether there is a connection.
+    /// The result of the attempt.
     pub outcome: Outcome,
-    /// Name, proxy and TLS included.
+    /// The time of the attempt, including name resolution, proxy and TLS.
     pub took: Duration,
 }
 
-/// Whether something was had.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Outcome {
     Succeeded,
     Failed,
 }
 
-/// Where a client's connections come from.
+/// The origin of a client's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// They are those of other clients: `hit`.
+    /// Shared with other clients: `hit`.
     Shared,
-    /// They are its own: `miss`.
+    /// New connections: `miss`.
     New,
 }
 
-/// What files hold that were read before.
+/// The result of reading files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
-    /// The same.
+    /// The content is unchanged.
     Unchanged,
-    /// Something else, which is now in use.
+    /// The content has changed and is now in use.
     Changed,
-    /// Nothing that can be used; what was read before stands.
+    /// The content is missing or invalid. The earlier content remains in use.
     Unusable,
 }
 
-/// How a run of a plugin ended.
+/// The result of a plugin call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PluginCall {
-    /// It has handed out something: `no_error`.
+    /// The plugin returned credentials: `no_error`.
     Succeeded,
-    /// It has failed, with this exit code if it had one: `plugin_execution_error`.
+    /// The plugin failed, with this exit code if it has one: `plugin_execution_error`.
     Failed(Option<i32>),
-    /// There is no such program: `plugin_not_found_error`.
+    /// The program does not exist: `plugin_not_found_error`.
     Missing,
-    /// It was not run, or its answer could not be read: `client_internal_error`.
+    /// The plugin was not run, or its output is invalid: `client_internal_error`.
     Unusable,
 }
 
-/// Whether a plugin may be run.
+/// The decision of the plugin policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is its own name")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Verdict {
     Allowed,
     Denied,
 }
 
-/// Whoever counts, if anybody does.
+/// The recorder of metrics, if one is configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Audience(Option<Arc<dyn TransportMetrics>>);
 

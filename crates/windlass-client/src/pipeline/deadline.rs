@@ -1,4 +1,4 @@
-//! How long a call may take.
+//! Time limits of calls.
 
 use std::{
     future::Future,
@@ -15,22 +15,22 @@ use windlass_api::BoxError;
 
 use crate::transport::Body;
 
-/// A call that took too long.
+/// The error of a call that exceeded its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no answer within {limit:?}")]
 pub(crate) struct TimedOut {
     limit: Duration,
 }
 
-/// When a call has to be over.
+/// The deadline of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     limit: Duration,
-    /// `None` when no clock can express it.
+    /// The point in time. `None` if it cannot be represented.
     at: Option<Instant>,
 }
 
-/// A body that breaks off at the deadline.
+/// A body that ends with an error at the deadline.
 struct Bound {
     body: Body,
     limit: Duration,
@@ -42,7 +42,7 @@ impl Deadline {
         Self { limit, at: Instant::now().checked_add(limit) }
     }
 
-    /// Ends the work when time is up.
+    /// Runs a future until the deadline.
     pub(super) async fn bound<T>(
         self,
         work: Pin<&mut impl Future<Output = Result<T, BoxError>>>,
@@ -51,7 +51,7 @@ impl Deadline {
         timeout_at(at, work).await.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
     }
 
-    /// The same body, which ends with an error when time is up.
+    /// Returns the body with an error at the deadline.
     pub(super) fn bound_body(self, body: Body) -> Body {
         match self.at {
             Some(at) => Body::wrap(Bound { body, limit: self.limit, over: Box::pin(sleep_until(at)) }),
@@ -65,7 +65,7 @@ impl http_body::Body for Bound {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        // What has arrived by now is given, however late it is asked for.
+        // Data that has already arrived is returned, even if it is read after the deadline.
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }

@@ -1,4 +1,4 @@
-//! Whether requests may be sent at all, at this moment.
+//! A gate that decides whether requests may be sent.
 
 use std::{
     fmt::Debug,
@@ -15,15 +15,16 @@ use windlass_api::BoxError;
 
 use crate::error::Operation;
 
-/// Is asked before each attempt to send a request, and while that is under way.
+/// Checked before and during each attempt to send a request.
 ///
-/// For programs that may act for a time only, such as replicas that hold a lease.
+/// Use it for programs that may act only for a limited time, such as replicas that hold a lease.
 pub trait Gate: Debug + Send + Sync + 'static {
-    /// Whether a request may be sent. If not, the call fails with the reason, and is not tried again.
+    /// Returns an error if a request must not be sent. The call then fails with this error, without a retry.
     fn admit(&self, request: &Outgoing<'_>) -> Result<(), BoxError>;
 
-    /// Until when attempts may go on, as far as is known by now; `None`: not any more. An attempt that has no answer by
-    /// then is dropped: what has not left yet is not sent. It is asked again whenever something happens to an attempt.
+    /// Returns the time until which attempts may continue; `None` if the gate is closed. An attempt without a response
+    /// by then is dropped, so data that is not sent yet is never sent. The method is called again whenever the attempt
+    /// makes progress, so the time may move.
     fn open_until(&self) -> Option<Instant>;
 }
 
@@ -31,37 +32,37 @@ pub trait Gate: Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Outgoing<'r> {
-    /// What is being done.
+    /// The operation.
     pub operation: &'r Operation,
     /// The method.
     pub method: &'r Method,
-    /// The body; `None` where it is a stream, or there is none.
+    /// The body. `None` if it is a stream, or empty.
     pub body: Option<&'r Bytes>,
 }
 
-/// The gate has closed while an answer was waited for. What was asked for may be carried out.
+/// The error of an attempt during which the gate closed. The server may have carried out the request.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("the request may not be waited for any longer")]
+#[error("the gate closed before the response arrived")]
 struct Closed;
 
-/// Goes on with an attempt as long as the gate is open.
+/// Polls an attempt while the gate is open.
 pub(super) async fn pass<T>(
     gate: Option<&dyn Gate>,
     mut attempt: Pin<&mut (impl Future<Output = Result<T, BoxError>> + Send)>,
 ) -> Result<T, BoxError> {
     let Some(gate) = gate else { return attempt.await };
-    // In a place of its own: most clients have no gate.
+    // Boxed, because most clients have no gate.
     let mut end = Box::pin(sleep_until(Instant::now()));
     poll_fn(|cx| {
         loop {
-            // The clock is asked, and not the timer alone: that is late when the process has stood still.
+            // Check the clock in addition to the timer, which is late if the process was suspended.
             let Some(until) = gate.open_until().filter(|until| Instant::now() < *until) else {
                 return Poll::Ready(Err(Closed.into()));
             };
             if until != end.deadline() {
                 end.as_mut().reset(until);
             }
-            // It may have been put off meanwhile.
+            // The closing time may have been extended meanwhile.
             if end.as_mut().poll(cx).is_pending() {
                 return attempt.as_mut().poll(cx);
             }

@@ -1,4 +1,4 @@
-//! Standing back from a server that has had enough.
+//! Back-off from an overloaded server.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_api::{Backoff, Delays, Entropy};
 
-/// Makes every request wait while the server answers 429 or fails: longer with each such answer, not at all after the first
-/// other one.
+/// A delay before every request while the server answers 429 or a server error. It grows with each such response. It
+/// ends with the first other response, and when a connection fails.
 ///
-/// Go's `URLBackoff`, which counts by host; a client has one. Off unless a client is given one.
+/// Corresponds to `URLBackoff` in client-go, which counts per host; a client has only one. Disabled by default.
 #[derive(Debug)]
 pub struct OverloadBackoff {
-    /// After so long without an answer the server is taken to be well again.
+    /// The time without such a response after which the server is considered healthy again.
     forget_after: Duration,
     state: Mutex<State>,
 }
@@ -21,15 +21,15 @@ pub struct OverloadBackoff {
 #[derive(Debug)]
 struct State {
     delays: Delays,
-    /// What each request waits now; zero when all is well.
+    /// The current delay of each request; zero if the server is healthy.
     current: Duration,
-    /// When the last answer came that was none of a server which is well.
+    /// The time of the last response that indicated overload.
     since: Instant,
 }
 
 impl OverloadBackoff {
-    /// Waits as `backoff` says; the number of its tries does not matter. What happened longer than `forget_after` ago is
-    /// forgotten.
+    /// Creates a back-off with the delays of `backoff`; its number of tries is ignored. Responses older than
+    /// `forget_after` are ignored.
     #[must_use]
     pub fn new(backoff: Backoff, forget_after: Duration, entropy: &Entropy) -> Self {
         let state = State { delays: backoff.delays(entropy), current: Duration::ZERO, since: Instant::now() };
@@ -51,7 +51,7 @@ impl OverloadBackoff {
         state.current
     }
 
-    /// Takes note of an answer; `None` for a connection that failed, which says nothing of the server's load.
+    /// Records a response. `None` stands for a failed connection, which does not indicate overload.
     pub(super) fn observe(&self, status: Option<StatusCode>) {
         let mut state = self.state.lock();
         if status.is_some_and(|status| status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()) {

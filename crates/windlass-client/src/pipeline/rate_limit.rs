@@ -1,28 +1,28 @@
-//! How many requests a second.
+//! Rate limits for requests.
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A token bucket: so many requests at once, so many a second after that.
+/// A token bucket with a sustained rate and a burst.
 ///
-/// Whoever finds the bucket empty waits in turn. Clones share the bucket, so that several clients can keep one limit
-/// together.
+/// Callers that find the bucket empty wait in order. Clones share the bucket, so that several clients can share a
+/// limit.
 #[derive(Clone, Debug)]
 pub struct RateLimit(Arc<Bucket>);
 
 #[derive(Debug)]
 struct Bucket {
-    /// Time to grow one token.
+    /// The time in which one token is added.
     interval: Duration,
-    /// Time to grow all of them: interval × burst.
+    /// The time in which the bucket fills: interval × burst.
     window: Duration,
-    /// When the bucket would be full if no more were taken; `None`, or in the past: it is full.
+    /// The time at which the bucket will be full without further requests. `None` or a past time if it is full.
     full_at: Mutex<Option<Instant>>,
 }
 
-/// A token that has been taken. Given back when whoever waits for it waits no more.
+/// A token that was taken. It is returned if the caller stops waiting for it.
 struct Reservation<'b> {
     bucket: &'b Bucket,
     wait: Duration,
@@ -36,14 +36,15 @@ enum State {
 }
 
 impl RateLimit {
-    /// A token every `interval`, at most `burst` of them kept. The bucket starts full. No interval is no limit.
+    /// Creates a bucket that gains a token every `interval` and holds at most `burst` tokens. It starts full. A zero
+    /// interval means no limit.
     #[must_use]
     pub fn new(interval: Duration, burst: u32) -> Self {
         let window = interval.saturating_mul(burst);
         Self(Arc::new(Bucket { interval, window, full_at: Mutex::new(None) }))
     }
 
-    /// So many requests a second on average, and so many at once; none a second is one a second.
+    /// Creates a limit with an average rate and a burst. A rate of 0 is raised to 1.
     ///
     /// ```
     /// # use windlass_client::{Client, RateLimit};
@@ -56,7 +57,7 @@ impl RateLimit {
         Self::new(Duration::from_secs(1) / requests.max(1), burst)
     }
 
-    /// Takes a token, and says how long that took.
+    /// Takes a token and returns the waiting time.
     pub(crate) async fn acquire(&self) -> Duration {
         let mut reservation = self.0.reserve();
         if !reservation.wait.is_zero() {
@@ -68,7 +69,7 @@ impl RateLimit {
 }
 
 impl Default for RateLimit {
-    /// Go's: 5 requests a second, 10 at once.
+    /// Returns client-go's default: 5 requests per second with a burst of 10.
     fn default() -> Self {
         Self::per_second(5, 10)
     }
@@ -79,7 +80,7 @@ impl Bucket {
         let now = Instant::now();
         let mut full_at = self.full_at.lock();
         let start = full_at.map_or(now, |full_at| full_at.max(now));
-        // A debt that no clock can express does not grow any more.
+        // A debt that cannot be represented does not grow any more.
         let end = start.checked_add(self.interval).unwrap_or(start);
         *full_at = Some(end);
         Reservation { bucket: self, wait: end.duration_since(now).saturating_sub(self.window), state: State::Waiting }
@@ -108,7 +109,7 @@ mod tests {
         for number in 0..20_u32 {
             limit.acquire().await;
             let expected = Duration::from_millis(200) * number.saturating_sub(9);
-            // tokio's timers have a resolution of a millisecond.
+            // Tokio's timers have a resolution of a millisecond.
             let off = began.elapsed().abs_diff(expected);
             assert!(off <= Duration::from_millis(2), "request {number} after {:?}", began.elapsed());
         }

@@ -1,4 +1,4 @@
-//! Whether a request is sent again, decided as a value.
+//! The decision whether to retry a request, as a value.
 
 use std::{error::Error, io, time::Duration};
 
@@ -9,32 +9,32 @@ use windlass_api::BoxError;
 use super::Reading;
 use crate::transport::{Body, NotBegun};
 
-/// How long to wait when no server has said how long.
+/// The delay before a retry if the server specifies none.
 const LOST_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a request that the server has not begun with is sent again at least, whatever the caller has set: as Go's
-/// transport, which does so below the retries.
+/// The minimum number of retries of a request that the server has not started, whatever the configured maximum. Go's
+/// transport retries these below the client.
 const UNBEGUN_RETRIES: u32 = 3;
 
-/// The attempts of one request.
+/// The attempts to send one request.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    /// How many were made before the present one.
+    /// The number of failed attempts so far.
     made: u32,
     retries: u32,
     on_loss: OnLoss,
-    /// What became of the last one before the present.
+    /// The result of the previous attempt.
     previous: Option<String>,
 }
 
-/// A request that is sent again.
+/// The decision to retry a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeat {
     pub(super) wait: Duration,
     pub(super) why: &'static str,
 }
 
-/// Whether a request is sent again when its connection was lost, so that nobody knows what the server did.
+/// The action after a lost connection, when the server may have carried out the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnLoss {
     Repeat,
@@ -44,15 +44,15 @@ enum OnLoss {
 /// How a connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// The server has not seen the request, or says that it has not begun with it.
+    /// The server has not seen the request, or reports that it has not started it.
     Unprocessed,
-    /// It may have done anything.
+    /// The server may have carried out the request.
     Unknown,
 }
 
-/// A failure that was not the first.
+/// The error of a request whose earlier attempts also failed.
 #[derive(Debug, Error)]
-#[error("attempt {attempts} failed; the one before: {previous}")]
+#[error("attempt {attempts} failed; previous attempt: {previous}")]
 struct Repeated {
     attempts: u32,
     previous: String,
@@ -63,8 +63,8 @@ type Outcome = Result<Response<Body>, BoxError>;
 
 impl Attempts {
     pub(super) fn new(retries: u32, method: &Method, reading: Reading) -> Self {
-        // A write is not repeated, not even one that would have the same effect twice: its second answer would be about
-        // the first (a conflict, nothing there to delete).
+        // Writes are not retried, not even idempotent ones: the second response would report the effect of the first (a
+        // conflict, or an object that no longer exists).
         let on_loss = match reading {
             Reading::Watch => OnLoss::Repeat,
             Reading::Whole if method.is_safe() => OnLoss::Repeat,
@@ -73,22 +73,22 @@ impl Attempts {
         Self { made: 0, retries, on_loss, previous: None }
     }
 
-    /// Which attempt this is; 0 for the first.
+    /// Returns the number of the current attempt; 0 for the first.
     pub(super) const fn number(&self) -> u32 {
         self.made
     }
 
-    /// Whether the present attempt is not to be the last.
+    /// Decides whether to retry after the current attempt.
     pub(super) fn judge(&self, outcome: &Outcome) -> Option<Repeat> {
         let again = self.made < self.retries;
         match outcome {
             Ok(response) if again => asked(response),
             Ok(_) => None,
             Err(error) => match Loss::of(&**error)? {
-                // As Go's transport: at once, and then with patience.
+                // As in Go's transport: first immediately, then with a delay.
                 Loss::Unprocessed if again || self.made < UNBEGUN_RETRIES => {
                     let wait = if self.made == 0 { Duration::ZERO } else { LOST_WAIT };
-                    Some(Repeat { wait, why: "the server has not begun with the request" })
+                    Some(Repeat { wait, why: "the server has not started the request" })
                 }
                 Loss::Unknown if again && self.on_loss == OnLoss::Repeat => {
                     Some(Repeat { wait: LOST_WAIT, why: "the connection was lost" })
@@ -98,7 +98,7 @@ impl Attempts {
         }
     }
 
-    /// The present attempt is not the last.
+    /// Records that the current attempt failed and is retried.
     pub(super) fn failed(&mut self, outcome: Outcome) {
         self.made += 1;
         self.previous = Some(match outcome {
@@ -107,7 +107,7 @@ impl Attempts {
         });
     }
 
-    /// The present attempt is the last.
+    /// Returns the result of the last attempt.
     pub(super) fn conclude(self, outcome: Outcome) -> Outcome {
         outcome.map_err(|source| match self.previous {
             Some(previous) if previous != windlass_api::ErrorChain(&*source).to_string() => {
@@ -118,7 +118,7 @@ impl Attempts {
     }
 }
 
-/// A server that says how long to wait wants to be asked again.
+/// Checks for `Retry-After`, with which a server asks for a retry.
 fn asked(response: &Response<Body>) -> Option<Repeat> {
     let status = response.status();
     let why = match status {
@@ -131,11 +131,11 @@ fn asked(response: &Response<Body>) -> Option<Repeat> {
 }
 
 impl Loss {
-    /// `None` for what is no loss of a connection: a name that is not known, a certificate that is not trusted, a server
-    /// that is not there.
+    /// Classifies an error. Returns `None` for errors other than a lost connection, such as an unknown host, an
+    /// untrusted certificate or an unreachable server.
     fn of(error: &(dyn Error + 'static)) -> Option<Self> {
         let chain = std::iter::successors(Some(error), |&error| error.source());
-        // What says most decides: below an unprocessed request there may be an ordinary broken pipe.
+        // The most specific cause decides: below an unprocessed request there may be an ordinary broken pipe.
         chain.filter_map(Self::of_one).min_by_key(|loss| *loss == Self::Unknown)
     }
 
@@ -144,7 +144,7 @@ impl Loss {
             return Some(Self::Unprocessed);
         }
         if let Some(error) = error.downcast_ref::<h2::Error>() {
-            // A server that goes away names the last stream that it has taken up; only later ones get this error.
+            // A server that shuts down names the last stream that it has accepted. Only later streams get this error.
             let refused =
                 error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM));
             return if refused { Some(Self::Unprocessed) } else { error.get_io().and_then(Self::of_io) };

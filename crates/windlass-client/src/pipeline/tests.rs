@@ -17,11 +17,11 @@ use crate::{
     warnings::CollectWarnings,
 };
 
-/// What a server does, attempt by attempt; the last answer stands for all later ones.
+/// A server's behaviour in one attempt. The last one applies to all later attempts.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Answer(u16),
-    /// With a `Retry-After`.
+    /// An answer with a `Retry-After` header.
     Later(u16, &'static str),
     Lose(io::ErrorKind),
     Hang,
@@ -70,7 +70,7 @@ fn request(method: Method) -> Request<Body> {
     Request::builder().method(method).uri("/x").body(Body::empty()).unwrap()
 }
 
-/// The code of the last answer, the number of attempts, and the seconds that they took.
+/// Returns the code of the last answer, the number of attempts, and their duration in seconds.
 async fn play(method: Method, acts: impl IntoIterator<Item = Act>) -> (Option<u16>, usize, u64) {
     let stage = Stage::new(acts);
     let began = Instant::now();
@@ -86,7 +86,7 @@ async fn a_request_is_sent_again_when_the_server_says_when() {
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
         assert_eq!(play(method.clone(), [Later(429, "3"), Later(503, "2"), Answer(200)]).await, (Some(200), 3, 5));
         assert_eq!(play(method.clone(), [Later(500, "1"), Answer(404)]).await, (Some(404), 2, 1));
-        // Not when it does not say, says it otherwise, or the request was the mistake.
+        // No retry without `Retry-After`, with an invalid one, or if the request itself is wrong.
         assert_eq!(play(method.clone(), [Answer(429), Answer(200)]).await, (Some(429), 1, 0));
         assert_eq!(play(method.clone(), [Answer(503), Answer(200)]).await, (Some(503), 1, 0));
         assert_eq!(play(method.clone(), [Later(503, "Fri, 31 Dec 1999 23:59:59 GMT")]).await, (Some(503), 1, 0));
@@ -118,7 +118,7 @@ async fn a_read_is_sent_again_when_its_connection_is_lost_and_a_write_is_not() {
             assert_eq!(play(method, [Lose(kind), Answer(200)]).await, (None, 1, 0), "{kind}");
         }
     }
-    // A server that is not there will not be there a second later.
+    // An unreachable server is not retried.
     assert_eq!(play(Method::GET, [Lose(io::ErrorKind::ConnectionRefused), Answer(200)]).await, (None, 1, 0));
 }
 
@@ -158,7 +158,7 @@ async fn the_last_failure_tells_of_the_one_before() {
     let stage = Stage::new([Later(503, "0"), Lose(io::ErrorKind::ConnectionRefused)]);
     let error = stage.client().get::<Pod>("p").await.unwrap_err();
     let chain = error.chain();
-    assert!(chain.contains("attempt 2 failed; the one before: the server answered 503: connection refused"), "{chain}");
+    assert!(chain.contains("attempt 2 failed; previous attempt: the server answered 503: connection refused"), "{chain}");
     let same = Stage::new([Lose(io::ErrorKind::ConnectionReset)]).client().get::<Pod>("p").await.unwrap_err();
     assert!(!same.chain().contains("attempt"), "{}", same.chain());
 }
@@ -191,7 +191,7 @@ async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
     let networked = Client::new(config).unwrap();
     let began = Instant::now();
     for _ in 0..15 {
-        // Nobody listens there; the token is taken before that is known.
+        // The server is unreachable, but the token was already taken.
         assert!(networked.get::<Pod>("p").await.unwrap_err().is_transport());
     }
     assert_eq!(began.elapsed().as_secs(), 1);
@@ -202,7 +202,7 @@ async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
         }
     }
     assert_eq!(began.elapsed().as_secs(), 0);
-    // A limit that was chosen stays.
+    // An explicit limit is retained.
     let chosen = networked.with_rate_limit(RateLimit::per_second(1, 1)).without_default_rate_limit();
     for _ in 0..3 {
         assert!(chosen.get::<Pod>("p").await.is_err());
@@ -224,10 +224,10 @@ async fn a_call_ends_at_its_timeout_whatever_it_waits_for() {
     let error = silent.get::<Pod>("p").await.unwrap_err();
     assert!(error.is_timeout() && error.is_transport());
     assert_eq!(error.chain(), r#"get pods "home/p": the connection to the server failed: no answer within 1s"#);
-    // All attempts together.
+    // The timeout covers all attempts together.
     let error = Stage::new([Act::Later(429, "1")]).client().with_timeout(5 * second).get::<Pod>("p").await.unwrap_err();
     assert!(error.is_timeout());
-    // The body, too.
+    // The timeout also covers the body.
     let slow = Fake::new(|_| {
         let never = futures::stream::pending::<Result<http_body::Frame<Bytes>, io::Error>>();
         Response::new(Body::wrap(http_body_util::StreamBody::new(never)))
@@ -379,10 +379,10 @@ async fn a_call_that_is_dropped_while_it_waits_gives_back_its_token() {
     assert!(began.elapsed() <= Duration::from_millis(1_001), "{:?}", began.elapsed());
 }
 
-/// A pod whose name is 200 times the letter p, compressed.
+/// A pod whose name consists of 200 letters p, compressed.
 const COMPRESSED: &str = "H4sIAAAAAAACA6tWyk0tSUxJLElUsqpWykvMTVWyUioYJkCpthYAMcMjxOAAAAA=";
 
-/// Compresses whatever is asked for by somebody who reads that.
+/// Returns a server that compresses its response if the client accepts that.
 fn compressing() -> Fake {
     Fake::new(|request| {
         let accepted = request.headers().get(header::ACCEPT_ENCODING).is_some_and(|accepted| accepted == "gzip");
@@ -395,7 +395,7 @@ fn compressing() -> Fake {
     })
 }
 
-/// A client over the network, as far as its policy goes.
+/// Returns a client with the policy of a network client.
 fn as_networked(fake: &Fake) -> Client {
     fake.client().with(|policy| policy.compression = Compression::Offered)
 }
@@ -409,7 +409,8 @@ async fn answers_come_compressed_and_are_read_as_if_they_had_not() {
         assert_eq!(plain.get::<Pod>("p").await.unwrap().metadata.name.as_deref(), Some("plain"));
         assert!(!fake.last().headers().contains_key("accept-encoding"));
     }
-    // Who asks for it gets it as it is, and a watch is never compressed: its events would wait for one another.
+    // With an explicit header, the response is returned as it is. A watch is never compressed, because its events would
+    // be delayed.
     let request = Request::get("/x").header("accept-encoding", "gzip").body(()).unwrap();
     let raw = client.request_stream(request).await.unwrap();
     assert!(http_body_util::BodyExt::collect(raw).await.unwrap().to_bytes().starts_with(&[0x1f, 0x8b]));
@@ -424,7 +425,7 @@ async fn the_limit_of_an_answer_is_of_what_it_becomes() {
     assert!(error.chain().ends_with("larger than 100 bytes"), "{}", error.chain());
 }
 
-/// Admits reads, until a moment that can be put off.
+/// A gate that admits reads until a time that can be moved.
 #[derive(Clone, Debug)]
 struct Until(Arc<Mutex<Option<Instant>>>);
 

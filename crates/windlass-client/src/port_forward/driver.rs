@@ -1,4 +1,4 @@
-//! Carries one connection to a port of a pod.
+//! The task that carries one connection to a port of a pod.
 
 use bytes::Bytes;
 use tokio::{
@@ -12,12 +12,12 @@ use crate::websocket::{ConnectionError, Frame, PING_INTERVAL, Receiver, Sender};
 
 const DATA: u8 = 0;
 const ERROR: u8 = 1;
-/// Both channels begin with the number of the port.
+/// Each channel starts with the port number, in two bytes.
 const PORT_PREFIX: usize = 2;
 const CHUNK: usize = 32 << 10;
 
-/// Ends when the pod closes the connection, when it breaks, or when the local side is done and the pod silent. The
-/// local side then reads its end.
+/// Carries a connection. Returns when the pod closes it, when it breaks, or when the local side has finished and the
+/// pod is silent. The local side then reads the end of the stream.
 pub(super) async fn drive(mut sender: Sender, mut receiver: Receiver, local: DuplexStream, failure: Failure) {
     let (from_local, to_local) = tokio::io::split(local);
     let (done, local_done) = watch::channel(false);
@@ -25,7 +25,7 @@ pub(super) async fn drive(mut sender: Sender, mut receiver: Receiver, local: Dup
         ended = receive(&mut receiver, to_local, local_done) => ended,
         error = send(&mut sender, from_local, done) => Err(error.to_string()),
     };
-    // Before the local side reads the end, which it does when this returns.
+    // Record the error before this function returns, because the local side then reads the end.
     match ended {
         Ok(()) => sender.close().await,
         Err(why) => *failure.lock() = Some(why),
@@ -40,7 +40,7 @@ async fn receive(
     let mut prefixes = [PORT_PREFIX; 2];
     loop {
         let lingered = async {
-            // The sender is gone only when the connection is.
+            // The sender is dropped only together with the connection.
             let _ = local_done.wait_for(|done| *done).await;
             sleep(LINGER).await;
         };
@@ -54,7 +54,7 @@ async fn receive(
         let Some(prefix) = prefixes.get_mut(usize::from(channel)) else { continue };
         strip(prefix, &mut data);
         match channel {
-            // Who does not listen any more may still send.
+            // A local side that has stopped reading may still write.
             DATA => drop(local.write_all(&data).await),
             ERROR if !data.is_empty() => return Err(String::from_utf8_lossy(&data).trim_end().to_owned()),
             _ => {}
@@ -62,7 +62,7 @@ async fn receive(
     }
 }
 
-/// Takes off what is still to come of the prefix.
+/// Removes the remaining bytes of the prefix.
 fn strip(prefix: &mut usize, data: &mut Bytes) {
     let length = data.len().min(*prefix);
     *prefix -= length;

@@ -1,4 +1,4 @@
-//! Local ports that lead to a pod.
+//! Local ports that are forwarded to a pod.
 
 use std::{
     io,
@@ -17,25 +17,26 @@ use windlass_api::ErrorChain;
 
 use super::PortForward;
 
-/// The pause after a connection could not be accepted: without file descriptors the next one would fail at once.
+/// The pause after a failed accept: without free file descriptors, the next one would fail at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens on local ports, and leads each connection to its port of the pod, until dropped.
+/// Listens on local ports and forwards each connection to its port of the pod, until dropped.
 ///
-/// A connection that cannot be made, because the pod is gone, say, is logged and closes the local one; the others go on.
+/// If a connection to the pod fails, for example because the pod is gone, the error is logged and the local connection
+/// is closed. Other connections continue.
 #[derive(Debug)]
 pub struct PortForwarder {
     ports: Vec<ForwardedPort>,
-    /// One for each port; they end with this.
+    /// One task per port, aborted on drop.
     listeners: JoinSet<()>,
 }
 
-/// A local port and where it leads.
+/// A local port and the pod's port that it forwards to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardedPort {
-    /// Where to connect to.
+    /// The local address to connect to.
     pub local: SocketAddr,
-    /// The port of the pod.
+    /// The pod's port.
     pub remote: u16,
 }
 
@@ -57,13 +58,13 @@ impl PortForwarder {
         Ok(Self { ports, listeners })
     }
 
-    /// The local ports, those included that were chosen because they were free.
+    /// Returns the local ports, including those that were chosen automatically.
     #[must_use]
     pub fn ports(&self) -> &[ForwardedPort] {
         &self.ports
     }
 
-    /// Goes on until none of the ports can be listened on any more, which does not happen by itself.
+    /// Waits until no port is listened on any more, which normally does not happen.
     pub async fn wait(mut self) {
         while self.listeners.join_next().await.is_some() {}
     }
@@ -76,7 +77,7 @@ async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
         .map_err(|error| io::Error::new(error.kind(), format!("listen on {address}: {error}")))
 }
 
-/// Owns the connections of one port: they end when this is dropped.
+/// Accepts connections of one port and owns their tasks, which end when this future is dropped.
 async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     loop {
@@ -84,7 +85,7 @@ async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: 
         let accepted = loop {
             tokio::select! {
                 accepted = listener.accept() => break accepted,
-                // Those that have ended are let go of.
+                // Reap tasks that have ended.
                 Some(_) = connections.join_next() => {}
             }
         };
@@ -96,16 +97,16 @@ async fn listen(listener: TcpListener, remote: u16, forward: PortForward, room: 
                     drop(permit);
                 });
             }
-            // A peer that has gone again, or no file descriptors for the moment.
+            // The peer has disconnected again, or there are temporarily no free file descriptors.
             Err(error) => {
-                tracing::warn!(port = remote, %error, "a connection to be forwarded was not accepted");
+                tracing::warn!(port = remote, %error, "a connection cannot be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Ends with the pod's side: what the local one still says would reach nobody.
+/// Carries one local connection. Ends with the pod's side, after which local data has no receiver.
 async fn carry(mut local: TcpStream, remote: u16, forward: &PortForward) {
     let pod = match forward.connect(remote).await {
         Ok(pod) => pod,
@@ -117,7 +118,7 @@ async fn carry(mut local: TcpStream, remote: u16, forward: &PortForward) {
     let (mut from_local, mut to_local) = local.split();
     let (mut from_pod, mut to_pod) = split(pod);
     let up = async {
-        // However it ends, the pod's side is told, and has the last word.
+        // In any case, the pod's side is closed, and its remaining data is read.
         let _ = copy(&mut from_local, &mut to_pod).await;
         let _ = to_pod.shutdown().await;
         std::future::pending().await

@@ -1,21 +1,22 @@
-//! Pairs of a local port and one of a pod, as kubectl writes them.
+//! Pairs of a local port and a pod's port, in kubectl's syntax.
 
 use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-/// A local port and the port of the pod that it leads to: `8080:80`, `:80` for any free local port, `80` for the same.
+/// A local port and the pod's port that it forwards to: `8080:80`, `80` for the same local port, or `:80` for any free
+/// local port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortPair {
-    /// 0 for any that is free.
+    /// The local port; 0 for any free port.
     pub local: u16,
-    /// Never 0.
+    /// The pod's port; never 0.
     pub remote: u16,
 }
 
-/// A text that is no pair of ports.
+/// The error of a text that is not a pair of ports.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is no pair of ports such as 8080:80, :80 or 80")]
+#[error("{text:?} is not a pair of ports such as 8080:80, :80 or 80")]
 pub struct PortPairError {
     text: String,
 }
@@ -25,7 +26,7 @@ impl FromStr for PortPair {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || PortPairError { text: text.to_owned() };
-        // As `parse` alone would take a sign.
+        // Parsing as `u16` alone would accept a sign.
         let port = |digits: &str| {
             let unsigned = digits.bytes().all(|byte| byte.is_ascii_digit());
             digits.parse::<u16>().ok().filter(|_| unsigned).ok_or_else(wrong)

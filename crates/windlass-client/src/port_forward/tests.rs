@@ -12,7 +12,8 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes no time")
 }
 
-/// Both channels begin with the port, in two bytes; once in one message, once in two.
+/// Sends the first messages of both channels, the port in two bytes: once in one message, once in two. Returns the
+/// port.
 async fn begin(channels: &mut Channels) -> u16 {
     let (_, ports) = channels.uri.split_once("ports=").unwrap();
     let port: u16 = ports.parse().unwrap();
@@ -23,7 +24,7 @@ async fn begin(channels: &mut Channels) -> u16 {
     port
 }
 
-/// A pod that echoes in capitals what it is sent, says goodbye after `bye`, and listens on port 80 only.
+/// A pod that echoes its input in capitals, says goodbye after `bye`, and listens on port 80 only.
 async fn pod(mut channels: Channels) {
     if begin(&mut channels).await != 80 {
         channels.send(1, b"connection refused\n").await;
@@ -59,7 +60,7 @@ async fn what_the_pod_complains_of_is_the_readers_error() {
     let mut stream = kubelet.client().port_forward("p").connect(81).await.unwrap();
     let error = within(stream.read(&mut [0; 8])).await.unwrap_err();
     assert_eq!(error.to_string(), "connection refused");
-    // A connection that breaks is no orderly end either.
+    // A broken connection is not a normal end.
     let kubelet = Kubelet::start(V4, |channels| async move { drop(channels) }).await;
     let mut stream = kubelet.client().port_forward("p").connect(80).await.unwrap();
     within(stream.read(&mut [0; 8])).await.unwrap_err();
@@ -82,7 +83,7 @@ async fn local_ports_lead_to_the_pod_each_connection_for_itself() {
         within(stream.read_exact(&mut answer)).await.unwrap();
         assert_eq!(&answer, heard);
     }
-    // A port that is refused closes its connection, and no other.
+    // A refused port closes its connection, and no other.
     let mut third = TcpStream::connect(refused.local).await.unwrap();
     assert_eq!(within(third.read(&mut answer)).await.unwrap_or(0), 0);
     first.write_all(b"bye").await.unwrap();
@@ -93,7 +94,7 @@ async fn local_ports_lead_to_the_pod_each_connection_for_itself() {
     drop(forwarder);
     assert_eq!(within(second.read(&mut answer)).await.unwrap_or(0), 0);
     within(kubelet.open.wait_for(|open| *open == 0)).await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 #[tokio::test]
@@ -150,7 +151,7 @@ async fn more_connections_than_the_limit_wait_their_turn() {
     first.write_all(b"one").await.unwrap();
     let mut answer = [0; 3];
     within(first.read_exact(&mut answer)).await.unwrap();
-    // The second is in the queue of the system: what it says has got nowhere.
+    // The second connection is in the system's queue: its data has not been sent.
     assert_eq!((&answer, kubelet.seen().len()), (b"ONE", 1));
     first.write_all(b"bye").await.unwrap();
     within(second.read_exact(&mut answer)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Carries a command's streams over its connection, both directions at once: a command that prints while it is fed must
-//! not wait for its own input.
+//! The task that carries a command's streams over its connection. Both directions run concurrently, because a command
+//! may print before it has read all its input.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
@@ -18,18 +18,18 @@ use crate::{
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
-/// How the command ended, as a `Status`; the last that comes.
+/// The channel of the exit status, a `Status`, which is the last message.
 const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
 
-/// What is sent at once, as other clients do.
+/// The maximum size of a message, as in other clients.
 const CHUNK: usize = 32 << 10;
 
-/// The reason and the cause of a `Status` about a command that failed.
+/// The reason and the cause type of the `Status` of a failed command.
 const NON_ZERO_EXIT: &str = "NonZeroExitCode";
 const EXIT_CODE: &str = "ExitCode";
 
-/// The connection's ends of the streams; `None` for those that were not asked for.
+/// The connection's ends of the streams; `None` for streams that are not enabled.
 pub(super) struct Streams {
     pub(super) stdin: Option<DuplexStream>,
     pub(super) stdout: Option<DuplexStream>,
@@ -37,7 +37,7 @@ pub(super) struct Streams {
     pub(super) size: Option<watch::Receiver<Option<TerminalSize>>>,
 }
 
-/// Ends with the command, or with the connection.
+/// Carries the streams until the command or the connection ends.
 pub(super) async fn drive(
     mut sender: Sender,
     mut receiver: Receiver,
@@ -58,7 +58,7 @@ pub(super) async fn drive(
     }
 }
 
-/// Hands output on until the status comes. A reader that is gone is no reason to stop.
+/// Passes on output until the status arrives. Continues if a reader is dropped.
 async fn receive(
     receiver: &mut Receiver,
     mut stdout: Option<DuplexStream>,
@@ -82,7 +82,7 @@ async fn receive(
     }
 }
 
-/// Sends input, sizes and pings; ends only with the connection.
+/// Sends input, terminal sizes and pings. Ends only with the connection.
 async fn send(
     sender: &mut Sender,
     mut stdin: Option<DuplexStream>,
@@ -112,16 +112,16 @@ async fn send(
     }
 }
 
-/// How much input there is, 0 at its end; waits for ever where there is no input.
+/// Reads input and returns its length, 0 at its end. Never returns if there is no input.
 async fn read(stdin: &mut Option<DuplexStream>, buffer: &mut [u8]) -> usize {
     match stdin {
-        // In memory: the only error is an end.
+        // The stream is in memory, so its only error is its end.
         Some(stdin) => stdin.read(buffer).await.unwrap_or(0),
         None => std::future::pending().await,
     }
 }
 
-/// The next size; waits for ever where there is none to come.
+/// Returns the next size of the terminal. Never returns if there is no terminal.
 async fn changed(size: &mut Option<watch::Receiver<Option<TerminalSize>>>) -> Option<TerminalSize> {
     if let Some(sizes) = size
         && sizes.changed().await.is_ok()

@@ -9,7 +9,7 @@ const V5: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
 const V4: &[&str] = &["v4.channel.k8s.io"];
 const SUCCESS: &str = r#"{"metadata":{},"status":"Success"}"#;
 
-/// Prints what it is given, after the name of the channel that it came by, and ends with the input.
+/// Echoes the input, prefixed with the name of its channel, and ends with the input.
 async fn echo(mut channels: Channels) {
     channels.send(2, b"ready").await;
     while let Some((channel, data)) = channels.next().await {
@@ -71,10 +71,10 @@ async fn a_writer_waits_while_nobody_reads_the_output() {
     let (mut stdin, mut stdout) = (command.stdin().unwrap(), command.stdout().unwrap());
     let piece = vec![7; 1 << 20];
     let mut accepted = 0;
-    // Sockets of the system hold some megabytes; without a bound this would go on for ever.
+    // Sockets buffer some megabytes; without a bound this would not end.
     while let Ok(Ok(written)) = tokio::time::timeout(Duration::from_millis(300), stdin.write(&piece)).await {
         accepted += written;
-        assert!(accepted < 1 << 30, "somebody buffers without a bound");
+        assert!(accepted < 1 << 30, "a buffer is unbounded");
     }
     drop(stdin);
     let mut back = Vec::new();
@@ -105,7 +105,7 @@ async fn exit_codes_and_refusals_are_told_apart() {
 #[tokio::test]
 async fn older_servers_are_spoken_to_in_the_fourth_version_which_has_no_end_of_input() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
-        // Whoever sent the end of input here would be misunderstood: channel 255 is not known.
+        // With version 4, no message on channel 255 may be sent to end the input.
         while let Some((channel, data)) = channels.next().await {
             assert_eq!(channel, 0);
             if data.ends_with(b"!") {
@@ -181,7 +181,7 @@ async fn dropping_the_command_ends_its_connection() {
     within(kubelet.open.wait_for(|open| *open == 0)).await.unwrap();
 }
 
-// Time stands still until nobody has anything to do, and then jumps to the next timer: the tests below take no time.
+// The clock is paused and jumps to the next timer when all tasks are idle, so the tests below take no time.
 
 #[tokio::test]
 async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
@@ -189,7 +189,7 @@ async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
     let kubelet = Kubelet::start(V5, move |mut channels| {
         let seen = seen.clone();
         async move {
-            // Whoever reads answers pings, too.
+            // A reader also answers pings.
             while let Some(message) = channels.next_message().await {
                 seen.send_modify(|pings| *pings += i32::from(message.is_ping()));
             }

@@ -1,4 +1,4 @@
-//! What a server has answered, whole.
+//! A complete response of the server.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, response::Parts};
@@ -7,7 +7,7 @@ use windlass_api::{ListWatchError, from_json};
 
 use crate::{Error, Result, error::Operation, response, warnings::Warning};
 
-/// A success.
+/// A successful response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     operation: Operation,
@@ -20,7 +20,7 @@ impl Answer {
         Self { operation, head, body }
     }
 
-    /// The object in it. A `Status` that tells of a failure is one, whatever the code of the answer.
+    /// Decodes the object. A `Status` that reports a failure is returned as an error, whatever the status code.
     pub fn into<T: DeserializeOwned>(self) -> Result<T> {
         let decoded = match response::status_of(&self.body) {
             Some(status) if !status.is_success() => Err(status.into()),
@@ -29,43 +29,43 @@ impl Answer {
         decoded.map_err(|error| Error::new(self.operation, error))
     }
 
-    /// Its bytes.
+    /// Returns the body.
     #[must_use]
     pub const fn bytes(&self) -> &Bytes {
         &self.body
     }
 
-    /// Its bytes, to keep.
+    /// Returns the body as an owned value.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.body
     }
 
-    /// Its code.
+    /// Returns the status code.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.head.status
     }
 
-    /// Whether there is an object now that was not there before.
+    /// Reports whether the request created an object.
     #[must_use]
     pub fn was_created(&self) -> bool {
         self.head.status == StatusCode::CREATED
     }
 
-    /// Its headers.
+    /// Returns the headers.
     #[must_use]
     pub const fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }
 
-    /// What its bytes are, where it says so.
+    /// Returns the `Content-Type` of the body, if the server sent one.
     #[must_use]
     pub fn content_type(&self) -> Option<&str> {
         self.head.headers.get(header::CONTENT_TYPE)?.to_str().ok()
     }
 
-    /// The warnings that came with it. The handler has been told of them.
+    /// Returns the warnings in the response. They have also been passed to the warning handler.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         Warning::all(&self.head.headers)

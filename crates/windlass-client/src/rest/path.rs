@@ -8,21 +8,21 @@ use windlass_api::GroupVersion;
 
 use crate::request::{RequestError, SEGMENT, check_segment};
 
-/// What stays as it is in a path of several segments.
+/// The characters that are not escaped in a path of several segments.
 const SEGMENTS: &AsciiSet = &SEGMENT.remove(b'/');
 
-/// `PREFIX[/namespaces/NAMESPACE][/RESOURCE][/NAME][/SUBRESOURCE][/SUFFIX]`. Each part is set once, and as it is meant:
-/// it is encoded when the path is written.
+/// A path of the form `PREFIX[/namespaces/NAMESPACE][/RESOURCE][/NAME][/SUBRESOURCE][/SUFFIX]`. Each part is set once,
+/// unencoded; the path is encoded when it is written.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// Begins with a slash; ends with one only if the caller wants it.
+    /// Starts with a slash. Ends with one only if the caller's path did.
     prefix: String,
-    /// Empty when the caller has said so.
+    /// Empty if the caller set the empty namespace.
     namespace: Option<String>,
     resource: Option<String>,
     name: Option<String>,
     subresource: Option<String>,
-    /// Empty, or without slashes at its ends.
+    /// Empty, or without leading and trailing slashes.
     suffix: String,
 }
 
@@ -103,8 +103,8 @@ impl Path {
         Ok(())
     }
 
-    /// Whether the parts make sense together: an object is created in a namespace, and has a name in one, that is not
-    /// empty.
+    /// Checks that the parts are consistent: an object that is created, or that has a name, must not have an empty
+    /// namespace.
     pub(super) fn checked_for(&self, method: &Method) -> Result {
         let empty = self.namespace.as_deref() == Some("");
         let needed = *method == Method::POST || (self.name.is_some() && *method != Method::PATCH);
@@ -113,7 +113,7 @@ impl Path {
 }
 
 impl fmt::Display for Path {
-    /// As it stands in a URL.
+    /// Writes the path encoded as in a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace().map(|namespace| ["namespaces", namespace]);
         let parts = [&self.resource, &self.name, &self.subresource].into_iter().flatten().map(String::as_str);
@@ -133,7 +133,7 @@ fn once(part: &'static str, place: &mut Option<String>, value: String) -> Result
     Ok(())
 }
 
-/// Segments with one slash between them.
+/// Joins segments with single slashes.
 fn joined(part: &'static str, segments: &str) -> std::result::Result<String, RequestError> {
     let segments: Vec<_> = segments.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.iter().find(|segment| matches!(**segment, "." | "..")) {

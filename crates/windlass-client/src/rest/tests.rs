@@ -16,7 +16,7 @@ fn core(fake: &Fake) -> RestClient {
     fake.client().rest(GroupVersion::new("", "v1"))
 }
 
-/// The path with which a request goes out, or what is wrong with it.
+/// Returns the path of the sent request, or the error.
 async fn path(build: impl FnOnce(&RestClient, &RestClient) -> RestRequest) -> String {
     let fake = Fake::json("{}");
     let apps = fake.client().rest(GroupVersion::new("apps", "v1"));
@@ -37,7 +37,7 @@ async fn a_pod_is_read_part_by_part() {
     assert_eq!(pod.into::<Pod>().unwrap().name(), "test");
     assert_eq!(fake.seen(), ["GET /api/v1/namespaces/default/pods/test"]);
     assert_eq!(fake.last().headers()["accept"], "application/json, */*");
-    // `.await` sends as well.
+    // `.await` also sends the request.
     core(&fake).delete().namespace("default").resource("pods").name("test").await.unwrap();
     assert_eq!(fake.seen()[1], "DELETE /api/v1/namespaces/default/pods/test");
 }
@@ -97,11 +97,11 @@ async fn the_first_mistake_is_told_when_it_is_sent() {
         (path(|core, _| core.get().abs_path("/a/../b")).await, r#"the path ".." may not be that"#),
         (
             path(|core, _| core.get().name("a").name("b").name("c")).await,
-            r#"the name is "a" already, and cannot be "b" as well"#,
+            r#"the name is already "a" and cannot be set to "b""#,
         ),
         (
             path(|core, _| core.get().resource("pods").namespace("a").namespace("a")).await,
-            r#"the namespace is "a" already, and cannot be "a" as well"#,
+            r#"the namespace is already "a" and cannot be set to "a""#,
         ),
         (path(|core, _| core.post().namespace("").resource("pods")).await, "the namespace is empty"),
         (path(|core, _| core.get().namespace("").resource("pods").name("p")).await, "the namespace is empty"),

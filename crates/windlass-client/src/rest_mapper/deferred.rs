@@ -1,4 +1,4 @@
-//! A mapper that asks the server when it has to.
+//! A mapper that runs discovery on demand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,14 +8,14 @@ use windlass_api::{GroupKind, GroupVersionKind, GroupVersionResource};
 use super::{MappingError, RestMapper, Result};
 use crate::{CachedDiscovery, DiscoveredResource, Discovery};
 
-/// How old an answer has to be for an unknown name to be reason to ask again.
+/// The age of a discovery result from which an unknown name causes a new discovery.
 const RELOAD_AFTER: Duration = Duration::from_secs(10);
 
-/// A [`RestMapper`] made of discovery when it is first needed, and anew when a name is not known: a custom resource that
-/// has been installed since is found.
+/// A [`RestMapper`] that is created from discovery on first use, and again when a name is not found. Custom resources
+/// that were installed meanwhile are thus found.
 ///
-/// However often unknown names are asked for, the server is asked again only when what is known is from disk, is partial,
-/// or is older than ten seconds. Clones share what they know.
+/// An unknown name causes a new discovery only if the cached one is from disk, is partial, or is older than ten
+/// seconds. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct DeferredRestMapper {
     discovery: CachedDiscovery,
@@ -23,7 +23,7 @@ pub struct DeferredRestMapper {
     made: Arc<Mutex<Option<Made>>>,
 }
 
-/// A mapper and the discovery that it is made of.
+/// A mapper and the discovery that it was created from.
 #[derive(Clone, Debug)]
 struct Made {
     from: Arc<Discovery>,
@@ -31,22 +31,22 @@ struct Made {
 }
 
 impl DeferredRestMapper {
-    /// Asks by this cache.
+    /// Creates a mapper from cached discovery.
     #[must_use]
     pub fn new(discovery: CachedDiscovery) -> Self {
         Self { discovery, reload_after: RELOAD_AFTER, made: Arc::default() }
     }
 
-    /// Takes what is known for good for this long, whatever names are not in it.
+    /// Sets the age of a discovery result from which an unknown name causes a new discovery. Defaults to ten seconds.
     #[must_use]
     pub fn with_reload_after(mut self, age: Duration) -> Self {
         self.reload_after = age;
         self
     }
 
-    /// The mapper of what is known now.
+    /// Returns the mapper of the cached discovery, running discovery if there is none.
     pub async fn mapper(&self) -> Result<Arc<RestMapper>> {
-        // Boxed, as it is mostly there already: no caller needs room for what asking a server takes.
+        // Boxed, because the result is mostly cached: this keeps the callers' futures small.
         let from = Box::pin(self.discovery.get()).await?;
         let mut made = self.made.lock();
         if let Some(made) = made.as_ref().filter(|made| Arc::ptr_eq(&made.from, &from)) {
@@ -57,27 +57,27 @@ impl DeferredRestMapper {
         Ok(mapper)
     }
 
-    /// Forgets: the next question goes to the server.
+    /// Clears the cache. The next call runs discovery.
     pub fn reset(&self) {
         self.discovery.invalidate();
     }
 
-    /// As [`RestMapper::resource_for`].
+    /// Like [`RestMapper::resource_for`].
     pub async fn resource_for(&self, partial: &GroupVersionResource) -> Result<DiscoveredResource> {
         self.find(|mapper| mapper.resource_for(partial).cloned()).await
     }
 
-    /// As [`RestMapper::kind_for`].
+    /// Like [`RestMapper::kind_for`].
     pub async fn kind_for(&self, partial: &GroupVersionResource) -> Result<GroupVersionKind> {
         self.find(|mapper| mapper.kind_for(partial)).await
     }
 
-    /// As [`RestMapper::mapping`].
+    /// Like [`RestMapper::mapping`].
     pub async fn mapping(&self, kind: &GroupKind, versions: &[&str]) -> Result<DiscoveredResource> {
         self.find(|mapper| mapper.mapping(kind, versions).cloned()).await
     }
 
-    /// As [`RestMapper::resolve`].
+    /// Like [`RestMapper::resolve`].
     pub async fn resolve(&self, text: &str) -> Result<DiscoveredResource> {
         self.find(|mapper| mapper.resolve(text).cloned()).await
     }

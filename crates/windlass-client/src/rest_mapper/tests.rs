@@ -20,7 +20,8 @@ fn with_names(mut resource: DiscoveredResource, short: &str, category: &str) -> 
     resource
 }
 
-/// Events in two groups, deployments in two groups (one of them foreign), classes in two versions.
+/// Returns a mapper with events in two groups, deployments in two groups (one of them third-party), and classes in two
+/// versions.
 fn mapper() -> RestMapper {
     let resources = vec![
         with_names(resource(("", "v1", "Pod"), "pods"), "po", "all"),
@@ -69,7 +70,7 @@ fn all_that_a_name_may_mean_comes_in_order() {
     let mapper = mapper();
     let kinds = mapper.kinds_for(&gvr("", "", "deployments")).unwrap();
     assert_eq!(kinds.iter().map(|kind| &*kind.group).collect::<Vec<_>>(), ["apps", "apps.example.com"]);
-    // A group that exists is not the beginning of another.
+    // An existing group is not treated as a prefix of another.
     assert_eq!(mapper.kinds_for(&gvr("apps", "", "deployments")).unwrap().len(), 1);
     assert_eq!(mapper.kind_for(&gvr("", "", "ev")).unwrap(), GroupVersionKind::new("", "v1", "Event"));
 }
@@ -97,7 +98,7 @@ fn kinds_map_to_resources_in_the_versions_that_are_asked_for() {
     assert_eq!(version(&["v3", "v1beta1", "v1"]).unwrap(), "v1beta1");
     assert!(version(&["v3"]).is_err());
     assert_eq!(mapper.mappings(&class, &[]).unwrap().len(), 2);
-    // A kind has its group: there is no guessing.
+    // The group of a kind is not guessed.
     assert!(mapper.mapping(&GroupKind::new("", "Deployment"), &[]).is_err());
 }
 
@@ -156,7 +157,7 @@ fn plurals_are_guessed_as_go_guesses_them() {
     }
 }
 
-/// A server whose group `x.io` has these resources, and how often it was asked.
+/// Returns a server whose group `x.io` has these resources, and which counts its requests.
 fn server(plurals: &Arc<Mutex<Vec<&'static str>>>) -> Fake {
     let plurals = Arc::clone(plurals);
     Fake::new(move |request| {
@@ -181,7 +182,7 @@ async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_ser
     let plurals = Arc::new(Mutex::new(vec!["foos"]));
     let fake = server(&plurals);
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));
-    assert!(fake.seen().is_empty(), "nothing is asked before it is needed");
+    assert!(fake.seen().is_empty(), "no request before first use");
     mapper.resolve("foos").await.unwrap();
     assert!(Arc::ptr_eq(&mapper.mapper().await.unwrap(), &mapper.mapper().await.unwrap()));
     assert_eq!(fake.seen().len(), 2);
@@ -218,7 +219,7 @@ async fn c_13_34_an_unknown_kind_is_looked_up_once_more_and_one_that_is_gone_is_
     assert_eq!((bars.resource.gvr().to_string(), fake.seen().len()), ("x.io/v1, Resource=bars".to_owned(), 4));
     let error = mapper.mapping(&kind("foos"), &["v1"]).await.unwrap_err();
     assert!(matches!(error, MappingError::NoKind { .. }), "{error}");
-    assert_eq!(fake.seen().len(), 4, "it has just been asked");
+    assert_eq!(fake.seen().len(), 4, "the server was just asked");
 }
 
 #[tokio::test]

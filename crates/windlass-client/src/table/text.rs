@@ -1,4 +1,4 @@
-//! A table as text, laid out as kubectl does it: columns three spaces apart, none narrower than six.
+//! The text form of tables in kubectl's layout: columns three spaces apart, with a minimum width of six.
 
 use serde_json::Value;
 use windlass_api::DynamicObject;
@@ -9,101 +9,101 @@ const GAP: usize = 3;
 const LEAST_WIDTH: usize = 6;
 const NOTHING: &str = "<none>";
 
-/// Which columns are shown.
+/// The columns to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Columns {
-    /// Those that fit most screens.
+    /// The columns with priority 0.
     #[default]
     Normal,
-    /// All.
+    /// All columns.
     Wide,
 }
 
-/// Whether columns have names.
+/// The visibility of column names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Headers {
-    /// In the first line.
+    /// Shows them in the first line.
     #[default]
     Shown,
-    /// Not at all.
+    /// Hides them.
     Hidden,
 }
 
-/// Columns of text, each line with its end. It remembers how wide columns have been: lines that come later stand below
-/// those that came before.
+/// Text in columns, with a line break after each line. It remembers the column widths, so that later lines are aligned
+/// with earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextLayout {
     widths: Vec<usize>,
 }
 
-/// Writes tables as text, one after the other: names of columns once, and columns as wide as they have been so far. So the
-/// rows of a watch, which come one by one, stand below each other.
+/// Writes tables as text. Column names are written once, and the column widths are remembered. The rows of a watch,
+/// which arrive one by one, are thus aligned.
 #[derive(Clone, Debug, Default)]
 pub struct TableWriter {
     columns: Columns,
     headers: Headers,
     namespaces: bool,
     labels: bool,
-    /// The labels that have columns of their own.
+    /// The labels with their own columns.
     label_columns: Vec<String>,
-    /// Stands before each name: `pod/`.
+    /// The prefix of each name, such as `pod/`.
     prefix: String,
-    /// The columns that the server has told.
+    /// The column definitions that the server has sent.
     known: Vec<TableColumn>,
     layout: TextLayout,
     begun: bool,
 }
 
 impl TableWriter {
-    /// With the usual columns and their names.
+    /// Creates a writer for the normal columns, with column names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With these columns.
+    /// Sets the columns to show.
     #[must_use]
     pub const fn columns(mut self, columns: Columns) -> Self {
         self.columns = columns;
         self
     }
 
-    /// With or without the names of the columns.
+    /// Sets whether to show column names.
     #[must_use]
     pub const fn headers(mut self, headers: Headers) -> Self {
         self.headers = headers;
         self
     }
 
-    /// The namespace of each object in a first column.
+    /// Adds a first column with the namespace of each object.
     #[must_use]
     pub const fn with_namespaces(mut self) -> Self {
         self.namespaces = true;
         self
     }
 
-    /// The labels of each object in a last column.
+    /// Adds a last column with the labels of each object.
     #[must_use]
     pub const fn with_labels(mut self) -> Self {
         self.labels = true;
         self
     }
 
-    /// The value of a label of each object in a column of its own.
+    /// Adds a column with the value of a label.
     #[must_use]
     pub fn with_label_column(mut self, label: impl Into<String>) -> Self {
         self.label_columns.push(label.into());
         self
     }
 
-    /// This before each name: `pod/`.
+    /// Sets the prefix of each name, such as `pod/`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The text of a table, each line with its end.
+    /// Returns the text of a table, with a line break after each line.
     pub fn write(&mut self, table: &Table) -> String {
         if !table.columns.is_empty() {
             self.known.clone_from(&table.columns);
@@ -160,7 +160,7 @@ impl TableWriter {
 }
 
 impl TextLayout {
-    /// The text of some lines, each given by its cells.
+    /// Returns the text of lines, each given as its cells.
     pub fn write(&mut self, lines: &[Vec<String>]) -> String {
         for line in lines {
             for (index, cell) in line.iter().enumerate() {
@@ -185,14 +185,14 @@ impl TextLayout {
     }
 }
 
-/// A cell on one line; what a terminal would take for orders is made visible.
+/// Formats a cell on one line. Control characters are made visible.
 fn text(cell: &Value) -> String {
     let cell = match cell {
         Value::Null => return String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    // Of several lines the first is shown, and that there are more.
+    // Shows the first line of a text, with a mark if more lines follow.
     let line = match cell.split_once(['\n', '\r', '\u{c}']) {
         Some((first, _)) => format!("{first}..."),
         None => cell,

@@ -1,4 +1,4 @@
-//! A server that speaks the channel protocol over real sockets, as an API server with a kubelet behind it does.
+//! A fake server of the channel protocol over real sockets, as an API server with a kubelet behaves.
 
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
@@ -23,21 +23,21 @@ use crate::{Body, Client, Config};
 /// The kubelet's end of a connection.
 pub(crate) struct Channels {
     socket: WebSocketStream<TokioIo<Upgraded>>,
-    /// What the client asked for: the path and its query.
+    /// The path and query that the client requested.
     pub(crate) uri: String,
 }
 
-/// Listens until dropped.
+/// A server that listens until dropped.
 pub(crate) struct Kubelet {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
-    /// How many connections are open.
+    /// The number of open connections.
     pub(crate) open: watch::Receiver<usize>,
     _task: JoinSet<()>,
 }
 
 impl Kubelet {
-    /// Knows `protocols`, and lets `serve` answer each connection.
+    /// Starts a server that supports `protocols` and handles each connection with `serve`.
     pub(crate) async fn start<F>(
         protocols: &'static [&'static str],
         serve: impl Fn(Channels) -> F + Clone + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl Kubelet {
         Client::new(Config::new(format!("http://{}", self.address).parse().unwrap())).unwrap()
     }
 
-    /// What was asked for so far.
+    /// Returns the requests so far.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().clone()
     }
@@ -99,7 +99,7 @@ fn answer(mut request: Request<Incoming>, protocols: &[&str], waiting: &Waiting)
     if header(header::UPGRADE) != "websocket" {
         return Response::builder().status(StatusCode::BAD_REQUEST).body("not an upgrade".into()).unwrap();
     }
-    // As servers do: the first of the client's that is known.
+    // As servers do: choose the first of the client's protocols that is supported.
     let chosen = header(header::SEC_WEBSOCKET_PROTOCOL).split(", ").find(|offered| protocols.contains(offered));
     let Some(chosen) = chosen.map(str::to_owned) else {
         return Response::builder().status(StatusCode::FORBIDDEN).body("no common protocol".into()).unwrap();
@@ -119,11 +119,11 @@ fn answer(mut request: Request<Incoming>, protocols: &[&str], waiting: &Waiting)
 impl Channels {
     pub(crate) async fn send(&mut self, channel: u8, data: &[u8]) {
         let message = [&[channel], data].concat();
-        // The client may be gone: what it has seen is what the test is about.
+        // The client may have disconnected; tests check what it received.
         let _ = self.socket.send(Message::Binary(message.into())).await;
     }
 
-    /// The next message of the client; `None` when it has gone.
+    /// Returns the client's next message; `None` after it has disconnected.
     pub(crate) async fn next(&mut self) -> Option<(u8, Bytes)> {
         loop {
             match self.socket.next().await? {
@@ -137,18 +137,18 @@ impl Channels {
         }
     }
 
-    /// The next message of any kind, pings included.
+    /// Returns the next message of any kind, including pings.
     pub(crate) async fn next_message(&mut self) -> Option<Message> {
         self.socket.next().await?.ok()
     }
 
-    /// Ends the connection in order, and waits until the client has gone.
+    /// Closes the connection properly, and waits until the client has disconnected.
     pub(crate) async fn close(mut self) {
         let _ = self.socket.close(None).await;
         while self.next().await.is_some() {}
     }
 
-    /// Ends as commands do: with a status.
+    /// Ends the command with a status, as kubelets do.
     pub(crate) async fn exit(mut self, status: &str) {
         self.send(3, status.as_bytes()).await;
         self.close().await;

@@ -1,4 +1,4 @@
-//! Puts the server's address before the path of each request.
+//! Prepends the server's address to the path of each request.
 
 use std::{
     future::Future,
@@ -15,13 +15,13 @@ use windlass_api::BoxError;
 
 use crate::{Config, ConfigError, transport::Body};
 
-/// A service whose requests name paths; the one within gets whole URLs.
+/// A service that receives paths and passes full URLs to its inner service.
 #[derive(Clone, Debug)]
 pub(crate) struct Addressed<S> {
     inner: S,
     scheme: Scheme,
     authority: Authority,
-    /// Stands before each path; empty, or starts with a slash and ends without one.
+    /// The prefix of each path: empty, or with a leading but no trailing slash.
     prefix: String,
 }
 

@@ -1,4 +1,4 @@
-//! The one body type of requests and responses.
+//! The body type of requests and responses.
 
 use std::{
     any::Any,
@@ -11,12 +11,12 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use windlass_api::BoxError;
 
-/// The body of a request or a response: bytes in memory, or a stream of them.
+/// The body of a request or a response: bytes in memory, or a stream.
 #[derive(Default)]
 pub struct Body(Kind);
 
 enum Kind {
-    /// `None` once read, or where there was nothing.
+    /// `None` after it was read, or if it is empty.
     Whole(Option<Bytes>),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
@@ -28,19 +28,19 @@ impl Default for Kind {
 }
 
 impl Body {
-    /// No bytes.
+    /// Creates an empty body.
     #[must_use]
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The bytes of another body, as they come.
+    /// Wraps another body, as a stream.
     pub fn wrap<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        // A body that is ours already need not be boxed again.
+        // A value of this type is not boxed again.
         let mut body = Some(body);
         if let Some(own) = (&mut body as &mut dyn Any).downcast_mut::<Option<Self>>() {
             return own.take().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Body {
         }
     }
 
-    /// The same body once more, to be sent again; `None` for a stream, which is there once.
+    /// Copies the body for a retry. Returns `None` for a stream, which can be sent only once.
     pub(crate) fn replay(&self) -> Option<Self> {
         match &self.0 {
             Kind::Whole(bytes) => Some(Self(Kind::Whole(bytes.clone()))),
@@ -61,7 +61,7 @@ impl Body {
 }
 
 impl Body {
-    /// The bytes, where they are in memory.
+    /// Returns the bytes, if they are in memory.
     pub(crate) fn in_memory(&self) -> Option<&Bytes> {
         match &self.0 {
             Kind::Whole(bytes) => bytes.as_ref(),
@@ -69,7 +69,7 @@ impl Body {
         }
     }
 
-    /// The same bytes once more, where they are in memory.
+    /// Copies the body, if it is in memory.
     pub(crate) fn copy(&self) -> Option<Self> {
         match &self.0 {
             Kind::Whole(bytes) => Some(Self(Kind::Whole(bytes.clone()))),
@@ -135,7 +135,7 @@ impl http_body::Body for Body {
 }
 
 impl fmt::Debug for Body {
-    /// Without the bytes: they may hold secrets.
+    /// Omits the bytes, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Whole(bytes) => write!(f, "Body({} bytes)", bytes.as_ref().map_or(0, Bytes::len)),

@@ -1,5 +1,4 @@
-//! Opens connections: TCP or what is dialled in its place, through a proxy where there is one, and TLS over that for https; ALPN decides between
-//! HTTP/1.1 and HTTP/2.
+//! Opens connections: TCP or a custom dialer, an optional proxy, and TLS for https. ALPN selects HTTP/1.1 or HTTP/2.
 
 use std::{
     future::Future,
@@ -37,51 +36,51 @@ use crate::{
     metrics::{Audience, Opened, Outcome},
 };
 
-/// Watches may be silent for long; the kernel finds out a peer that is gone.
+/// The interval of TCP keep-alive, which detects dead peers, because watches may be silent for long.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// What is read at once of a socket that carries TLS, in bytes: two of its longest records.
+/// The read buffer of a socket with TLS, in bytes: two records of maximum length.
 const READ_AT_ONCE: usize = 32 * 1024;
 
-/// Opens connections to one server, by one TLS configuration.
+/// Opens connections to one server with one TLS configuration.
 #[derive(Clone)]
 pub(crate) struct Connector {
     tcp: HttpConnector<Resolver>,
-    /// In place of TCP.
+    /// Replaces TCP.
     dialer: Option<Dialer>,
     route: Route,
-    /// `Some` if the server or the proxy is https.
+    /// `Some` if the server or the proxy uses https.
     tls: Option<Arc<ClientConfig>>,
-    /// `Some` iff the server is https.
+    /// `Some` only if the server uses https.
     server_name: Option<ServerName<'static>>,
-    /// For TCP, proxy and TLS together.
+    /// The time limit for TCP, proxy and TLS together.
     timeout: Duration,
-    /// Wakes the connections that are to end at once.
+    /// Notifies the connections that must end immediately.
     cutter: Arc<Notify>,
     audience: Audience,
 }
 
-/// A connection, as HTTP sees it.
+/// A connection as used by HTTP.
 pub(crate) struct Socket {
     layer: Layer,
     peer: Peer,
-    /// Ends when the connection is cut.
+    /// Completes when the connection must end immediately.
     cut: Pin<Box<OwnedNotified>>,
 }
 
-/// What a connection is made of.
+/// The layers of a connection.
 enum Layer {
     Tcp(TcpStream),
     Dialled(Box<dyn Wire>),
-    /// Records are small, and many come at once: one read of the socket serves them all.
+    /// Records are small, and many arrive at once. The buffer reads them with a single system call.
     Tls(Box<TlsStream<BufReader<Self>>>),
 }
 
-/// Who reads the requests first.
+/// The peer that reads the requests first.
 #[derive(Clone, Copy)]
 enum Peer {
     Server,
-    /// A proxy, to which requests name the server.
+    /// An HTTP proxy. Requests to it contain the server's address.
     Proxy,
 }
 
@@ -105,17 +104,17 @@ impl Connector {
         })
     }
 
-    /// Ends all connections that were begun before.
+    /// Closes all connections that were opened before this call.
     pub(super) fn cut(&self) {
         self.cutter.notify_waiters();
     }
 
-    /// Whether there is TLS on the way.
+    /// Reports whether the connection uses TLS, to the server or the proxy.
     pub(super) fn needs_tls(&self) -> bool {
         self.server_name.is_some() || self.proxy().is_some_and(|proxy| proxy.protocol == ProxyProtocol::Https)
     }
 
-    /// Whether the server, and nobody else, says over TLS what is spoken.
+    /// Reports whether ALPN negotiates the HTTP version with the server itself.
     pub(super) fn may_negotiate(&self) -> bool {
         self.server_name.is_some()
     }
@@ -124,12 +123,12 @@ impl Connector {
         Self { tls, ..self.clone() }
     }
 
-    /// The same, but for connections that leave HTTP, which HTTP/2 cannot.
+    /// Returns this connector restricted to HTTP/1.1, for upgrades, which HTTP/2 does not support.
     pub(super) fn http1_only(&self) -> Self {
         Self { tls: self.tls.as_deref().map(|config| Arc::new(tls::http1_only(config))), ..self.clone() }
     }
 
-    /// What each request tells a proxy that reads it.
+    /// Returns the `Proxy-Authorization` header for a proxy that reads the requests.
     pub(super) fn proxy_authorization(&self) -> Option<HeaderValue> {
         self.proxy().filter(|_| self.is_read_by_proxy()).and_then(authorization)
     }
@@ -141,7 +140,7 @@ impl Connector {
         }
     }
 
-    /// Whether a proxy reads the requests: without TLS it need not open a tunnel.
+    /// Reports whether a proxy reads the requests. This is the case without TLS, which needs no tunnel.
     fn is_read_by_proxy(&self) -> bool {
         let http = |proxy: &ProxyServer| proxy.protocol != ProxyProtocol::Socks5;
         self.server_name.is_none() && self.proxy().is_some_and(http)
@@ -171,7 +170,7 @@ impl Connector {
         })
     }
 
-    /// A connection to the server through a proxy; to the proxy itself, where that reads the requests.
+    /// Opens a connection to the server through a proxy, or to the proxy itself if that reads the requests.
     async fn reach(&self, proxy: ProxyServer, uri: Uri) -> Result<Layer, BoxError> {
         if self.is_read_by_proxy() {
             return self.proxy_layer(&proxy).await;
@@ -189,7 +188,7 @@ impl Connector {
                 Some(it) => socks.with_auth(it.username.clone(), it.password.expose().to_owned()),
                 None => socks,
             };
-            // Of an address without a port it would take 443 for meant.
+            // Without a port, the tunnel would use 443.
             let server = Uri::builder().scheme(Scheme::HTTP).authority(with_port(&uri)).path_and_query("/").build()?;
             socks.oneshot(server).await.map_err(|error| via(&proxy, error))?
         } else {
@@ -209,7 +208,7 @@ impl Connector {
             return Ok(layer);
         }
         let name = tls::name_of(&proxy.address)?;
-        // Requests are written to it in HTTP/1.1.
+        // Requests to the proxy use HTTP/1.1.
         self.secure(layer, name, |config| Arc::new(tls::http1_only(config))).await
     }
 
@@ -225,7 +224,7 @@ impl Connector {
     }
 }
 
-/// A server that cannot be reached.
+/// The error of an unreachable server.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection to {server}")]
 struct NotConnected {
@@ -233,14 +232,14 @@ struct NotConnected {
     source: BoxError,
 }
 
-/// A proxy that cannot be reached.
+/// The error of an unreachable proxy.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct Unreachable(BoxError);
 
-/// A proxy that did not let the connection through.
+/// The error of a connection through a proxy.
 #[derive(Debug, thiserror::Error)]
-#[error("the proxy {proxy} gives no connection")]
+#[error("the connection through the proxy {proxy} failed")]
 struct NotThrough {
     proxy: String,
     source: BoxError,
@@ -250,7 +249,7 @@ fn via(proxy: &ProxyServer, error: impl Into<BoxError>) -> NotThrough {
     NotThrough { proxy: proxy.to_string(), source: error.into() }
 }
 
-/// The host and port of an address.
+/// Returns the host and port of an address.
 fn with_port(uri: &Uri) -> String {
     format!("{}:{}", uri.host().unwrap_or_default(), port(uri))
 }
@@ -370,8 +369,8 @@ impl AsyncWrite for Layer {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
             Self::Dialled(stream) => stream.is_write_vectored(),
-            // To a stream that takes several pieces at once, HTTP/2 gives each frame by itself: a record and a system call
-            // each. For one that does not, it gathers small frames first.
+            // With vectored writes, HTTP/2 passes each frame separately, which costs a record and a system call each.
+            // Without them, it first collects small frames.
             Self::Tls(_) => false,
         }
     }

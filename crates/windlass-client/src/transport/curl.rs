@@ -1,7 +1,6 @@
-//! Each request as a `curl` command in the log, to be tried by hand: at the level `debug`, under the target
-//! `windlass_client::curl`.
+//! Logs each request as a `curl` command, for manual reproduction: at level `debug`, target `windlass_client::curl`.
 //!
-//! Credentials are masked, and bodies left out: they may hold secrets.
+//! Credentials are masked and bodies omitted, because they may contain secrets.
 
 use std::{
     fmt::{self, Write as _},
@@ -15,17 +14,17 @@ use super::Body;
 
 const TARGET: &str = "windlass_client::curl";
 const MASK: &str = "<masked>";
-/// What stands for a secret even where nobody has marked it as one.
+/// Headers that contain secrets even if their values are not marked as sensitive.
 const SECRET: [HeaderName; 3] = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE];
 
-/// Logs the requests to a service, whose URIs are whole URLs.
+/// Logs the requests to a service. Their URIs are full URLs.
 #[derive(Clone, Debug)]
 pub(super) struct Curl<S>(pub(super) S);
 
-/// A request as a command.
+/// A request, displayed as a command.
 struct Command<'r>(&'r Request<Body>);
 
-/// A text as one word of a shell.
+/// A text, displayed as one word of a shell.
 struct Quoted<'t>(&'t str);
 
 impl<S: Service<Request<Body>>> Service<Request<Body>> for Curl<S> {
@@ -54,7 +53,7 @@ impl fmt::Display for Command<'_> {
     }
 }
 
-/// What of a header can be told. Credentials keep the word that says of what kind they are.
+/// Returns the printable value of a header. Credentials keep the word that names their scheme.
 fn shown(name: &HeaderName, value: &HeaderValue) -> String {
     let text = String::from_utf8_lossy(value.as_bytes());
     if !value.is_sensitive() && !SECRET.contains(name) {

@@ -1,16 +1,16 @@
-//! One HTTP/2 connection that requests share: opened when the first of them comes, and again after it has ended.
+//! An HTTP/2 connection shared by requests. It is opened for the first request, and again after it has ended.
 //!
-//! hyper's pooled client can do this as well, with a task, two channels and several boxed futures for each request. Here a request
-//! is a stream of the connection, and nothing beside it.
+//! hyper's pooled client can also share a connection, but needs a task, two channels and several boxed futures for each
+//! request. Here, a request is only a stream of the connection.
 //!
 //! Guarantees:
-//! - However many requests wait for it, one connection is opened, and its failure is that of all of them.
-//! - A request that finds the connection ended goes to a new one.
-//! - A request, or an answer, that is dropped ends its stream.
-//! - The connection ends when it is let go of and its streams have ended, when it has carried nothing for [`IDLE_TIMEOUT`], and
-//!   when the server does not answer a ping.
+//! - Concurrent requests wait for a single attempt to open the connection, and share its failure.
+//! - A request that finds the connection closed uses a new one.
+//! - Dropping a request or its response ends its stream.
+//! - The connection ends when it is released and its streams have ended. It also ends when it has been idle for
+//!   [`IDLE_TIMEOUT`], and when the server does not answer a ping.
 //!
-//! Not guaranteed: that the server speaks HTTP/2. Where it does not, the open socket is left for whoever speaks HTTP/1.1.
+//! Not guaranteed: that the server supports HTTP/2. If it does not, the open socket is left for the HTTP/1.1 pool.
 
 use std::{
     error::Error,
@@ -46,16 +46,16 @@ use super::{
     pools::Stream,
 };
 
-/// As hyper's: what the head of an answer may take, in bytes.
+/// The maximum size of response headers in bytes, as in hyper.
 const HEADERS: u32 = 16 * 1024;
-/// As hyper's: what waits to be written of one stream, in bytes.
+/// The maximum size of the send buffer of a stream in bytes, as in hyper.
 const SEND_BUFFER: usize = 1024 * 1024;
-/// How many streams there may be before the server has said how many.
+/// The assumed maximum number of streams until the server has sent its own.
 const STREAMS_AT_FIRST: usize = 100;
-/// How many connections are opened for one request that finds each of them ended.
+/// The maximum number of connections opened for one request, if each of them is found closed.
 const CONNECTIONS: usize = 3;
 
-/// What a request in HTTP/1.1 says of its connection, and must not in HTTP/2.
+/// The connection-specific headers of HTTP/1.1, which are invalid in HTTP/2.
 const OF_ONE_CONNECTION: [HeaderName; 4] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -63,38 +63,38 @@ const OF_ONE_CONNECTION: [HeaderName; 4] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// The connection of a pool. Requests keep nothing of it but their streams.
+/// The HTTP/2 connection of a pool. Requests hold only their streams.
 pub(super) struct Http2(Arc<Shared>);
 
 struct Shared {
     connector: Connector,
-    /// Where the socket is left on which the server has said that it speaks HTTP/1.1.
+    /// The place for a socket on which the server selected HTTP/1.1.
     left: Left,
-    /// One for the pool, and one for each open request.
+    /// Counts one for the pool and one for each open request.
     streams: Weak<()>,
     state: Mutex<State>,
 }
 
 enum State {
-    /// There is none.
+    /// No connection exists.
     Closed,
-    /// It is being opened by whoever waits for it.
+    /// The connection is being opened by the requests that wait for it.
     Opening(WeakShared<Opening>),
     Open {
         sender: SendRequest<Bytes>,
-        /// How many requests it has carried.
+        /// The number of requests carried so far.
         carried: u64,
     },
-    /// The server speaks HTTP/1.1.
+    /// The server supports only HTTP/1.1.
     Http1,
 }
 
-/// An open socket, until somebody takes it.
+/// An open socket, until a pool takes it.
 pub(super) type Left = Arc<Mutex<Option<TokioIo<Socket>>>>;
 
-/// What a request finds.
+/// The state in which a request finds the connection.
 enum Found {
-    /// A connection, which has taken it up or not.
+    /// A connection, with the result of starting the request on it.
     Connection(Result<(ResponseFuture, SendStream<Bytes>), h2::Error>),
     Nothing(Parts),
     Http1(Parts),
@@ -102,55 +102,55 @@ enum Found {
 
 type Opening = BoxFuture<'static, Result<(), NotOpened>>;
 
-/// What becomes of a request.
+/// The result of a request.
 pub(super) enum Carried {
     Answered(Response<Answer>),
-    /// The server speaks HTTP/1.1.
+    /// The server supports only HTTP/1.1.
     Http1(Request<Body>),
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 pub(super) enum Failure {
-    /// No connection.
+    /// The connection could not be opened.
     Connect(BoxError),
-    /// It was lost, or the server has reset the stream.
+    /// The connection was lost, or the server has reset the stream.
     Stream(BoxError),
 }
 
-/// What a connection had carried when it was last looked at.
+/// The start of an idle period, with the number of requests carried until then.
 struct Idle {
     carried: u64,
     since: Instant,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct Answer {
     stream: RecvStream,
-    /// `None` where the server has not said it.
+    /// The announced length. `None` if the server sent none.
     length: Option<u64>,
     _upload: Option<Upload>,
 }
 
-/// A request's body that is still being sent; dropping it ends that.
+/// The task that sends a request body. Dropping this value aborts it.
 struct Upload(AbortHandle);
 
-/// A connection that could not be opened, for everybody who waited for it.
+/// The error of a connection that could not be opened, shared by all waiting requests.
 #[derive(Clone, Debug)]
 struct NotOpened(Arc<BoxError>);
 
-/// A request that was not handed to a connection, so that the server has seen nothing of it.
+/// The error of a request that was not handed to a connection, so the server has not seen it.
 #[derive(Debug, thiserror::Error)]
-#[error("the request could not be begun")]
+#[error("the request could not be started")]
 pub(crate) struct NotBegun(#[source] h2::Error);
 
 impl Http2 {
-    /// Nothing is opened yet. `streams` counts the open requests, and one more.
+    /// Creates the state without opening a connection. `streams` counts the open requests plus one.
     pub(super) fn new(connector: Connector, left: Left, streams: &Stream) -> Self {
         let streams = Arc::downgrade(streams);
         Self(Arc::new(Shared { connector, left, streams, state: Mutex::new(State::Closed) }))
     }
 
-    /// Forgets that the server speaks HTTP/1.1.
+    /// Forgets that the server supports only HTTP/1.1.
     pub(super) fn ask_again(&self) {
         let mut state = self.0.state.lock();
         if let State::Http1 = *state {
@@ -187,7 +187,7 @@ impl Http2 {
 }
 
 impl Shared {
-    /// Hands a request to the connection, if there is one.
+    /// Starts a request on the connection, if there is one.
     fn begin(&self, head: Parts, ends: bool) -> Found {
         let mut state = self.state.lock();
         match &mut *state {
@@ -196,8 +196,8 @@ impl Shared {
             State::Open { sender, carried } => {
                 match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(Ok(())) => {}
-                    // The request before is one too many for the server, and waits; a clone waits for nothing. The connection
-                    // keeps them in order.
+                    // The previous request exceeds the server's stream limit and waits. A clone of the sender does not
+                    // wait for it, and the connection keeps the requests in order.
                     Poll::Pending => *sender = sender.clone(),
                     Poll::Ready(Err(error)) => {
                         tracing::debug!(%error, "the connection has ended");
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Opens the connection, together with all who want the same.
+    /// Opens the connection, or waits for the attempt that is already under way.
     async fn open(self: &Arc<Self>, uri: &Uri) -> Result<(), NotOpened> {
         let opening = {
             let mut state = self.state.lock();
@@ -231,7 +231,7 @@ impl Shared {
         opening.await
     }
 
-    /// Lets go of the connection if it has carried nothing for a while, as far as is known.
+    /// Releases the connection if it has been idle for [`IDLE_TIMEOUT`].
     fn rest(&self, idle: &mut Idle) {
         let open = self.streams.strong_count() > 1;
         let mut state = self.state.lock();
@@ -244,7 +244,7 @@ impl Shared {
     }
 }
 
-/// Opens a connection, and drives it.
+/// Opens a connection and drives it.
 async fn connect(shared: Weak<Shared>, mut connector: Connector, uri: Uri) -> Result<(), NotOpened> {
     let opened = async {
         let socket = connector.call(uri).await?;
@@ -256,7 +256,7 @@ async fn connect(shared: Weak<Shared>, mut connector: Connector, uri: Uri) -> Re
         Ok((State::Open { sender, carried: 0 }, None))
     };
     let opened: Result<_, BoxError> = opened.await;
-    // Who is waited for holds it.
+    // The waiting requests hold the shared state.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     match opened {
         Ok((state, socket)) => {
@@ -280,13 +280,13 @@ fn builder() -> Builder {
         .initial_max_send_streams(STREAMS_AT_FIRST)
         .max_header_list_size(HEADERS)
         .max_send_buffer_size(SEND_BUFFER)
-        // What comes in late for requests that were given up counts as an error of their streams. With a limit on those, many
-        // cancellations would end a connection, and with it the requests that nobody gave up.
+        // Frames that arrive late for cancelled requests count as stream errors. With a limit on these, many
+        // cancellations would end the connection and its other requests.
         .max_local_error_reset_streams(None);
     builder
 }
 
-/// Reads and writes until the connection ends, or is found dead.
+/// Reads and writes until the connection ends or is found dead.
 async fn drive(mut connection: Connection<Socket, Bytes>, shared: Weak<Shared>) {
     let pings = connection.ping_pong();
     tokio::select! {
@@ -300,7 +300,7 @@ async fn drive(mut connection: Connection<Socket, Bytes>, shared: Weak<Shared>) 
     }
 }
 
-/// Ends when the server does not answer any more. Lets go of a connection that rests.
+/// Sends pings, and ends when the server does not answer. Releases an idle connection.
 async fn keep_alive(pings: Option<PingPong>, shared: Weak<Shared>) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     let mut idle = Idle { carried: 0, since: Instant::now() };
@@ -311,32 +311,32 @@ async fn keep_alive(pings: Option<PingPong>, shared: Weak<Shared>) {
         }
         match timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
-            // The connection says itself why it ends.
+            // The connection itself reports why it ends.
             Ok(Err(_)) => std::future::pending().await,
             Err(_late) => return,
         }
     }
 }
 
-/// What keeps a request from being handed to a connection that was ready: its end, a moment before, or the request itself, which does not get
-/// better by being sent again.
+/// Classifies why a request could not be started on a connection that was ready: either the connection has just ended,
+/// or the request is invalid, in which case a retry does not help.
 fn not_begun(error: h2::Error) -> Failure {
     let ended = error.is_io() || error.is_go_away();
     Failure::Stream(if ended { NotBegun(error).into() } else { error.into() })
 }
 
-/// Whether a request of this method says how long its body is even if there is none.
+/// Reports whether requests of this method have a content length even without a body.
 fn has_a_body(method: &Method) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
 }
 
-/// Sends a body: at once where it is in memory, and beside the answer where it comes bit by bit.
+/// Sends a body: immediately if it is in memory, and concurrently with the response if it is a stream.
 fn upload(mut body: Body, mut stream: SendStream<Bytes>) -> Option<Upload> {
     if body.is_end_stream() {
         return None;
     }
     if let Some(bytes) = body.in_memory() {
-        // What the window has no room for waits in the connection. If the stream has ended, its answer says why.
+        // The connection buffers data that exceeds the window. If the stream has ended, the response reports why.
         let _ = stream.send_data(bytes.clone(), true);
         return None;
     }
@@ -380,12 +380,12 @@ impl http_body::Body for Answer {
         let read = match ready!(self.stream.poll_data(cx)) {
             None => None,
             Some(Ok(bytes)) => {
-                // What has been taken makes room for more; of a stream that has ended there is no more.
+                // Consumed data makes room in the window. This has no effect on a stream that has ended.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 self.length = self.length.map(|length| length.saturating_sub(bytes.len() as u64));
                 Some(Ok(Frame::data(bytes)))
             }
-            // A server that needs no more of the request may end the stream so; the answer is whole.
+            // A server may reset the stream this way when it needs no more of the request. The response is complete.
             Some(Err(error)) if error.reason() == Some(h2::Reason::NO_ERROR) => None,
             Some(Err(error)) => Some(Err(error)),
         };

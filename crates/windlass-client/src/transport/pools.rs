@@ -1,13 +1,15 @@
-//! As many connection pools as the open requests need.
+//! Connection pools, as many as the open requests require.
 //!
-//! A pool has one [`super::http2`] connection, and a server lets one connection carry so many streams (a real API server: 100).
-//! The next request would wait until another ends, which with watches is never: a program with more watches than
-//! that would hang. So a request goes to the first pool with room, or to a new one. With HTTP/1.1, where pools grow by
-//! themselves, this does no harm. Requests that ask for another protocol have a pool that speaks HTTP/1.1 only.
+//! Each pool has one [`super::http2`] connection, and a server limits the number of streams per connection (a real API
+//! server to 100). The next request would wait until another ends. Watches do not end, so a program with more watches
+//! would hang. Therefore a request uses the first pool with room, or a new one. With HTTP/1.1, pools grow by
+//! themselves, and this does no harm. Upgrade requests have a pool that is limited to HTTP/1.1.
 //!
-//! When the TLS configuration changes, new pools take the place of the old ones, whose connections end with the requests
-//! that they carry. A request that the server refuses, or that finds a server it cannot trust, has the files looked at
-//! again, and is sent once more if they have changed and its body can be: nothing was carried out.
+//! When the TLS configuration changes, new pools replace the old ones, whose connections end after their current
+//! requests.
+//!
+//! If the server answers 401, or its certificate cannot be verified, the files are read again. If they have changed and
+//! the body can be sent again, the request is sent once more. This is safe, because it was not carried out.
 
 use std::{
     future::{Future, ready},
@@ -39,7 +41,8 @@ use super::{
     upgrade,
 };
 
-/// Less than the 100 of a real API server: a stream that was given up counts there until the server knows.
+/// The maximum number of streams per pool. Less than the 100 of a real API server, because a cancelled stream counts
+/// there until the server has processed the cancellation.
 const STREAMS_PER_POOL: usize = 90;
 
 #[derive(Clone)]
@@ -47,50 +50,51 @@ pub(super) struct Pools(Arc<Shared>);
 
 pub(super) struct Shared {
     builder: Builder,
-    /// Without TLS configuration, which changes.
+    /// Without the TLS configuration, which may change.
     connector: Connector,
-    /// `Some` iff there is TLS on the way.
+    /// `Some` only if the connection uses TLS.
     rotation: Option<Rotation>,
     grown: Mutex<Grown>,
 }
 
 /// The pools of one TLS configuration.
 struct Grown {
-    /// Which one; `None` where there is none.
+    /// The number of the configuration; `None` without TLS.
     generation: Option<u64>,
     connector: Connector,
-    /// Grows until connections are closed. Pools beyond the first lose their idle connections with time; what stays is small.
+    /// The pools. The list grows until connections are closed. Pools beyond the first lose their idle connections over
+    /// time, so little memory remains in use.
     pools: Vec<Arc<Pool>>,
-    /// For requests that ask for another protocol; made when the first one does.
+    /// The pool of upgrade requests, created on first use.
     http1: Option<Arc<Pool>>,
 }
 
-/// What the connections of a pool speak.
+/// The HTTP versions of a pool's connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speaks {
     Http1,
-    /// HTTP/2, unless the server wants HTTP/1.1.
+    /// HTTP/2, or HTTP/1.1 if the server selects it.
     WhatTheServerSays,
 }
 
 struct Pool {
-    /// `None` where no server can say that it speaks HTTP/2.
+    /// `None` if HTTP/2 cannot be negotiated.
     http2: Option<Http2>,
     http1: Client<Leftover, Body>,
     streams: Stream,
 }
 
-/// One for the pool itself, and one for each open request.
+/// Counts one for the pool itself and one for each open request.
 pub(super) type Stream = Arc<()>;
 
-/// Takes what socket is left, before it opens another.
+/// Uses the socket left by HTTP/2 negotiation before opening another.
 #[derive(Clone)]
 struct Leftover {
     connector: Connector,
     left: Left,
 }
 
-/// The body of a response; its request counts as open as long as it lives.
+/// The body of a response. Its request counts as open until the body is dropped.
 pub(super) struct Counted {
     body: Either<Answer, Incoming>,
     _stream: Stream,
@@ -111,7 +115,7 @@ impl Pools {
         shared.upgrade().map(Self)
     }
 
-    /// Requests that come after this find no connection of before.
+    /// Ensures that later requests do not use existing connections.
     pub(super) fn close(&self, which: Closing) {
         let mut grown = self.0.grown.lock();
         grown.pools.clear();
@@ -200,11 +204,11 @@ impl Pool {
         };
         match carried {
             Carried::Answered(answer) => Ok(answer.map(Either::Left)),
-            // Boxed: it is large, and seldom there.
+            // Boxed, because it is large and rare.
             Carried::Http1(request) => match Box::pin(self.http1.request(request)).await {
                 Ok(answer) => Ok(answer.map(Either::Right)),
                 Err(error) if error.is_connect() => {
-                    // It may be another server by now.
+                    // The server may have been replaced since.
                     if let Some(http2) = &self.http2 {
                         http2.ask_again();
                     }

@@ -1,4 +1,4 @@
-//! Looks up the addresses of hosts, and tells how long that took.
+//! Resolution of host names, with metrics.
 
 use std::{
     future::Future,
@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::metrics::Audience;
 
-/// The system's resolver. Not asked where the host is an address already.
+/// The system's resolver. It is not used if the host is an IP address.
 #[derive(Clone)]
 pub(super) struct Resolver {
     system: GaiResolver,

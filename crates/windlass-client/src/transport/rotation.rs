@@ -1,8 +1,8 @@
-//! The TLS configuration, as its files say now, and with the certificate that somebody keeps fresh or a plugin has handed
-//! out.
+//! The TLS configuration with the current content of its files, and with a client certificate from a live identity or a
+//! plugin.
 //!
-//! Files are read when a minute has passed since the last time, and at once when somebody suspects that they have
-//! changed. What cannot be used, since a certificate is there and its key not yet, leaves the last configuration in use.
+//! Files are read again after a minute, and immediately when a request suggests that they have changed. Unusable
+//! content, such as a new certificate whose key is still missing, leaves the last configuration in use.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use crate::{
 
 const EVERY: Duration = Duration::from_mins(1);
 
-/// One TLS configuration after another.
+/// The sequence of TLS configurations.
 pub(super) struct Rotation {
     options: TlsOptions,
-    /// Hands out client certificates, where the options hold none.
+    /// The source of client certificates, if the options contain none.
     issuer: Option<Arc<Issuer>>,
     audience: Audience,
     current: Mutex<Current>,
 }
 
-/// A configuration, and its number: another number is another configuration.
+/// A configuration with its number, which differs for each configuration.
 #[derive(Clone)]
 pub(super) struct Generation {
     pub(super) number: u64,
@@ -43,16 +43,16 @@ struct Current {
     read: Instant,
 }
 
-/// What a configuration is made of, read.
+/// The content of the files of a configuration.
 #[derive(PartialEq, Eq)]
 pub(super) struct Material {
     pub(super) authority: Option<Vec<u8>>,
-    /// Certificate and key.
+    /// The certificate and its key.
     pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Rotation {
-    /// Reads the files, so that what cannot be used is refused at once.
+    /// Reads the files, so that unusable content is reported immediately.
     pub(super) fn new(
         options: &TlsOptions,
         issuer: Option<Arc<Issuer>>,
@@ -65,25 +65,25 @@ impl Rotation {
         Ok(Self { options: options.clone(), issuer, audience, current })
     }
 
-    /// Whether there may be another configuration after this one.
+    /// Reports whether the configuration may change.
     pub(super) fn may_change(&self) -> bool {
         let identity = self.options.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
         let mut parts = self.options.certificate_authority.iter().chain(identity);
         self.issuer.is_some() || self.options.live_identity.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
     }
 
-    /// The configuration that was made last.
+    /// Returns the last configuration.
     pub(super) fn last(&self) -> Generation {
         self.current.lock().generation.clone()
     }
 
-    /// The configuration for what is sent now.
+    /// Returns the configuration for a request that is sent now, reading the files again if necessary.
     pub(super) async fn current(&self) -> Result<Generation, ConfigError> {
         let (generation, due) = {
             let mut current = self.current.lock();
             let old = self.may_change() && current.read.elapsed() >= EVERY;
             if old {
-                // One looks; the others go on meanwhile.
+                // One task reads the files; the others continue meanwhile.
                 current.read = Instant::now();
             }
             (current.generation.clone(), old || self.is_handed_another(&current.material))
@@ -91,7 +91,7 @@ impl Rotation {
         if due { self.read_again().await } else { Ok(generation) }
     }
 
-    /// The same, where something speaks for another configuration.
+    /// Returns the configuration after reading the files again, because a failure suggests that they have changed.
     pub(super) async fn read_again(&self) -> Result<Generation, ConfigError> {
         let (options, handed) = (self.options.clone(), handed(&self.options, self.issuer.as_deref()));
         let is_handed = handed.is_some();
@@ -116,10 +116,10 @@ impl Rotation {
                 current.generation = Generation { number: current.generation.number + 1, config: Arc::new(config) };
                 Ok(current.generation.clone())
             }
-            // There is no last one to go on with.
+            // No earlier certificate exists to fall back to.
             Err(error) if is_handed => Err(error),
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the last TLS files stay in use");
+                tracing::warn!(error = %ErrorChain(&error), "the last TLS files remain in use");
                 Ok(current.generation.clone())
             }
         }
@@ -142,7 +142,8 @@ impl Material {
     }
 }
 
-/// A certificate that stands in no option: one that is kept fresh goes before all, one of a plugin after all.
+/// Returns a certificate from outside the options. A live identity takes precedence over the options, and a plugin's
+/// certificate is used only without them.
 fn handed(options: &TlsOptions, issuer: Option<&Issuer>) -> Option<Arc<Identity>> {
     let live = options.live_identity.as_ref().and_then(LiveIdentity::current);
     live.or_else(|| issuer.filter(|_| options.identity.is_none())?.identity())

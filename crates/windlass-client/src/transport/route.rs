@@ -1,4 +1,4 @@
-//! The way to the server: straight, or through a proxy, as the environment says by the rules of Go's `net/http`.
+//! The route to the server: direct, or through a proxy, which the environment selects by the rules of Go's `net/http`.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::{
     config::{Proxy, ProxyServer},
 };
 
-/// The way to one server.
+/// The route to one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Direct,
@@ -18,7 +18,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// The way to `server`; `variable` reads the environment.
+    /// Determines the route to `server`. `variable` reads the environment.
     pub(super) fn to(
         server: &Uri,
         proxy: &Proxy,
@@ -33,14 +33,14 @@ impl Route {
 }
 
 fn by_environment(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Result<Route, ConfigError> {
-    // Upper case first.
+    // Upper case takes precedence.
     let read = |names: [&'static str; 2]| {
         names.into_iter().find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)))
     };
     let found = if server.scheme() == Some(&Scheme::HTTPS) {
         read(["HTTPS_PROXY", "https_proxy"])
     } else if variable("REQUEST_METHOD").is_some_and(|method| !method.is_empty()) {
-        // In a CGI program HTTP_PROXY is what the visitor says in a header.
+        // In a CGI program, HTTP_PROXY is set from a header of the request.
         None
     } else {
         read(["HTTP_PROXY", "http_proxy"])
@@ -55,7 +55,7 @@ fn by_environment(server: &Uri, variable: impl Fn(&str) -> Option<String>) -> Re
     Ok(Route::Through(proxy))
 }
 
-/// `NO_PROXY`: which servers are reached straight.
+/// `NO_PROXY`: the servers that are reached directly.
 #[derive(Debug, Default)]
 struct Exceptions(Vec<Exception>);
 
@@ -67,7 +67,7 @@ enum Exception {
         ip: IpAddr,
         port: Option<u16>,
     },
-    /// With a dot before it.
+    /// With a leading dot.
     Domain {
         suffix: String,
         itself: Itself,
@@ -75,7 +75,7 @@ enum Exception {
     },
 }
 
-/// Whether a domain's own name is meant, beside those in it.
+/// Determines whether an exception for a domain includes the domain itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Itself {
     Included,
@@ -132,7 +132,7 @@ impl Exception {
     }
 }
 
-/// `host:80`, `[::1]:80`; an address of many colons has no port.
+/// Splits `host:80` and `[::1]:80`. An address with several colons and no brackets has no port.
 fn with_port(entry: &str) -> (&str, Option<u16>) {
     match entry.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => match port.parse() {

@@ -1,8 +1,7 @@
 //! Connections that several clients share.
 //!
-//! Go's client keeps one table of transports per process. Here the table belongs to a configuration and its clones, so
-//! that nothing is global: connections are driven by the runtime that opened them, and a program, or a test, may have
-//! several.
+//! client-go keeps a global table of transports. Here, the table belongs to a configuration and its clones. Connections
+//! depend on the runtime that opened them, and a program or a test may have several runtimes.
 
 use std::{
     fmt,
@@ -21,17 +20,17 @@ use crate::{
     metrics::Source,
 };
 
-/// Which connections are closed.
+/// The connections to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// Those that carry no request, at once; the others when their requests have ended.
+    /// Idle connections immediately, the others after their current requests.
     Idle,
-    /// All, at once. Requests on the way fail as when a connection breaks, and are sent again where that does no harm;
-    /// watches end.
+    /// All connections immediately. Their requests fail as if the connection broke, and are retried if that is safe.
+    /// Watches end.
     All,
 }
 
-/// What the clients of a configuration and of its clones have open. It keeps nothing alive.
+/// The open connections of a configuration's clients. The table holds only weak references.
 #[derive(Clone, Default)]
 pub(crate) struct Connections(Arc<Mutex<Table>>);
 
@@ -41,7 +40,7 @@ struct Table {
     pools: Vec<(Way, Weak<pools::Shared>)>,
 }
 
-/// Clients that agree on this share their connections.
+/// The settings on which clients must agree to share connections.
 #[derive(Clone)]
 struct Way {
     server: Uri,
@@ -49,12 +48,12 @@ struct Way {
     proxy: Proxy,
     dialer: Option<Dialer>,
     timeout: Duration,
-    /// Who hands out the client certificate.
+    /// The source of the client certificate.
     issuer: Option<Weak<Issuer>>,
 }
 
 impl Connections {
-    /// The credentials of a configuration. Those that are renewed are renewed once for all.
+    /// Returns the credentials of a configuration. Renewable credentials are shared.
     pub(super) fn credentials(&self, config: &Config) -> Result<Credentials, ConfigError> {
         let mut table = self.0.lock();
         table.issuers.retain(|(_, issuer)| issuer.strong_count() > 0);
@@ -69,7 +68,7 @@ impl Connections {
         Ok(credentials)
     }
 
-    /// The pools for a configuration, or what `open` makes.
+    /// Returns the pools of a configuration, creating them with `open` if there are none.
     pub(super) fn pools(
         &self,
         config: &Config,

@@ -1,4 +1,4 @@
-//! Against a server on a socket of this machine.
+//! Tests with a server on a local socket.
 
 mod connections;
 mod counted;
@@ -43,14 +43,15 @@ use crate::{
     testing::Folder,
 };
 
-/// Tells of each request what the server saw; `/hang` answers with a watch that stays open, `/size` with how long the body was.
+/// A server that describes each request in its response. `/hang` answers with a watch that stays open, `/size` with the
+/// length of the body.
 struct Server {
     address: SocketAddr,
-    /// How many connections are open.
+    /// The number of open connections.
     open: watch::Receiver<usize>,
-    /// Another one ends all connections.
+    /// The TLS settings. A change closes all connections.
     tls: watch::Sender<Option<TlsAcceptor>>,
-    /// The `Authorization` header that it accepts; `None` for any.
+    /// The accepted `Authorization` header; `None` for any.
     accepted: Accepted,
     task: JoinHandle<()>,
 }
@@ -66,7 +67,7 @@ impl Server {
         let accepted = Accepted::default();
         let accepts = Arc::clone(&accepted);
         let task = tokio::spawn(async move {
-            // Dropped with the task, and all connections with it.
+            // Dropped with the task, which closes all connections.
             let mut connections = tokio::task::JoinSet::new();
             loop {
                 let socket = tokio::select! {
@@ -96,12 +97,12 @@ impl Server {
         Self { address, open, tls, accepted, task }
     }
 
-    /// Ends all connections, and goes on with another certificate.
+    /// Closes all connections and continues with another certificate.
     fn replace(&self, tls: ServerConfig) {
         self.tls.send_replace(Some(TlsAcceptor::from(Arc::new(tls))));
     }
 
-    /// Refuses all others.
+    /// Rejects all other tokens.
     fn accept_token(&self, header: &'static str) {
         *self.accepted.lock() = Some(header);
     }
@@ -117,7 +118,7 @@ impl Drop for Server {
     }
 }
 
-/// How a server tells which certificate it saw.
+/// Returns the description of a client certificate in responses.
 fn shown(certificate: &CertificateDer<'_>) -> String {
     BASE64_STANDARD.encode(certificate)
 }
@@ -143,7 +144,7 @@ async fn serve(
     let _ = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await;
 }
 
-/// `None` for a request that asks for another protocol.
+/// `None` for a request that asks for an upgrade.
 fn answer(
     request: &Request<Incoming>,
     certificate: Option<&str>,
@@ -173,7 +174,7 @@ fn answer(
     Some(Response::new(BoxBody::new(http_body_util::Full::from(seen.to_string()))))
 }
 
-/// Switches to a protocol of which every byte comes back.
+/// Switches to a protocol that echoes every byte.
 fn echo(request: Request<Incoming>) -> Response<BoxBody<Bytes, Infallible>> {
     let protocol = request.headers()["upgrade"].clone();
     tokio::spawn(async move {
@@ -185,7 +186,7 @@ fn echo(request: Request<Incoming>) -> Response<BoxBody<Bytes, Infallible>> {
     answer.body(BoxBody::new(http_body_util::Empty::new())).unwrap()
 }
 
-/// An authority and what it has issued.
+/// An authority and its certificates.
 struct Pki {
     authority: CertifiedIssuer<'static, KeyPair>,
 }
@@ -208,12 +209,12 @@ impl Pki {
         (params.signed_by(&key, &self.authority).unwrap(), key)
     }
 
-    /// A server named `name`; with `clients`, those must have certificates of this authority.
+    /// Returns the configuration of a server named `name`. With `clients`, clients need certificates of this authority.
     fn server(&self, name: &str, alpn: &[&str], clients: Clients) -> ServerConfig {
         self.server_of(name, alpn, clients, rustls::crypto::ring::ALL_CIPHER_SUITES)
     }
 
-    /// The same, speaking only these cipher suites.
+    /// The same, limited to these cipher suites.
     fn server_of(&self, name: &str, alpn: &[&str], clients: Clients, suites: &[SupportedCipherSuite]) -> ServerConfig {
         let (certificate, key) = self.issue(name, ExtendedKeyUsagePurpose::ServerAuth);
         let mut provider = rustls::crypto::ring::default_provider();
@@ -270,7 +271,7 @@ async fn a_server_of_another_authority_is_not_trusted_unless_told_so() {
     let other = TlsOptions::trusting(Pki::new().pem());
     let error = ask(Config::new(server.url("https")).with_tls(other)).await.unwrap_err();
     assert!(error.is_transport() && error.chain().contains("certificate"), "{}", error.chain());
-    // Nor one that the system does not know.
+    // A certificate of an unknown authority is also rejected.
     assert!(ask(Config::new(server.url("https"))).await.unwrap_err().is_transport());
     assert!(ask(Config::new(server.url("https")).with_tls(TlsOptions::unverified())).await.is_ok());
 }
@@ -320,7 +321,7 @@ async fn what_cannot_be_used_is_refused_at_once() {
     assert_eq!(error, "the client key cannot be used");
     assert!(tls(TlsOptions::default().with_server_name("not a name")).contains("not a name"));
     assert!(refused(Config::new(url.clone()).with_user_agent("new\nline")).contains("user agent"));
-    // Of somebody else's key, too.
+    // A key that does not match is also rejected.
     let (one, two) = (Pki::new().identity(), Pki::new().identity());
     assert_eq!(
         tls(TlsOptions::default().with_identity(Identity { key: two.key, ..one })),
@@ -367,7 +368,7 @@ async fn no_connection_outlives_its_client() {
         let client = Client::new(config).unwrap();
         let mut watch = client.watch::<Pod>().await.unwrap();
         assert!(watch.next().await.unwrap().is_ok());
-        // A request that is given up midway.
+        // A request that is cancelled while its response is read.
         let request = client.request(Request::get("/hang").body(()).unwrap()).await.unwrap();
         assert!(request.into_body().frame().await.is_some());
         assert!(*server.open.borrow() >= 1);
@@ -389,7 +390,7 @@ async fn more_watches_than_a_connection_carries_take_another() {
         watches.push(watch.await.expect("no watch waits for another").unwrap());
     }
     assert_eq!(*server.open.borrow(), 2);
-    // Those that have ended make room.
+    // Streams that have ended make room.
     watches.truncate(50);
     for _ in 0..20 {
         let _: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
@@ -402,7 +403,7 @@ async fn cancelled_requests_leave_nothing_behind() {
     let mut server = Server::start(None).await;
     let client = Client::new(Config::new(server.url("http"))).unwrap();
     for _ in 0..50 {
-        // Polled once: the request is on its way, and is then dropped.
+        // Polled once, so that the request is sent, and then dropped.
         let call = client.request_json::<Value>(Request::get("/x").body(()).unwrap());
         let _ = futures::future::select(Box::pin(call), futures::future::ready(())).await;
     }
@@ -427,7 +428,7 @@ async fn a_connection_can_leave_http_where_others_speak_http2() {
     let mut back = [0; 14];
     connection.read_exact(&mut back).await.unwrap();
     assert_eq!(&back, b"there and back");
-    // Other requests are not affected, and a server that does not switch is an error.
+    // Other requests are not affected. A server that does not switch is an error.
     let seen: Value = client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap();
     assert_eq!(seen["version"], "HTTP/2.0");
     let error = client.upgrade(asking("/x")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What a configuration says of TLS, as rustls takes it.
+//! Conversion of TLS options to rustls.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) fn client_config(options: &TlsOptions, material: &Material) -> Result
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
             let chain = certificates("client certificate", certificate)?;
-            // The error of the key's reader does not hold the key.
+            // The parser's error does not contain the key.
             let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| ConfigError::tls("client key", error))?;
             builder.with_client_auth_cert(chain, key).map_err(|error| ConfigError::tls("client certificate", error))?
         }
@@ -70,14 +70,14 @@ fn cipher_suite(suite: CipherSuite) -> SupportedCipherSuite {
     }
 }
 
-/// The same for a connection that must not speak HTTP/2.
+/// Returns the configuration restricted to HTTP/1.1.
 pub(super) fn http1_only(config: &ClientConfig) -> ClientConfig {
     let mut config = config.clone();
     config.alpn_protocols = vec![HTTP1.to_vec()];
     config
 }
 
-/// Who the server has to be.
+/// Returns the expected name in the server's certificate.
 pub(super) fn server_name(config: &Config) -> Result<ServerName<'static>, ConfigError> {
     match &config.tls.server_name {
         Some(name) => parse_name(name),
@@ -85,7 +85,7 @@ pub(super) fn server_name(config: &Config) -> Result<ServerName<'static>, Config
     }
 }
 
-/// Who answers at an address.
+/// Returns the host of an address as a certificate name.
 pub(super) fn name_of(address: &Uri) -> Result<ServerName<'static>, ConfigError> {
     parse_name(address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']'))
 }
@@ -94,7 +94,7 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, ConfigError> {
     ServerName::try_from(name.to_owned()).map_err(|error| ConfigError::tls(format!("server name {name:?}"), error))
 }
 
-/// The certificate authorities of the configuration, or else those of the system.
+/// Returns the configured certificate authorities, or else those of the system.
 fn roots(authority: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = authority {
@@ -102,7 +102,7 @@ fn roots(authority: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
             roots.add(certificate).map_err(|error| ConfigError::tls("certificate authority", error))?;
         }
     } else {
-        // Single files of the system that cannot be read are no reason to fail: the others may do.
+        // Unreadable files of the system are ignored, because the others may suffice.
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
             tracing::debug!(%error, "a certificate authority of the system cannot be read");
@@ -122,7 +122,7 @@ fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'st
     Ok(certificates)
 }
 
-/// For `insecure-skip-tls-verify`: whoever holds the certificate it shows is the server.
+/// Implements `insecure-skip-tls-verify`: accepts any certificate of which the peer holds the key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! A connection that has left HTTP: what a server switched to another protocol, such as WebSocket.
+//! Upgraded connections: those that a server has switched to another protocol, such as WebSocket.
 
 use std::{
     fmt, io,
@@ -10,7 +10,7 @@ use http::{Request, header};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes of a connection after the server's `101 Switching Protocols`, both ways. Dropping it closes the connection.
+/// A bidirectional byte stream after the server's `101 Switching Protocols`. Dropping it closes the connection.
 pub struct Upgraded(TokioIo<hyper::upgrade::Upgraded>);
 
 impl Upgraded {
@@ -19,7 +19,7 @@ impl Upgraded {
     }
 }
 
-/// Whether the request asks for another protocol. HTTP/2 cannot do that: it needs a connection that speaks HTTP/1.1.
+/// Reports whether the request asks for an upgrade. HTTP/2 does not support this, so it needs an HTTP/1.1 connection.
 pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(header::UPGRADE)
 }

@@ -1,4 +1,4 @@
-//! delete and deletecollection.
+//! The builders of delete and deletecollection.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Delete<K> {
     options: DeleteOptions,
 }
 
-/// Deletes the objects of a namespace that match.
+/// Deletes the matching objects of a namespace.
 #[must_use = "nothing is sent before `.await`"]
 pub struct DeleteCollection<K> {
     call: Call<K>,
@@ -22,15 +22,15 @@ pub struct DeleteCollection<K> {
     which: ListOptions,
 }
 
-/// What a server answers to a deletion.
+/// The server's response to a deletion.
 ///
-/// Which of the two says nothing certain about whether the object is gone: some kinds answer with the object even then.
-/// One with finalizers, or that ends gracefully, is answered with its deletionTimestamp set.
+/// The variant does not tell whether the object is gone: for some kinds the server returns the object even if it has
+/// been removed. An object with finalizers or with graceful deletion is returned with its `deletionTimestamp` set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deletion<K> {
-    /// The object as it is being deleted, or was.
+    /// The object, either terminating or in its last state.
     Object(Box<K>),
-    /// It is done.
+    /// The deletion succeeded, without an object in the response.
     Status(Box<Status>),
 }
 
@@ -40,23 +40,23 @@ into_future! {
 }
 within!(Delete DeleteCollection);
 
-/// The options of both.
+/// The options that both verbs share.
 macro_rules! delete_options {
     ($($builder:ident)*) => {$(
         impl<K: Object> $builder<K> {
-            /// What becomes of the objects that it owns.
+            /// Sets the propagation policy: how the garbage collector treats the dependents of the object.
             pub fn propagation(mut self, propagation: Propagation) -> Self {
                 self.options.propagation = Some(propagation);
                 self
             }
 
-            /// How long it may take to end; whole seconds. Zero deletes a pod at once.
+            /// Sets the grace period, in whole seconds. Zero deletes a pod immediately.
             pub fn grace_period(mut self, grace_period: Duration) -> Self {
                 self.options.grace_period = Some(grace_period);
                 self
             }
 
-            /// Everything but the deletion.
+            /// Makes this a dry run: the server processes the deletion without carrying it out.
             pub fn dry_run(mut self) -> Self {
                 self.options.dry_run = DryRun::All;
                 self
@@ -72,19 +72,19 @@ impl<K: Object> Delete<K> {
         Self { call: Call::new(resources, target), options: DeleteOptions::default() }
     }
 
-    /// Only if it is this object, not a later one of the same name.
+    /// Requires this UID, so that a recreated object of the same name is not deleted.
     pub fn uid(mut self, uid: impl Into<String>) -> Self {
         self.options.preconditions.get_or_insert_default().uid = Some(uid.into());
         self
     }
 
-    /// Only if it is in this state.
+    /// Requires this resource version.
     pub fn resource_version(mut self, version: impl Into<String>) -> Self {
         self.options.preconditions.get_or_insert_default().resource_version = Some(version.into());
         self
     }
 
-    /// All options at once.
+    /// Replaces all options.
     pub fn options(mut self, options: DeleteOptions) -> Self {
         self.options = options;
         self
@@ -120,13 +120,13 @@ impl<K: Object> DeleteCollection<K> {
         Self { call, options: DeleteOptions::default(), which: ListOptions::default() }
     }
 
-    /// With these labels: `app=web,tier in (a,b)`.
+    /// Sets the label selector, for example `app=web,tier in (a,b)`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.which.labels = Some(selector.into());
         self
     }
 
-    /// With these fields: `spec.nodeName=n`.
+    /// Sets the field selector, for example `spec.nodeName=n`.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.which.fields = Some(selector.into());
         self
@@ -138,7 +138,7 @@ impl<K: Object> DeleteCollection<K> {
             Ok(call.target.delete_collection(&options, &which)?)
         });
         let sent = sent.await?;
-        // The answer lists what was deleted. It may be large, and is read only if somebody waits for the end of the objects.
+        // The response lists the deleted objects and may be large. Read it only if a write observer is set.
         if let Some(observer) = sent.call.client.write_observer().filter(|_| options.dry_run == DryRun::No)
             && let Ok(list) = response::collect(sent.response.into_body(), sent.call.client.response_limit()).await
         {
@@ -148,7 +148,7 @@ impl<K: Object> DeleteCollection<K> {
     }
 }
 
-/// The options, and what the client says of all its writes.
+/// Returns the options, with the client's settings for all writes.
 fn said<K: Object>(call: &Call<K>, options: DeleteOptions) -> DeleteOptions {
     match call.client.dry_run() {
         DryRun::All => DeleteOptions { dry_run: DryRun::All, ..options },
@@ -157,7 +157,7 @@ fn said<K: Object>(call: &Call<K>, options: DeleteOptions) -> DeleteOptions {
 }
 
 impl<K> Deletion<K> {
-    /// The object, where the server has shown it.
+    /// Returns the object, if the response contained one.
     #[must_use]
     pub fn object(&self) -> Option<&K> {
         match self {

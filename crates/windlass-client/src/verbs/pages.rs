@@ -1,4 +1,4 @@
-//! Lists that are longer than a page.
+//! Lists that are read in several pages.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::Result;
 
-/// How many objects a page holds when nobody says. As Go's pager.
+/// The default number of objects per page, as in client-go's pager.
 const PAGE_SIZE: u32 = 500;
 
 /// Lists all objects, page by page.
@@ -27,7 +27,7 @@ pub struct Paged<K> {
     list: List<K>,
 }
 
-/// The objects of a list, one after another. After an error nothing more comes. Dropping it ends the request behind it.
+/// A stream of the objects of a list. The stream ends after an error. Dropping it cancels the current request.
 #[must_use = "nothing is sent before it is polled"]
 pub struct Items<K>(BoxStream<'static, Result<K>>);
 
@@ -36,19 +36,21 @@ into_future! {
 }
 
 impl<K: Object> List<K> {
-    /// All that the list holds, in pages of [`Self::limit`] objects, or of 500: no single answer is large.
+    /// Lists all objects in pages of [`Self::limit`] objects, by default 500, so that no single response is large.
     ///
-    /// When that takes so long that the version of the first page is forgotten, all is asked for again, at once.
+    /// If the server has discarded the resource version of the first page meanwhile, the whole list is requested again
+    /// in a single response.
     pub fn paged(self) -> Paged<K> {
         Paged { list: self }
     }
 
-    /// All that the list holds, object by object as it arrives, in pages of [`Self::limit`] objects, or of 500: neither the
-    /// list nor a page is ever held whole.
+    /// Streams all objects as they arrive, in pages of [`Self::limit`] objects, by default 500. Neither the list nor a
+    /// page is ever held in memory as a whole.
     ///
-    /// Nothing is fetched ahead: a page is asked for when the one before has been taken, and one that is taken slowly
-    /// arrives slowly. When that takes so long that the version of the first page is forgotten, the error is
-    /// [`Error::is_expired`](crate::Error::is_expired): what was taken by then cannot be taken back.
+    /// Nothing is prefetched: the next page is requested after the last object of the previous page was taken. A slow
+    /// consumer slows down the response. If the server discards the resource version of the first page meanwhile, the
+    /// stream ends with an error for which [`Error::is_expired`](crate::Error::is_expired) returns `true`. The objects
+    /// received until then are not sent again.
     ///
     /// ```
     /// # use futures::TryStreamExt as _;
@@ -86,7 +88,7 @@ impl<K: Object> List<K> {
         self
     }
 
-    /// The page that a token leads to. A server takes no version beside a token, which holds one.
+    /// Requests the page of a token. The request must not contain a resource version, because the token contains one.
     fn after(mut self, token: String) -> Self {
         self.options.continue_token = Some(token);
         self.options.resource_version = None;
@@ -95,7 +97,7 @@ impl<K: Object> List<K> {
     }
 }
 
-/// Where a stream of items is.
+/// The position of a stream of items.
 enum Place<K> {
     /// Before a page.
     NotBegun(List<K>),

@@ -1,4 +1,4 @@
-//! get and list.
+//! The builders of get and list.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -21,20 +21,20 @@ pub struct Get<K> {
     resource_version: Option<String>,
 }
 
-/// Reads an object that may not be there.
+/// Reads an object that may not exist.
 #[must_use = "nothing is sent before `.await`"]
 pub struct GetOpt<K> {
     get: Get<K>,
 }
 
-/// Lists objects: one page of them if there is a limit, else all.
+/// Lists objects: all of them, or one page if a limit is set.
 #[must_use = "nothing is sent before `.await`"]
 pub struct List<K> {
     call: Call<K>,
     pub(super) options: ListOptions,
 }
 
-/// A list that is arriving.
+/// A list whose response is being read.
 pub(super) struct Page<K> {
     stream: ListStream,
     operation: Operation,
@@ -44,7 +44,7 @@ pub(super) struct Page<K> {
 /// A part of a list.
 pub(super) enum PageItem<K> {
     Object(K),
-    /// It was the last.
+    /// The end of the list.
     End(ListMeta),
 }
 
@@ -60,13 +60,13 @@ impl<K: Object> Get<K> {
         Self { call: Call::new(resources, target), resource_version: None }
     }
 
-    /// A part of the object, `status`.
+    /// Selects a subresource, such as `status`.
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.call.subresource(subresource);
         self
     }
 
-    /// This version or a later one; "0" is any that the server has at hand.
+    /// Requires this resource version or a later one. `"0"` accepts any version that the server has in its cache.
     pub fn resource_version(mut self, version: impl Into<String>) -> Self {
         self.resource_version = Some(version.into());
         self
@@ -86,7 +86,7 @@ impl<K: Object> GetOpt<K> {
         Self { get }
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.get = self.get.within(namespace);
         self
@@ -102,56 +102,57 @@ impl<K: Object> List<K> {
         Self { call: Call::new(resources, target), options: ListOptions::default() }
     }
 
-    /// With these labels: `app=web,tier in (a,b)`.
+    /// Sets the label selector, for example `app=web,tier in (a,b)`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.options.labels = Some(selector.into());
         self
     }
 
-    /// With these fields: `spec.nodeName=n`.
+    /// Sets the field selector, for example `spec.nodeName=n`.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.options.fields = Some(selector.into());
         self
     }
 
-    /// At most so many; the rest follows by [`Self::continue_from`].
+    /// Limits the number of returned objects. [`Self::continue_from`] returns the rest.
     pub fn limit(mut self, limit: u32) -> Self {
         self.options.limit = Some(limit);
         self
     }
 
-    /// The page after the one whose metadata held this token.
+    /// Requests the page that follows the one whose metadata contained this token.
     pub fn continue_from(mut self, token: impl Into<String>) -> Self {
         self.options.continue_token = Some(token.into());
         self
     }
 
-    /// The state of a version, as [`Self::version_match`] says; "0" is any that the server has at hand.
+    /// Sets the resource version, which the server interprets according to [`Self::version_match`]. `"0"` accepts any
+    /// version that the server has in its cache.
     pub fn resource_version(mut self, version: impl Into<String>) -> Self {
         self.options.resource_version = Some(version.into());
         self
     }
 
-    /// How the version is meant.
+    /// Sets how the server interprets the resource version.
     pub fn version_match(mut self, version_match: VersionMatch) -> Self {
         self.options.version_match = Some(version_match);
         self
     }
 
-    /// How long the server may take.
+    /// Limits the time that the server may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// Those of one shard: `shardRange(object.metadata.uid, '0x0', '0x8000000000000000')`. For servers with the feature
-    /// `ShardedListAndWatch`; others list all.
+    /// Restricts the list to one shard, for example `shardRange(object.metadata.uid, '0x0', '0x8000000000000000')`.
+    /// Requires a server with the feature `ShardedListAndWatch`; other servers list all objects.
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.options.shard = Some(selector.into());
         self
     }
 
-    /// All options at once.
+    /// Replaces all options.
     pub fn options(mut self, options: ListOptions) -> Self {
         self.options = options;
         self
@@ -168,7 +169,7 @@ impl<K: Object> List<K> {
         }
     }
 
-    /// Asks for it; its objects come as they arrive.
+    /// Sends the request. The objects can be read while they arrive.
     pub(super) async fn open(&self) -> Result<Page<K>> {
         let call = self.call.clone();
         let sent =
@@ -180,7 +181,7 @@ impl<K: Object> List<K> {
 }
 
 impl<K: Object> Page<K> {
-    /// The next part. Objects are decoded as they arrive: the encoded list is never held whole.
+    /// Returns the next part. Objects are decoded as they arrive, so the whole encoded list is never in memory.
     pub(super) async fn next(&mut self) -> Result<PageItem<K>> {
         let failure = match self.stream.next().await {
             Some(Ok(ListItem::Object(bytes))) => match self.call.decode(&bytes) {
@@ -195,7 +196,7 @@ impl<K: Object> Page<K> {
     }
 }
 
-// By hand: `K` need not be cloned.
+// Implemented by hand, because a derive would require `K: Clone`.
 impl<K> Clone for List<K> {
     fn clone(&self) -> Self {
         Self { call: self.call.clone(), options: self.options.clone() }

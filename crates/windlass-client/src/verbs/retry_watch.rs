@@ -1,4 +1,4 @@
-//! A watch that goes on when it ends or breaks.
+//! A watch that is restarted when it ends or breaks.
 
 use std::{
     fmt,
@@ -18,41 +18,42 @@ use crate::{
     watch_stream::{Bookmark, WatchEvent},
 };
 
-/// Watches are begun no more often than this. As Go's `RetryWatcher`.
+/// The minimum time between the starts of two watches, as in client-go's `RetryWatcher`.
 const PACE: Duration = Duration::from_secs(1);
-/// Refusals that the next try would meet as well.
+/// Response codes that a retry would meet again.
 const FINAL: [u16; 8] = [400, 401, 403, 405, 406, 410, 415, 422];
 
-/// A watch that is begun again, after the last event that it gave, whenever it ends or breaks: each event comes once, and none
-/// is left out.
+/// A watch that is restarted after its last event whenever it ends or breaks. Each event is returned exactly once.
 ///
-/// It ends with an error when it cannot go on: the version is too old (then everything has to be listed anew), the caller
-/// may not watch, the server sends what cannot be read. Bookmarks are taken note of, not given.
+/// The watch ends with an error if it cannot continue: the resource version is too old (relist in this case), the
+/// caller lacks permission to watch, or an event cannot be decoded. Bookmarks advance the resource version and are not
+/// returned.
 ///
-/// To know the state of objects over time, use a shared informer; to wait for one, [`Client::wait_for`](crate::Client::wait_for).
+/// To follow the state of objects over time, use a shared informer. To wait for a condition of one object, use
+/// [`Client::wait_for`](crate::Client::wait_for).
 #[must_use = "a watch does nothing until it is polled"]
 pub struct RetryWatch<K> {
     watch: Watch<K>,
-    /// The version of the last event; the watch goes on after it.
+    /// The resource version of the last event, from which the watch resumes.
     version: String,
-    /// When the next watch may begin.
+    /// The earliest start of the next watch.
     not_before: Instant,
     state: State<K>,
 }
 
-/// What it is doing.
+/// The state of the watch.
 enum State<K> {
-    /// Between two watches; then `Opening`.
+    /// Waiting to start the next watch; followed by `Opening`.
     Resting(Pin<Box<Sleep>>),
-    /// Then `Open`, or `Resting` when that fails, or `Over`.
+    /// Starting a watch; followed by `Open`, `Resting` after a failure, or `Over`.
     Opening(BoxFuture<'static, Result<WatchStream<K>>>),
-    /// Then `Resting`, or `Over`.
+    /// Reading events; followed by `Resting` or `Over`.
     Open(Box<WatchStream<K>>),
-    /// Nothing more comes.
+    /// The stream has ended.
     Over,
 }
 
-/// What one step leads to.
+/// The result of one step.
 enum Step<K> {
     State(State<K>),
     Event(WatchEvent<K>),
@@ -60,9 +61,9 @@ enum Step<K> {
 }
 
 impl<K: Object> Watch<K> {
-    /// The same watch, begun again after the last event whenever it ends or breaks.
+    /// Returns this watch, restarted after the last event whenever it ends or breaks.
     ///
-    /// It has to begin after a version: that of a list, or of an object.
+    /// It requires a resource version to start from: that of a list or of an object.
     pub fn retrying(mut self) -> RetryWatch<K> {
         let version = self.options.resource_version.take().unwrap_or_default();
         let now = Instant::now();
@@ -76,7 +77,7 @@ impl<K: Object> Watch<K> {
 }
 
 impl<K: Object> RetryWatch<K> {
-    /// After which version it goes on: that of the last event, or of the last bookmark.
+    /// Returns the resource version to resume from: that of the last event or bookmark.
     #[must_use]
     pub fn resource_version(&self) -> &str {
         &self.version
@@ -102,7 +103,7 @@ impl<K: Object> RetryWatch<K> {
     }
 
     fn begin(&mut self) -> Step<K> {
-        // A watch from nowhere begins with the present state, as additions: each new beginning would repeat them.
+        // Without a resource version, each restart would repeat the current objects as added events.
         if matches!(&*self.version, "" | "0") {
             let operation = Box::new(self.watch.operation());
             return Step::Failed(Error::Request { operation, source: RequestError::NoVersion });
@@ -112,7 +113,7 @@ impl<K: Object> RetryWatch<K> {
         Step::State(State::Opening(Box::pin(watch.send())))
     }
 
-    /// Takes note of how far the watch has come.
+    /// Records the resource version of an event.
     fn note(&mut self, event: WatchEvent<K>) -> Step<K> {
         let version = match &event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
@@ -122,7 +123,7 @@ impl<K: Object> RetryWatch<K> {
         };
         match version {
             Some(version) if !version.is_empty() => version.clone_into(&mut self.version),
-            // Going on after an earlier one would repeat events.
+            // An event without a resource version cannot be resumed after: an earlier version would repeat events.
             _ => {
                 let error = ListWatchError::Decode("an event without a resourceVersion".into());
                 return Step::Failed(Error::new(self.watch.operation(), error));
@@ -131,7 +132,7 @@ impl<K: Object> RetryWatch<K> {
         Step::Event(event)
     }
 
-    /// Whether an error is the end.
+    /// Decides whether to restart the watch after an error.
     fn recover(&mut self, error: Error) -> Step<K> {
         let passing = match &error {
             Error::Transport { .. } => true,
@@ -141,7 +142,7 @@ impl<K: Object> RetryWatch<K> {
         if !passing {
             return Step::Failed(error);
         }
-        tracing::debug!(error = error.chain(), version = self.version, "the watch is begun again");
+        tracing::debug!(error = error.chain(), version = self.version, "restarting the watch");
         self.rest(error.retry_after().unwrap_or_default())
     }
 
@@ -170,7 +171,7 @@ impl<K: Object> Stream for RetryWatch<K> {
     }
 }
 
-// What is polled by address is boxed.
+// Futures that need pinning are boxed.
 impl<K> Unpin for RetryWatch<K> {}
 
 impl<K: Object> fmt::Debug for RetryWatch<K> {

@@ -1,4 +1,4 @@
-//! Requests that are posted to an object and answered by a status: eviction, binding.
+//! The builders of requests that are posted to an object and answered with a `Status`: eviction and binding.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagat
 use super::{Call, Unnamed};
 use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
 
-/// Posts a request to an object. The server answers that it has been carried out, or the call fails.
+/// Posts a request to an object. Returns an error if the server does not carry it out.
 #[must_use = "nothing is sent before `.await`"]
 pub struct Submit {
     call: Call<PartialObject>,
@@ -23,7 +23,8 @@ pub struct Submit {
 
 /// Evicts a pod.
 ///
-/// Where the pod's disruption budget allows none, the server answers 429, which is to be tried again later.
+/// If the pod's disruption budget does not allow the eviction, the server answers 429, and the caller should retry
+/// later.
 #[must_use = "nothing is sent before `.await`"]
 pub struct Evict {
     submit: Submit,
@@ -37,7 +38,7 @@ impl Submit {
         Self { call, body, options }
     }
 
-    /// Everything but the deed.
+    /// Makes this a dry run: the server validates the request without carrying it out.
     pub fn dry_run(mut self) -> Self {
         self.options.dry_run = DryRun::All;
         self
@@ -51,7 +52,7 @@ impl Submit {
         response::decode(sent.response, limit).await.map_err(|error| Error::new(sent.operation, error))
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.call.within(namespace);
         self
@@ -60,38 +61,38 @@ impl Submit {
 
 impl Evict {
     pub(crate) fn new(resources: &Resources<PartialObject>, target: Target) -> Self {
-        // What is posted names what it is posted to.
+        // The body contains the name of the object that it is posted to.
         let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": target.name } });
         let submit = Submit::new(resources, target, body);
         let options = DeleteOptions { dry_run: submit.options.dry_run, ..DeleteOptions::default() };
         Self { submit, options }
     }
 
-    /// In this namespace, whatever was named before.
+    /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.submit = self.submit.within(namespace);
         self
     }
 
-    /// How long the pod may take to end; whole seconds.
+    /// Sets the grace period of the pod, in whole seconds.
     pub fn grace_period(mut self, grace_period: std::time::Duration) -> Self {
         self.options.grace_period = Some(grace_period);
         self
     }
 
-    /// What becomes of the objects that the pod owns.
+    /// Sets the propagation policy: how the garbage collector treats the dependents of the pod.
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.options.propagation = Some(propagation);
         self
     }
 
-    /// Only if this holds of the pod.
+    /// Sets conditions that the pod must fulfil.
     pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
         self.options.preconditions = Some(preconditions);
         self
     }
 
-    /// Everything but the eviction.
+    /// Makes this a dry run: the server checks the eviction without carrying it out.
     pub fn dry_run(mut self) -> Self {
         self.submit = self.submit.dry_run();
         self.options.dry_run = DryRun::All;
@@ -99,7 +100,7 @@ impl Evict {
     }
 
     fn send(mut self) -> impl Future<Output = Result<Status>> + Send {
-        // A server counts what it is not told as said: options stand there only if there are any.
+        // A server treats empty options as set, so they are omitted unless there are any.
         if self.options != DeleteOptions::default() {
             let options = serde_json::from_slice::<Value>(&self.options.body());
             self.submit.body["deleteOptions"] = options.unwrap_or_default();
@@ -108,7 +109,7 @@ impl Evict {
     }
 }
 
-/// Makes the builders sendable by `.await`.
+/// Implements `IntoFuture` for builders, so that `.await` sends them.
 macro_rules! answered_by_status {
     ($($builder:ident)*) => {$(
         impl IntoFuture for $builder {

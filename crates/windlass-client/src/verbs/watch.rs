@@ -1,4 +1,4 @@
-//! watch.
+//! The builder of watch.
 
 use std::{
     fmt,
@@ -22,21 +22,21 @@ use crate::{
     watch_stream::{Bookmark, RawWatchStream, WatchEvent},
 };
 
-/// Watches objects, once: the watch ends when the server ends it, and is not begun again.
+/// Watches objects with a single watch request. When the server ends the watch, it is not restarted.
 ///
-/// Programs that are to know the state of many objects over time want a shared informer instead.
+/// To follow the state of many objects over time, use a shared informer instead.
 #[must_use = "nothing is sent before `.await`"]
 pub struct Watch<K> {
     call: Call<K>,
     pub(super) options: WatchOptions,
 }
 
-/// The events of a watch, decoded. After an error nothing more comes. Dropping it ends the watch.
+/// The decoded events of a watch. The stream ends after an error. Dropping it ends the watch.
 #[must_use = "a watch does nothing until it is polled"]
 pub struct WatchStream<K> {
     events: RawWatchStream,
     operation: Operation,
-    /// Adds what the bytes leave out.
+    /// Adds the fields that the encoded form omits.
     complete: Box<dyn FnMut(&mut K) + Send>,
     state: State,
 }
@@ -44,7 +44,7 @@ pub struct WatchStream<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// There was an error.
+    /// An error has ended the stream.
     Over,
 }
 
@@ -58,50 +58,50 @@ impl<K: Object> Watch<K> {
         Self { call: Call::new(resources, target), options: WatchOptions::default() }
     }
 
-    /// With these labels: `app=web,tier in (a,b)`.
+    /// Sets the label selector, for example `app=web,tier in (a,b)`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.options.labels = Some(selector.into());
         self
     }
 
-    /// With these fields: `metadata.name=n`.
+    /// Sets the field selector, for example `metadata.name=n`.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.options.fields = Some(selector.into());
         self
     }
 
-    /// Changes after this version. Without one, the present state comes first.
+    /// Starts after this resource version. Without one, the watch starts with the current objects.
     pub fn resource_version(mut self, version: impl Into<String>) -> Self {
         self.options.resource_version = Some(version.into());
         self
     }
 
-    /// With bookmarks: versions to go on from, sent now and then.
+    /// Requests bookmarks: events that contain only a resource version to resume from, sent periodically.
     pub fn bookmarks(mut self) -> Self {
         self.options.bookmarks = Bookmarks::Allow;
         self
     }
 
-    /// The present state first, closed by a bookmark; allows bookmarks, too.
+    /// Requests the current objects first, followed by a bookmark. Implies bookmarks.
     pub fn initial_events(mut self) -> Self {
         self.options.initial_events = InitialEvents::Send;
         self.bookmarks()
     }
 
-    /// When the server is to end the watch.
+    /// Sets the time after which the server ends the watch.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// Those of one shard, as [`List::shard`](super::List::shard).
+    /// Restricts the watch to one shard; see [`List::shard`](super::List::shard).
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.options.shard = Some(selector.into());
         self
     }
 
-    /// The present state as a list, and the watch that goes on from it: one request for both (WatchList). A server that
-    /// does not know that form refuses it.
+    /// Returns the current objects as a list, and the watch that continues from it, with a single request (WatchList).
+    /// Servers without this feature reject the request.
     pub async fn with_list(self) -> Result<(ObjectList<K>, WatchStream<K>)> {
         let mut stream = self.initial_events().send().await?;
         let mut items = Vec::new();
@@ -142,7 +142,7 @@ impl<K: Object> Watch<K> {
     }
 }
 
-// By hand: `K` need not be cloned.
+// Implemented by hand, because a derive would require `K: Clone`.
 impl<K> Clone for Watch<K> {
     fn clone(&self) -> Self {
         Self { call: self.call.clone(), options: self.options.clone() }

@@ -1,4 +1,4 @@
-//! create, update, patch and apply.
+//! The builders of create, update, patch and apply.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOp
 use super::{Call, Sent, Unnamed, into_future, within};
 use crate::{Result, error::Verb, request::Target, resources::Resources};
 
-/// Who owns the fields of an apply when neither the call nor the client names an owner: the server demands one.
+/// The field manager of an apply if neither the call nor the client sets one. The server requires one.
 const DEFAULT_OWNER: &str = "windlass";
 
 /// Creates an object.
@@ -21,7 +21,7 @@ pub struct Create<K> {
     options: WriteOptions,
 }
 
-/// Replaces an object, or a part of it.
+/// Replaces an object or a subresource.
 #[must_use = "nothing is sent before `.await`"]
 pub struct Update<K> {
     call: Call<K>,
@@ -29,7 +29,7 @@ pub struct Update<K> {
     options: WriteOptions,
 }
 
-/// Changes an object.
+/// Patches an object.
 #[must_use = "nothing is sent before `.await`"]
 pub struct PatchOne<K> {
     call: Call<K>,
@@ -37,7 +37,7 @@ pub struct PatchOne<K> {
     options: PatchOptions,
 }
 
-/// Server-side apply.
+/// Applies an object (server-side apply).
 #[must_use = "nothing is sent before `.await`"]
 pub struct Apply<K> {
     call: Call<K>,
@@ -53,30 +53,31 @@ into_future! {
 }
 within!(Create Update PatchOne Apply);
 
-/// The options of every write.
+/// The options that all writes share.
 macro_rules! write_options {
     ($($builder:ident: $($path:ident).+;)*) => {$(
         impl<K: Object> $builder<K> {
-            /// In whose name the fields are written, in place of the client's owner.
+            /// Sets the field manager. Overrides the client's default.
             pub fn field_manager(mut self, owner: impl Into<String>) -> Self {
                 self.$($path).+.field_manager = Some(owner.into());
                 self
             }
 
-            /// Everything but the storing: the answer is what would be stored.
+            /// Makes this a dry run: the server processes the write without storing it, and returns the object that it
+            /// would store.
             pub fn dry_run(mut self) -> Self {
                 self.$($path).+.dry_run = DryRun::All;
                 self
             }
 
-            /// What becomes of fields that the kind does not have.
+            /// Sets how the server treats unknown and duplicate fields.
             pub fn field_validation(mut self, validation: FieldValidation) -> Self {
                 self.$($path).+.field_validation = Some(validation);
                 self
             }
 
-            /// Sends it, and passes over the object that is the answer: for callers who do not look at it. The error is that of
-            /// `.await`; there is none once the server has said that the write is done.
+            /// Sends the request and discards the object in the response, without decoding it. Returns the errors that
+            /// `.await` would return, except for errors while reading the response of a successful write.
             ///
             /// ```
             /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -130,7 +131,7 @@ impl<K: Object> Update<K> {
         Self { object, options: call.client.write_options(), call }
     }
 
-    /// A part of the object, `status`; the server takes that part and ignores the rest.
+    /// Selects a subresource, such as `status`. The server writes that part of the object and ignores the rest.
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.call.subresource(subresource);
         self
@@ -149,13 +150,14 @@ impl<K: Object> PatchOne<K> {
         Self { call, patch, options }
     }
 
-    /// A part of the object, `status`.
+    /// Selects a subresource, such as `status`.
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.call.subresource(subresource);
         self
     }
 
-    /// Takes fields from other owners. For [`Patch::Apply`] only; a server refuses it with any other patch.
+    /// Takes ownership of fields from other managers. Only valid for [`Patch::Apply`]; servers reject it with any other
+    /// patch.
     pub fn force(mut self) -> Self {
         self.options.force = Some(true);
         self
@@ -185,13 +187,13 @@ impl<K: Object> Apply<K> {
         Self { call, object, options }
     }
 
-    /// Takes fields from other owners where they have other values, instead of failing with a conflict.
+    /// Takes ownership of fields whose values differ from those of other managers, instead of failing with a conflict.
     pub fn force(mut self) -> Self {
         self.options.force = Some(true);
         self
     }
 
-    /// A part of the object, `status`.
+    /// Selects a subresource, such as `status`.
     pub fn subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.call.subresource(subresource);
         self
@@ -202,7 +204,7 @@ impl<K: Object> Apply<K> {
         let (object, options) = (self.object, self.options);
         let sent = self.call.send(Verb::Apply, Unnamed::Default, |call| {
             let patch = Patch::Apply(object?);
-            // JSON is YAML, which is what an apply patch is.
+            // An apply patch is YAML, of which JSON is a subset.
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
         });
@@ -210,7 +212,7 @@ impl<K: Object> Apply<K> {
     }
 }
 
-/// The object as a server takes it in an apply: without managedFields, which only the server may write.
+/// Returns the object to send in an apply: without `managedFields`, which only the server may write.
 fn applied<K: Object>(resources: &Resources<K>, object: &K) -> serde_json::Result<Value> {
     let bytes = if object.metadata().managed_fields.is_some() {
         let mut object = object.clone();

@@ -6,7 +6,7 @@ use windlass_api::{DynamicObject, k8s_openapi::api::core::v1::Pod};
 use super::*;
 use crate::testing::Fake;
 
-/// A server whose lists and watches are these, in turn; then its watches hang.
+/// Returns a server with these lists and watches, in turn. After the last one, its watches hang.
 fn server(lists: Vec<&'static str>, watches: Vec<&'static str>) -> Fake {
     let (lists, watches) = (Mutex::new(lists.into_iter()), Mutex::new(watches.into_iter()));
     Fake::new(move |request| {
@@ -63,7 +63,7 @@ async fn patience_has_an_end() {
     let wait = fake.client().wait_for::<Pod>("p").timeout(Duration::from_secs(7));
     let error = wait.until(is_gone()).await.unwrap_err();
     assert!(error.is_timeout());
-    assert_eq!(error.chain(), r#"watch pods "home/p": what was waited for did not come within 7s"#);
+    assert_eq!(error.chain(), r#"watch pods "home/p": timed out after 7s"#);
     let refused = Fake::failure(403, "").client().wait_for::<Pod>("p").until(exists()).await.unwrap_err();
     assert!(refused.is_forbidden());
 }

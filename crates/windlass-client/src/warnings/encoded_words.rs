@@ -1,19 +1,19 @@
-//! Encoded words, `=?utf-8?q?Gr=C3=BC=C3=9Fe?=`: how headers carry letters that they cannot carry (RFC 2047). Servers that
-//! go by the older rules for warnings write them so.
+//! Encoded words (RFC 2047), `=?utf-8?q?Gr=C3=BC=C3=9Fe?=`, which represent non-ASCII text in headers. Servers that
+//! follow the older specification of warnings use them.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 const START: &str = "=?";
 const END: &str = "?=";
 
-/// The text with its encoded words decoded. What only looks like one stays as it is; `None` when one is in a character
-/// set that is not known.
+/// Decodes the encoded words in a text. Malformed ones are left unchanged. Returns `None` for an unsupported character
+/// set.
 pub(super) fn decode(mut text: &str) -> Option<String> {
     let mut decoded = String::with_capacity(text.len());
     let mut after_word = false;
     while let Some((before, rest)) = text.split_once(START) {
         if let Some(word) = Word::parse(rest) {
-            // White space between two words is only there to end the first.
+            // White space between two encoded words is only a separator.
             if !after_word || !before.trim().is_empty() {
                 decoded.push_str(before);
             }
@@ -32,12 +32,12 @@ pub(super) fn decode(mut text: &str) -> Option<String> {
 struct Word<'t> {
     charset: &'t str,
     bytes: Vec<u8>,
-    /// What follows it.
+    /// The text after it.
     rest: &'t str,
 }
 
 impl<'t> Word<'t> {
-    /// From what follows the start.
+    /// Parses an encoded word whose start was already removed.
     fn parse(text: &'t str) -> Option<Self> {
         let (charset, text) = text.split_once('?')?;
         let (encoding, text) = text.split_once('?')?;
@@ -53,7 +53,7 @@ impl<'t> Word<'t> {
     fn text(&self) -> Option<String> {
         match self.charset.to_ascii_lowercase().as_str() {
             "utf-8" | "us-ascii" => Some(String::from_utf8_lossy(&self.bytes).into_owned()),
-            // Its letters are the first ones of Unicode.
+            // The characters of ISO 8859-1 are the first ones of Unicode.
             "iso-8859-1" => Some(self.bytes.iter().map(|&byte| char::from(byte)).collect()),
             _ => None,
         }

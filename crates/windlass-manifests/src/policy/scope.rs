@@ -1,4 +1,4 @@
-//! Where in an object a rule stands, as an expression about the whole object.
+//! The scope of a rule in a schema, as an expression about the whole object.
 
 use k8s_openapi::api::admissionregistration::v1::Validation;
 use serde_json::Value;
@@ -6,32 +6,32 @@ use windlass_api::RESERVED;
 
 use super::spoken;
 
-/// What a value is called, and under which conditions there is one.
+/// The expression for a value, and the conditions under which it exists.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
-    /// `spec.list[].name`
+    /// The place: `spec.list[].name`.
     place: String,
-    /// What calls the value.
+    /// The expression for the value.
     value: String,
-    /// What stands before a condition about the value: that there is none, or that it is about each of several.
+    /// The text in front of a condition on the value: checks for existence and quantifiers.
     before: String,
-    /// And behind it.
+    /// The text after the condition.
     behind: String,
-    /// What the value was.
+    /// The expression for the old value.
     old: Option<Old>,
-    /// How many variables are bound so far.
+    /// The number of bound variables.
     bound: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Old {
     value: String,
-    /// What is true if there was a value.
+    /// The conditions under which the old value exists.
     there: Vec<String>,
 }
 
 impl Scope {
-    /// The whole object.
+    /// Returns the scope of the whole object.
     pub(super) fn object() -> Self {
         Self {
             place: String::new(),
@@ -47,7 +47,7 @@ impl Scope {
         &self.place
     }
 
-    /// A field, which need not be there.
+    /// Returns the scope of a field, which may be absent.
     pub(super) fn property(&self, name: &str, schema: &Value) -> Self {
         let is_nullable = schema["nullable"] == Value::Bool(true);
         let mut scope = self.clone();
@@ -69,12 +69,12 @@ impl Scope {
         scope
     }
 
-    /// Each item of a list.
+    /// Returns the scope of each item of a list.
     pub(super) fn item(&self, list: &Value) -> Self {
         let item = format!("item{}", self.bound + 1);
         let mut scope = self.each(&item, "[]");
         scope.value.clone_from(&item);
-        // Items are the same that have the same keys; of others nobody knows what they were.
+        // Items with equal keys are the same item. Without keys, the old value of an item is unknown.
         let keys = list["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let other = format!("old{}", self.bound + 1);
         let same = keys.map(|key| format!("{} == {}", field(&other, key).1, field(&item, key).1)).collect::<Vec<_>>();
@@ -89,7 +89,7 @@ impl Scope {
         scope
     }
 
-    /// Each value of a map.
+    /// Returns the scope of each value of a map.
     pub(super) fn entry(&self) -> Self {
         let key = format!("key{}", self.bound + 1);
         let mut scope = self.each(&key, "{}");
@@ -110,7 +110,8 @@ impl Scope {
         scope
     }
 
-    /// A rule about the value, or why a policy cannot say it.
+    /// Returns the validation for a rule about the value. Returns an error with the reason if a policy cannot express
+    /// the rule.
     pub(super) fn validation(&self, schema: &Value, rule: &Value) -> Result<Validation, String> {
         let text = |key: &str| rule[key].as_str().filter(|text| !text.is_empty());
         let source = text("rule").unwrap_or_default();
@@ -119,7 +120,7 @@ impl Scope {
         let about_self = format!("[{}].all(self, {source})", self.value);
         let uses_old = spoken::names(source).any(|name| name == "oldSelf");
         let condition = match self.old.as_ref().filter(|_| uses_old) {
-            None if uses_old => return Err("a policy does not know which of the old items it was".to_owned()),
+            None if uses_old => return Err("a policy cannot determine which of the old items it was".to_owned()),
             None => about_self,
             Some(Old { value, there }) if is_optional => {
                 let there = there.join(" && ");
@@ -135,7 +136,7 @@ impl Scope {
             path => format!("{path}: "),
         };
         let said = text("message").map_or_else(|| format!("failed rule: {source}"), str::to_owned);
-        // What is bound is gone when the message is made.
+        // Bound variables are not available in the message.
         let message = text("messageExpression")
             .filter(|message| self.bound == 0 && spoken::names(message).all(|name| name != "oldSelf"))
             .filter(|message| spoken::alike(message, schema).is_ok())
@@ -153,7 +154,8 @@ fn prefixed(path: &str, message: &str) -> String {
     if path.is_empty() { message.to_owned() } else { format!("'{path}' + ({message})") }
 }
 
-/// Whether a field is there, and what calls it: in policies, names that are no identifiers are keys.
+/// Returns the existence check and the expression of a field. In policies, names that are not identifiers become map
+/// keys.
 fn field(of: &str, name: &str) -> (String, String) {
     let is_identifier = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit())

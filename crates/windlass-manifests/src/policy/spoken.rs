@@ -1,4 +1,5 @@
-//! Whether a rule means in a policy what it means in a schema. There, fields have types; in a policy they are what JSON makes of them.
+//! Checks whether a rule has the same meaning in a policy as in a schema. In a schema, fields have declared types; in a
+//! policy, they have the types of JSON.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,10 +7,10 @@ use serde_json::Value;
 use windlass_api::escape;
 use windlass_cel::{Environment, Expected, Presence, Schema};
 
-/// Formats of strings that are values of their own in a schema's rules.
+/// String formats that have their own types in the rules of a schema.
 const FORMATS: [&str; 4] = ["byte", "date", "date-time", "duration"];
 
-/// Why a rule about a value of the schema would not mean the same, if so.
+/// Returns an error with the reason if a rule about a value of the schema would have another meaning in a policy.
 pub(super) fn alike(rule: &str, schema: &Value) -> Result<(), String> {
     let tokens = tokens(rule);
     let named = |name: &str| tokens.iter().any(|token| token.name == Some(name));
@@ -20,7 +21,7 @@ pub(super) fn alike(rule: &str, schema: &Value) -> Result<(), String> {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let escaped = escape(name).unwrap_or_default();
             if escaped != *name && named(&escaped) {
-                return Err(format!("a policy does not call the field {name:?} {escaped}"));
+                return Err(format!("in a policy, the field {name:?} cannot be written as {escaped}"));
             }
             if named(name) {
                 differs(name, property, compared(name))?;
@@ -32,16 +33,16 @@ pub(super) fn alike(rule: &str, schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a value, or what it is a list or map of, is another thing in a policy.
+/// Returns an error if a value, or an item in it, has another type in a policy.
 fn differs(name: &str, schema: &Value, is_compared: bool) -> Result<(), String> {
     if let Some(format) = schema["format"].as_str().filter(|format| FORMATS.contains(format)) {
-        return Err(format!("{name} is of format {format}, which is a mere string in a policy"));
+        return Err(format!("{name} is of format {format}, which is a plain string in a policy"));
     }
     if schema["type"] == "number" {
-        return Err(format!("{name} is a number, which is an integer in a policy when it has no fraction"));
+        return Err(format!("{name} is a number, which becomes an integer in a policy if it has no fraction"));
     }
     if is_compared && has_unordered(schema) {
-        return Err(format!("{name} is compared, and its lists are in order in a policy"));
+        return Err(format!("{name} is compared, but its lists are ordered in a policy"));
     }
     for below in ["items", "additionalProperties"] {
         if schema[below].is_object() {
@@ -51,7 +52,7 @@ fn differs(name: &str, schema: &Value, is_compared: bool) -> Result<(), String> 
     Ok(())
 }
 
-/// Whether there are lists in it that are sets or maps.
+/// Reports whether the schema contains lists that are sets or maps.
 fn has_unordered(schema: &Value) -> bool {
     matches!(schema["x-kubernetes-list-type"].as_str(), Some("set" | "map"))
         || schema["properties"].as_object().into_iter().flatten().any(|(_, property)| has_unordered(property))
@@ -60,7 +61,7 @@ fn has_unordered(schema: &Value) -> bool {
             .any(|below| schema[*below].is_object() && has_unordered(&schema[*below]))
 }
 
-/// What an expression about whole objects is wrong in.
+/// Returns the error in an expression about whole objects, if any.
 pub(super) fn problem(expression: &str) -> Option<String> {
     static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
         let any: Arc<Schema> = Schema::any();
@@ -69,23 +70,23 @@ pub(super) fn problem(expression: &str) -> Option<String> {
             .fold(Environment::new(), |environment, name| environment.with(name, &any, Presence::Certain))
     });
     if names(expression).any(|name| name == "authorizer") {
-        // Only a cluster knows what it can be asked.
+        // The types of other objects are known only to a cluster.
         return None;
     }
     ENVIRONMENT.compile(expression, Expected::Bool).err().map(|error| error.to_string())
 }
 
-/// The names in an expression, of whatever.
+/// Returns the names in an expression.
 pub(super) fn names(expression: &str) -> impl Iterator<Item = &str> {
     tokens(expression).into_iter().filter_map(|token| token.name)
 }
 
-/// A part of an expression that is no space.
+/// A token of an expression, without white space.
 struct Token<'a> {
     text: &'a str,
-    /// If it is one.
+    /// The name, if it is one.
     name: Option<&'a str>,
-    /// An operator stands beside it, or beside the path that it ends, which compares it whole.
+    /// `true` if an operator is next to it, or next to the path that it ends, and thus compares the whole value.
     is_compared: bool,
 }
 
@@ -120,7 +121,7 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Where a string that begins a text ends.
+/// Returns the end of a string literal at the start of a text.
 fn closing(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (place, c) in text.char_indices().skip(1) {

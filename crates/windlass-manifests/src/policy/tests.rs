@@ -1,4 +1,4 @@
-//! Policies and the schemas that they are made of judge alike.
+//! Policies and their schemas accept and reject the same objects.
 
 use std::collections::BTreeMap;
 
@@ -80,13 +80,13 @@ fn manifests() -> Manifests {
     Manifests::new("gate-operator").kind::<Gate>()
 }
 
-/// Expressions about whole objects.
+/// Returns the CEL environment of expressions about whole objects.
 fn environment() -> Environment {
     let any = Shape::any();
     ["object", "oldObject"].iter().fold(Environment::new(), |all, name| all.with(name, &any, Presence::Certain))
 }
 
-/// What the policy says of an object.
+/// Returns the policy's errors for an object.
 fn denied(object: &Value, old: &Value) -> Vec<String> {
     let policies = manifests().policies().unwrap();
     let spec = policies[0].0.spec.clone().unwrap();
@@ -104,7 +104,7 @@ fn denied(object: &Value, old: &Value) -> Vec<String> {
     denied
 }
 
-/// What the schema says.
+/// Returns the schema's errors for an object.
 fn refused(object: &Value, old: &Value) -> Vec<String> {
     let definition = serde_json::to_value(Definition::of::<Gate>().build().unwrap()).unwrap();
     let rules = Rules::compile(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap();
@@ -179,9 +179,9 @@ fn a_policy_denies_what_the_rule_in_the_schema_refuses() {
 #[test]
 fn what_a_policy_cannot_say_alike_is_left_out_and_told() {
     let file = manifests().files(Part::Policies).unwrap().remove(0);
-    let told = file.text.lines().filter_map(|line| line.strip_prefix("# Not here: ")).collect::<Vec<_>>();
+    let told = file.text.lines().filter_map(|line| line.strip_prefix("# Omitted: ")).collect::<Vec<_>>();
     for (told, expected) in told.iter().zip([
-        "Gate v1: spec: rule \"!has(self.__namespace__) || self.__namespace__ != 'default'\": a policy does not call the field \"namespace\" __namespace__",
+        "Gate v1: spec: rule \"!has(self.__namespace__) || self.__namespace__ != 'default'\": in a policy, the field \"namespace\" cannot be written as __namespace__",
         "Gate v1: spec.share: rule \"self < 0.5\": self is a number, which",
         "Gate v1: spec.since: rule \"self > timestamp('2020-01-01T00:00:00Z')\": self is of format date-time, which",
     ]) {
@@ -214,7 +214,7 @@ fn rules_of_one_s_own_are_checked_and_enforced_as_one_says() {
     let problems = wrong.check().unwrap_err().0;
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].to_string().starts_with("policy of gates.v1.net.example.com: rule \"object.spec.low\": "));
-    assert!(problems[1].why.ends_with("its message is one line"));
+    assert!(problems[1].why.ends_with("its message must be a single line"));
 }
 
 #[test]

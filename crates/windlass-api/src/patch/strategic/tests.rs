@@ -82,7 +82,7 @@ fn a_field_that_two_have_changed_is_a_conflict_or_is_overwritten() {
     let image = |image: &str| json!({"spec": {"containers": [{"name": "a", "image": image}]}});
     let three = |on_conflict| strategic_three_way(&image("1"), &image("2"), &image("3"), pod(), on_conflict);
     let error = three(OnConflict::Fail).unwrap_err();
-    assert_eq!(error.to_string(), "spec.containers.image has been changed by somebody else, in another way");
+    assert_eq!(error.to_string(), "spec.containers.image was changed differently by another writer");
     assert_eq!(three(OnConflict::Overwrite).unwrap()["spec"]["containers"], json!([{"name": "a", "image": "2"}]));
     let same = strategic_three_way(&image("1"), &image("2"), &image("2"), pod(), OnConflict::Fail).unwrap();
     assert_eq!(same, json!({}));
@@ -97,7 +97,7 @@ fn what_cannot_be_compared_is_named() {
     );
     assert_eq!(
         error(json!({"spec": {"containers": [{"image": "a"}]}}), json!({"spec": {"containers": [{"image": "b"}]}})),
-        "an item of spec.containers has no name, which tells it from the others"
+        "an item of spec.containers lacks the merge key name"
     );
-    assert_eq!(error(json!(1), json!({})), "a patch is made of two objects");
+    assert_eq!(error(json!(1), json!({})), "a patch requires two objects");
 }

@@ -1,4 +1,4 @@
-//! Runs a program, and reads what it hands out.
+//! Runs a credential plugin and decodes its output.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -22,20 +22,20 @@ use crate::{
     metrics::{Audience, PluginCall, Verdict},
 };
 
-/// Tells the program what it is asked for.
+/// The environment variable with the input of a plugin.
 const INFO: &str = "KUBERNETES_EXEC_INFO";
-/// How often people are told how to get the program, and within which time.
+/// The maximum number of installation hints, and the period in which they are counted.
 const HINTS: (u32, Duration) = (10, Duration::from_hours(1));
 
 #[derive(Debug)]
 pub(in crate::auth) struct Plugin {
     config: ExecConfig,
     audience: Audience,
-    /// Since when hints are counted, and how many there were.
+    /// The start of the period, and the number of hints in it.
     hints: Mutex<Option<(Instant, u32)>>,
 }
 
-/// `ExecCredential`, as far as it is read.
+/// The fields of `ExecCredential` that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Plugin {
         self.status(&self.output(io::stdin().is_terminal()).await?.stdout)
     }
 
-    /// What the program writes. It is ended when this is dropped.
+    /// Runs the program and returns its output. Dropping the future kills the program.
     async fn output(&self, terminal: bool) -> Result<Output, PluginError> {
         let interactive = match (self.config.interaction, terminal) {
             (Interaction::Never, _) | (Interaction::IfAvailable, false) => false,
@@ -104,7 +104,7 @@ impl Plugin {
             .envs(variables)
             .env(INFO, self.info(interactive).to_string())
             .stdin(if interactive { Stdio::inherit() } else { Stdio::null() })
-            // What it has to say to people.
+            // Messages to the user.
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .output()
@@ -117,7 +117,7 @@ impl Plugin {
         }
     }
 
-    /// What the program is asked for.
+    /// Returns the input of the plugin.
     fn info(&self, interactive: bool) -> Value {
         let mut info = json!({
             "kind": "ExecCredential",
@@ -131,7 +131,7 @@ impl Plugin {
     }
 
     fn status(&self, output: &[u8]) -> Result<Status, PluginError> {
-        // The error's own text would show a part of the answer.
+        // The error's own text would contain a part of the output.
         let read = serde_json::from_slice(output);
         let answer: Answer = read.map_err(|error| {
             self.answer(format!("it is not such JSON, at line {}, column {}", error.line(), error.column()))
@@ -155,7 +155,7 @@ impl Plugin {
         PluginError::Answer { version: self.config.version, problem: problem.into() }
     }
 
-    /// The hint, if it was not given too often.
+    /// Returns the installation hint, unless it was given too often.
     fn hint(&self) -> Option<String> {
         let (often, within) = HINTS;
         let mut hints = self.hints.lock();
@@ -165,7 +165,7 @@ impl Plugin {
     }
 }
 
-/// The text without what would move a terminal's cursor or change its colours.
+/// Removes control characters, which could move the terminal's cursor or change its colours.
 fn printable(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() && !c.is_ascii_whitespace() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() }

@@ -1,4 +1,4 @@
-//! Which programs may be run for credentials: a kubeconfig from elsewhere may name any.
+//! The policy for credential plugins: a kubeconfig from an untrusted source may name any program.
 
 use std::{
     env,
@@ -9,20 +9,20 @@ use std::{
 
 use super::PluginError;
 
-/// Which programs may be run for credentials.
+/// The credential plugins that may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PluginPolicy {
-    /// Any.
+    /// All programs.
     #[default]
     AllowAll,
-    /// None.
+    /// No programs.
     DenyAll,
-    /// These, by name or by path. A name stands for the program of that name that `$PATH` leads to, and for no other.
+    /// The listed programs, by name or path. A name permits only the program that `$PATH` resolves it to.
     Allowlist(Vec<String>),
 }
 
 impl PluginPolicy {
-    /// What to run for `command`, if that may be run.
+    /// Returns the path to run for `command`, if the policy permits it.
     pub(super) fn admit(&self, command: &str) -> Result<PathBuf, PluginError> {
         let listed = match self {
             Self::AllowAll => return Ok(command.into()),
@@ -33,7 +33,7 @@ impl PluginPolicy {
         let refused = |path: &Path| PluginError::NotListed { path: path.to_string_lossy().into_owned() };
         let found = look_up(command, &search).ok_or_else(|| refused(Path::new(command)))?;
         if listed.iter().any(|entry| look_up(entry, &search).as_ref() == Some(&found)) {
-            // What was looked at is what is run.
+            // The checked path is the path that is run.
             Ok(found)
         } else {
             Err(refused(&found))
@@ -41,7 +41,7 @@ impl PluginPolicy {
     }
 }
 
-/// Where a command leads, as a shell looks it up.
+/// Resolves a command in a search path, as a shell does.
 fn look_up(command: &str, search: &OsStr) -> Option<PathBuf> {
     if command.is_empty() {
         return None;

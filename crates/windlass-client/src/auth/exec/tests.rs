@@ -1,4 +1,4 @@
-//! With programs of the shell: `sh -c SCRIPT`.
+//! Tests with shell programs: `sh -c SCRIPT`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn script(script: &str) -> ExecConfig {
     ExecConfig::new("sh", ExecVersion::V1).with_args(["-c", script])
 }
 
-/// A program that counts its runs in a file and hands out `token-N`, with more fields in the status.
+/// Returns a plugin that counts its runs in a file and returns `token-N`, with additional fields in the status.
 fn counting(folder: &Folder, status: &str) -> ExecConfig {
     let count = folder.path().join("count");
     script(&format!(
@@ -32,7 +32,7 @@ fn counting(folder: &Folder, status: &str) -> ExecConfig {
     ))
 }
 
-/// Sends one request with what a program hands out; the `Authorization` header, or why there is none.
+/// Sends one request with a plugin's credentials. Returns the `Authorization` header or the error.
 async fn signed(config: ExecConfig) -> Result<String, String> {
     let fake = Fake::json("{}");
     let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &Audience::default()).unwrap();
@@ -90,7 +90,7 @@ async fn what_the_server_refuses_is_renewed_and_the_request_sent_once_more() {
     });
     assert_eq!(send(&fake, &credentials).await.unwrap().status(), 200);
     assert_eq!(fake.seen().len(), 2);
-    // What is accepted stays in use.
+    // An accepted token remains in use.
     assert_eq!(send(&fake, &credentials).await.unwrap().status(), 200);
     assert_eq!(fake.seen().len(), 3);
 }
@@ -126,7 +126,7 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
     let version = r#""kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
     let status = |fields: &str| answering(&format!(r#"{{{version},"status":{{{fields}}}}}"#));
     for (config, expected) in [
-        (script("exit 3"), "it has failed with exit code 3"),
+        (script("exit 3"), "it failed with exit code 3"),
         (answering("s3cret"), "it is not such JSON, at line 1, column 1"),
         (answering(r#"{"kind":"Pod","s3cret":1}"#), r#"it is of the kind "Pod""#),
         (
@@ -138,14 +138,14 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
         (status(r#""clientKeyData":"s3cret""#), "it has a key without a certificate"),
         (status(r#""clientCertificateData":"c","token":"s3cret""#), "it has a certificate without a key"),
         (status(r#""token":"s3cret","expirationTimestamp":"soon""#), "status.expirationTimestamp is not a time"),
-        (ExecConfig { policy: PluginPolicy::DenyAll, ..script("") }, "no plugin is allowed"),
+        (ExecConfig { policy: PluginPolicy::DenyAll, ..script("") }, "the policy forbids all plugins"),
         (ExecConfig { interaction: Interaction::Always, ..script("") }, "the standard input is not a terminal"),
     ] {
         if config.interaction == Interaction::Always && std::io::IsTerminal::is_terminal(&std::io::stdin()) {
             continue;
         }
         let error = signed(config.clone()).await.unwrap_err();
-        assert!(error.starts_with(r#"the plugin "sh" gave no credentials: "#), "{error}");
+        assert!(error.starts_with(r#"the plugin "sh" returned no credentials: "#), "{error}");
         assert!(error.contains(expected), "{error}\nwant {expected}");
         assert!(!error.contains("s3cret"), "{error}");
     }

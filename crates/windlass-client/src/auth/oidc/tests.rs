@@ -1,4 +1,4 @@
-//! Against a provider on a socket of this machine.
+//! Tests with a provider on a local socket.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -17,16 +17,17 @@ use crate::{
     testing::Folder,
 };
 
-/// A token that ends at a second.
+/// Returns a token that expires at this second.
 fn token(end: i64) -> String {
     let claims = BASE64_URL_SAFE_NO_PAD.encode(format!(r#"{{"sub":"jane","exp":{end}}}"#));
     format!("e30.{claims}.c2ln")
 }
 
-/// A provider that sells tokens which end at second 2000 for `refresh-1`, and wants its clients' secret in the form.
+/// A provider that issues tokens with expiry at second 2000 for `refresh-1`, and that expects the client secret in the
+/// form.
 struct Provider {
     url: String,
-    /// Paths and bodies of the requests.
+    /// The paths and bodies of the requests.
     seen: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
@@ -99,7 +100,7 @@ async fn header(config: OidcConfig, clock: Clock) -> Result<String, String> {
 async fn a_token_that_holds_is_used_and_the_provider_not_asked() {
     let config = OidcConfig { id_token: Some(token(1000).into()), ..config("http://127.0.0.1:1") };
     assert_eq!(header(config.clone(), at(989)).await.unwrap(), format!("Bearer {}", token(1000)));
-    // Ten seconds before its end it does not.
+    // Ten seconds before its expiry, the token is not used any more.
     let error = header(config, at(990)).await.unwrap_err();
     assert!(error.contains("http://127.0.0.1:1/.well-known/openid-configuration cannot be reached"), "{error}");
 }
@@ -145,7 +146,7 @@ async fn why_there_is_no_token_is_said_without_secrets() {
     ] {
         let shown = format!("{config:?}");
         let error = header(config, at(1500)).await.unwrap_err();
-        assert!(error.starts_with(&format!("the provider {}/ gave no token: ", provider.url)), "{error}");
+        assert!(error.starts_with(&format!("the provider {}/ returned no token: ", provider.url)), "{error}");
         assert!(error.contains(expected), "{error}\nwant {expected}");
         assert!(!error.contains("s3cret") && !shown.contains("s3cret") && !shown.contains("s&cret"), "{error} {shown}");
     }

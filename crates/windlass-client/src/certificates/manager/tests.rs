@@ -19,30 +19,30 @@ use crate::{
 const LIFETIME: Duration = Duration::from_hours(24);
 const SIGNER: &str = "example.com/signer";
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Signed,
-    /// After whoever asked has seen that it is not yet.
+    /// Signed after the requester has seen it as pending.
     SignedLater,
-    /// For somebody else's key.
+    /// Signed for another key.
     SignedWrongly,
     Denied,
     Failed,
     Deleted,
     Ignored,
-    /// It is not even accepted.
+    /// Rejected on creation.
     Forbidden,
 }
 
-/// A cluster that signs, and what it was asked for, when.
+/// A cluster that signs certificates and records the requests with their times.
 #[derive(Clone)]
 struct Cluster(Arc<Inner>);
 
 struct Inner {
     authority: CertificateAuthority,
     began: Instant,
-    /// Of the next requests; the last one stands for all later ones.
+    /// The outcomes of the next requests; the last one applies to all later ones.
     fates: Mutex<VecDeque<Fate>>,
     asked: Mutex<Vec<(Duration, CertificateSigningRequest)>>,
 }
@@ -80,7 +80,7 @@ impl Cluster {
             .with_entropy(Entropy::seeded(7))
     }
 
-    /// When it was asked, since it began.
+    /// Returns the times of the requests since the start.
     fn times(&self) -> Vec<Duration> {
         self.0.asked.lock().iter().map(|(time, _)| *time).collect()
     }
@@ -164,12 +164,12 @@ fn wanted() -> CertificateRequest {
     wanted
 }
 
-/// Lets the manager do what it does within a time.
+/// Runs the manager for a time.
 async fn run_for(manager: CertificateManager, time: Duration) {
     assert!(tokio::time::timeout(time, manager.run()).await.is_err());
 }
 
-/// What is put in use in place of `known`.
+/// Waits for a certificate that differs from `known`.
 async fn in_use(live: &LiveIdentity, known: Option<&Arc<Identity>>) -> Arc<Identity> {
     tokio::time::timeout(LIFETIME, live.other_than(known)).await.expect("there is another")
 }
@@ -215,12 +215,12 @@ async fn a_certificate_that_was_kept_is_used_until_its_time() {
     let store = Arc::new(MemoryStore::default());
     run_for(cluster.manager(Shared(Arc::clone(&store))), Duration::from_hours(1)).await;
     let kept = store.load().unwrap().unwrap();
-    // The program begins anew.
+    // The program restarts.
     let manager = cluster.manager(Shared(Arc::clone(&store)));
     assert_eq!(*manager.live().current().unwrap(), kept.identity());
     run_for(manager, Duration::from_hours(10)).await;
     assert_eq!(cluster.times().len(), 1);
-    // And when its time is over already.
+    // The same with an expired certificate.
     tokio::time::advance(LIFETIME).await;
     run_for(cluster.manager(Shared(store)), Duration::from_secs(1)).await;
     assert_eq!(cluster.times().len(), 2);
@@ -258,11 +258,11 @@ async fn the_error_tells_what_became_of_the_request() {
     for (fate, expected) in [
         (Fate::Denied, r#"the certificate signing request "csr-1" was not granted: Denied: it is so"#),
         (Fate::Failed, r#"the certificate signing request "csr-1" was not granted: Failed: it is so"#),
-        (Fate::Deleted, r#"the certificate signing request "csr-1" is gone"#),
-        (Fate::SignedWrongly, "the certificate and the key do not go together"),
+        (Fate::Deleted, r#"the certificate signing request "csr-1" was deleted"#),
+        (Fate::SignedWrongly, "the key does not match the certificate"),
         (
             Fate::Ignored,
-            r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": what was waited for did not come within 900s"#,
+            r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": timed out after 900s"#,
         ),
     ] {
         let cluster = Cluster::new([fate]);
@@ -292,13 +292,13 @@ async fn what_is_wanted_may_change_also_while_a_request_waits() {
     assert_eq!(second.names, ["node-2.example.com"]);
     let seconds: Vec<_> = cluster.times().iter().map(Duration::as_secs).collect();
     assert_eq!(seconds, [0, 10, 20]);
-    // The one that asks for less is met by what there is.
+    // The existing certificate satisfies a smaller request.
     wish.send_modify(|wanted| wanted.names.clear());
     ran.await.unwrap();
     assert_eq!(cluster.times().len(), 3);
 }
 
-/// A store that a test can look into.
+/// A store that is shared with a test.
 #[derive(Debug)]
 struct Shared(Arc<MemoryStore>);
 

@@ -1,4 +1,5 @@
-//! Between YAML and [`Kubeconfig`]. Fields are taken one by one, so that an error names its place and shows no value.
+//! Conversion between YAML and [`Kubeconfig`]. Fields are decoded individually, so that errors name the place and
+//! contain no values.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -11,28 +12,28 @@ use crate::{
     config::{ConfigError, Place},
 };
 
-/// What stands in a document as a map of fields.
+/// A mapping in the document with known fields.
 trait Entry: Sized {
-    /// Takes the fields that are known.
+    /// Decodes the known fields.
     fn take(fields: Fields) -> Result<Self, ConfigError>;
 
-    /// All fields, secrets included, those that are known first and in the order in which Go writes them.
+    /// Returns all fields, including secrets. The known fields come first, in the order in which Go writes them.
     fn fields(&self) -> Map<String, Value>;
 }
 
-/// The kinds of named entries, each under its own word.
+/// The kinds of named entries, with the key of each in the document.
 trait Word {
-    /// `cluster`
+    /// The key, such as `cluster`.
     const WORD: &'static str;
 }
 
-/// An object whose fields are being taken out; what stays is what nobody knew.
+/// A mapping from which the known fields are removed. The remaining fields are unknown.
 struct Fields {
     map: Map<String, Value>,
     place: Place,
 }
 
-/// An object whose fields are being put in. What is not set is left out.
+/// A mapping to which fields are added. Fields without a value are omitted.
 #[derive(Default)]
 struct Written(Map<String, Value>);
 
@@ -48,14 +49,14 @@ impl Word for User {
     const WORD: &'static str = "user";
 }
 
-// === reading ===
+// === Reading ===
 
 pub(super) fn parse(bytes: &[u8], origin: Option<PathBuf>) -> Result<Kubeconfig, ConfigError> {
     let place = Place::file(origin.clone());
     let document = yaml(bytes, &place)?;
     let mut fields = Fields::of(document, place)?;
     for (field, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
-        // Older tools leave them out.
+        // Older tools omit these fields.
         if let Some(found) = fields.text(field)?.filter(|found| !found.is_empty() && found != expected) {
             return Err(fields.place.field(field).invalid(format!("is {found:?} where {expected:?} is expected")));
         }
@@ -70,16 +71,16 @@ pub(super) fn parse(bytes: &[u8], origin: Option<PathBuf>) -> Result<Kubeconfig,
     })
 }
 
-/// The document as a value.
+/// Parses the document.
 pub(super) fn yaml(bytes: &[u8], place: &Place) -> Result<Value, ConfigError> {
     let syntax = |at| ConfigError::Syntax { place: Box::new(place.clone()), at };
     let text = std::str::from_utf8(bytes).map_err(|_| syntax(None))?;
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    // As Go reads it: of several documents the first counts, of several fields of one name the last.
+    // As in Go: of several documents the first is used, of duplicate keys the last.
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-    // The error's own text shows the lines around it, which may be secrets: only its place is kept.
+    // The error's own text contains the surrounding lines, which may be secrets. Only its place is retained.
     let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| syntax(error.location().map(|at| (at.line(), at.column()))))?;
     Ok(documents.into_iter().next().unwrap_or_default())
@@ -118,7 +119,7 @@ impl Fields {
         }
     }
 
-    /// The place of a field: `exec.command` within `exec`.
+    /// Returns the place of a field: `exec.command` within `exec`.
     fn at(&self, field: &str) -> Place {
         match &self.place.field {
             Some(outer) => self.place.field(format!("{outer}.{field}")),
@@ -126,7 +127,7 @@ impl Fields {
         }
     }
 
-    /// `None` for what is not there, and for what is null.
+    /// Removes a field. `None` if it is missing or null.
     fn take(&mut self, field: &str) -> Option<Value> {
         self.map.shift_remove(field).filter(|value| !value.is_null())
     }
@@ -156,7 +157,7 @@ impl Fields {
         self.list(field)?.into_iter().map(|value| text(value, &place)).collect()
     }
 
-    /// The map in a field; `None` if there is none.
+    /// Removes a field with a mapping. `None` if it is missing.
     fn nested(&mut self, field: &str) -> Result<Option<Self>, ConfigError> {
         let place = self.at(field);
         self.take(field).map(|value| Self::of(value, place)).transpose()
@@ -166,7 +167,7 @@ impl Fields {
         self.nested(field)?.map(T::take).transpose()
     }
 
-    /// Each field of the map in a field.
+    /// Decodes each field of a mapping.
     fn each<T>(
         &mut self,
         field: &str,
@@ -201,7 +202,7 @@ fn list(value: Value, place: &Place) -> Result<Vec<Value>, ConfigError> {
     }
 }
 
-/// What a value is, without saying which one: it may be a secret.
+/// Returns the type of a value without the value itself, which may be a secret.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -213,13 +214,13 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-// === writing ===
+// === Writing ===
 
 pub(super) fn to_yaml(document: &Value) -> String {
     serde_saphyr::to_string(document).expect("maps with string keys always encode")
 }
 
-/// The document, secrets included.
+/// Returns the document, including secrets.
 pub(super) fn to_value(kubeconfig: &Kubeconfig) -> Value {
     let mut written = Written::default();
     written.put("apiVersion", Some("v1"));
@@ -265,7 +266,7 @@ impl Written {
     }
 }
 
-// === the entries ===
+// === Entries ===
 
 impl Entry for Cluster {
     fn take(mut fields: Fields) -> Result<Self, ConfigError> {

@@ -1,25 +1,25 @@
-//! Changes of a kubeconfig, in memory: what `kubectl config` does.
+//! Changes of a kubeconfig in memory, as `kubectl config` makes them.
 
 use super::{Cluster, Context, Kubeconfig, Named, User, find};
 use crate::config::ConfigError;
 
 impl Kubeconfig {
-    /// The cluster of that name, made if it is not there.
+    /// Returns the cluster of this name. Adds it if it does not exist.
     pub fn cluster_mut(&mut self, name: &str) -> &mut Cluster {
         entry_mut(&mut self.clusters, name)
     }
 
-    /// The context of that name, made if it is not there.
+    /// Returns the context of this name. Adds it if it does not exist.
     pub fn context_mut(&mut self, name: &str) -> &mut Context {
         entry_mut(&mut self.contexts, name)
     }
 
-    /// The user of that name, made if it is not there.
+    /// Returns the user of this name. Adds it if it does not exist.
     pub fn user_mut(&mut self, name: &str) -> &mut User {
         entry_mut(&mut self.users, name)
     }
 
-    /// Makes a context the current one.
+    /// Selects the current context. Returns an error if it does not exist.
     pub fn use_context(&mut self, name: &str) -> Result<(), ConfigError> {
         if find(&self.contexts, name).is_none() {
             return Err(self.missing("contexts", "context", name));
@@ -28,7 +28,7 @@ impl Kubeconfig {
         Ok(())
     }
 
-    /// Gives a context another name; if it is the current one, it stays so.
+    /// Renames a context. If it is the current context, it remains so.
     pub fn rename_context(&mut self, name: &str, new: &str) -> Result<(), ConfigError> {
         if find(&self.contexts, new).is_some() {
             return Err(self.place().field("contexts").invalid(format!("there is a context named {new:?} already")));
@@ -42,19 +42,19 @@ impl Kubeconfig {
         Ok(())
     }
 
-    /// Takes a cluster out. Contexts that name it stay.
+    /// Removes a cluster. Contexts that refer to it are retained.
     pub fn delete_cluster(&mut self, name: &str) -> Result<(), ConfigError> {
         let missing = self.missing("clusters", "cluster", name);
         delete(&mut self.clusters, name).ok_or(missing)
     }
 
-    /// Takes a context out, even the current one.
+    /// Removes a context, even the current one.
     pub fn delete_context(&mut self, name: &str) -> Result<(), ConfigError> {
         let missing = self.missing("contexts", "context", name);
         delete(&mut self.contexts, name).ok_or(missing)
     }
 
-    /// Takes a user out. Contexts that name it stay.
+    /// Removes a user. Contexts that refer to it are retained.
     pub fn delete_user(&mut self, name: &str) -> Result<(), ConfigError> {
         let missing = self.missing("users", "user", name);
         delete(&mut self.users, name).ok_or(missing)

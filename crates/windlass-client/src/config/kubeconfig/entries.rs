@@ -1,4 +1,4 @@
-//! What the entries of a kubeconfig hold.
+//! The entries of a kubeconfig.
 
 use std::{
     collections::BTreeMap,
@@ -11,41 +11,41 @@ use serde_json::{Map, Value};
 
 use crate::{auth::Secret, config::Place};
 
-/// An entry and its name.
+/// A named entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
-    /// Unique among the entries of its kind.
+    /// The name, unique among the entries of its kind.
     pub name: String,
-    /// What it names.
+    /// The entry.
     pub entry: T,
-    /// Fields beside the two that are not known here.
+    /// Unknown fields beside these two.
     pub other: Unknown,
-    /// The file that it came from; paths in the entry are relative to it.
+    /// The file of the entry; paths in the entry are relative to it.
     pub(super) origin: Option<PathBuf>,
 }
 
-/// A server. `Debug` hides what stands before an `@` in its address.
+/// A server. `Debug` hides the user information in its address, the part before an `@`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Its address.
+    /// The address.
     pub server: Option<String>,
-    /// The name that its certificate must be for, where it is not that of the address.
+    /// The expected name in the server's certificate, if it differs from the address.
     pub tls_server_name: Option<String>,
-    /// Whether its certificate goes unchecked.
+    /// Disables the verification of the server's certificate.
     pub insecure_skip_tls_verify: Option<bool>,
-    /// A file with PEM certificates of the authorities to trust.
+    /// A file with the trusted certificate authorities in PEM.
     pub certificate_authority: Option<String>,
-    /// The same certificates in base64.
+    /// The trusted certificate authorities in base64-encoded PEM.
     pub certificate_authority_data: Option<String>,
-    /// The proxy on the way to it: `http://`, `https://` or `socks5://`. It may hold a password.
+    /// The URL of the proxy: `http://`, `https://` or `socks5://`. It may contain a password.
     pub proxy_url: Option<Secret>,
-    /// Whether answers are asked for uncompressed.
+    /// Disables the compression of responses.
     pub disable_compression: Option<bool>,
-    /// Fields that are not known here, `extensions` among them.
+    /// Unknown fields, including `extensions`.
     pub other: Unknown,
 }
 
-/// Which user of which server, in which namespace.
+/// A combination of a cluster, a user and a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// The name of the cluster.
@@ -54,100 +54,100 @@ pub struct Context {
     pub user: Option<String>,
     /// The namespace of requests that name none.
     pub namespace: Option<String>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     pub other: Unknown,
 }
 
-/// Credentials.
+/// The credentials of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// A file with the PEM client certificate.
+    /// A file with the client certificate in PEM.
     pub client_certificate: Option<String>,
-    /// The same certificate in base64.
+    /// The client certificate in base64-encoded PEM.
     pub client_certificate_data: Option<String>,
-    /// A file with the PEM key of the client certificate.
+    /// A file with the private key of the client certificate in PEM.
     pub client_key: Option<String>,
-    /// The same key in base64.
+    /// The private key in base64-encoded PEM.
     pub client_key_data: Option<Secret>,
     /// A bearer token.
     pub token: Option<Secret>,
-    /// A file with a bearer token; it wins over [`Self::token`].
+    /// A file with a bearer token. Overrides [`Self::token`].
     pub token_file: Option<String>,
-    /// A name for basic authentication.
+    /// The user name for basic authentication.
     pub username: Option<String>,
-    /// A password for basic authentication.
+    /// The password for basic authentication.
     pub password: Option<Secret>,
-    /// The name of the user to act as: `as`.
+    /// The name of the user to impersonate: `as`.
     pub impersonate: Option<String>,
-    /// The uid to act as: `as-uid`.
+    /// The UID to impersonate: `as-uid`.
     pub impersonate_uid: Option<String>,
-    /// The groups to act in: `as-groups`.
+    /// The groups to impersonate: `as-groups`.
     pub impersonate_groups: Vec<String>,
-    /// What else to say of the user to act as: `as-user-extra`.
+    /// Additional attributes of the impersonated user: `as-user-extra`.
     pub impersonate_extra: BTreeMap<String, Vec<String>>,
-    /// A scheme that is built into clients: `oidc`.
+    /// An authentication scheme that is built into clients: `oidc`.
     pub auth_provider: Option<AuthProvider>,
-    /// A program that hands out credentials.
+    /// A credential plugin.
     pub exec: Option<Exec>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     pub other: Unknown,
 }
 
-/// A scheme that is built into clients, and what it needs to know.
+/// An authentication scheme that is built into clients, with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthProvider {
-    /// Which scheme.
+    /// The name of the scheme.
     pub name: Option<String>,
-    /// Its settings, tokens among them.
+    /// The settings, including tokens.
     pub config: BTreeMap<String, Secret>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     pub other: Unknown,
 }
 
-/// A program that hands out credentials.
+/// A credential plugin: an external program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
-    /// A name to look up in `$PATH`, or a path.
+    /// The program: a name to search in `$PATH`, or a path.
     pub command: Option<String>,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
-    /// Variables beside those of this process.
+    /// Additional environment variables.
     pub env: Vec<EnvVar>,
     /// The version of the protocol: `client.authentication.k8s.io/v1` or `…/v1beta1`.
     pub api_version: Option<String>,
-    /// What to tell people who lack the program.
+    /// The installation hint for users who lack the program.
     pub install_hint: Option<String>,
-    /// Whether it is told of the server.
+    /// Passes a description of the cluster to the program.
     pub provide_cluster_info: Option<bool>,
-    /// Whether it may ask people: `Never`, `IfAvailable` or `Always`.
+    /// The permission to prompt the user: `Never`, `IfAvailable` or `Always`.
     pub interactive_mode: Option<String>,
-    /// Fields that are not known here.
+    /// Unknown fields.
     pub other: Unknown,
 }
 
-/// A variable of a program's environment.
+/// An environment variable of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvVar {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: Secret,
 }
 
-/// Fields that are not known here. `Debug` shows their names only.
+/// Unknown fields. `Debug` shows only their names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Unknown(pub Map<String, Value>);
 
 // === impl Named ===
 
 impl<T> Named<T> {
-    /// An entry that came from no file.
+    /// Creates an entry that is not from a file.
     #[must_use]
     pub fn new(name: impl Into<String>, entry: T) -> Self {
         Self { name: name.into(), entry, other: Unknown::default(), origin: None }
     }
 
-    /// Where a path in the entry leads.
+    /// Resolves a path in the entry.
     pub(super) fn resolve_path(&self, path: &str) -> PathBuf {
         match self.origin.as_deref().and_then(Path::parent) {
             Some(folder) => folder.join(path),
@@ -163,20 +163,20 @@ impl<T> Named<T> {
 // === impl Cluster, User, Exec ===
 
 impl Cluster {
-    /// A server by its address.
+    /// Creates a server by its address.
     #[must_use]
     pub fn new(server: impl Into<String>) -> Self {
         Self { server: Some(server.into()), ..Self::default() }
     }
 
-    /// The same server, its certificate issued by one of the authorities of a PEM bundle.
+    /// Returns this server with the trusted certificate authorities of a PEM bundle.
     #[must_use]
     pub fn trusting(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.certificate_authority_data = Some(BASE64_STANDARD.encode(pem));
         self
     }
 
-    /// What the extension of that name holds, if there is one.
+    /// Returns the content of the extension of this name.
     pub(super) fn extension(&self, name: &str) -> Option<&Value> {
         let extensions = self.other.0.get("extensions")?.as_array()?;
         extensions.iter().find(|extension| extension["name"] == name)?.get("extension")
@@ -184,13 +184,13 @@ impl Cluster {
 }
 
 impl User {
-    /// Somebody with a bearer token.
+    /// Creates a user with a bearer token.
     #[must_use]
     pub fn with_token(token: impl Into<Secret>) -> Self {
         Self { token: Some(token.into()), ..Self::default() }
     }
 
-    /// Somebody with a client certificate, both parts in PEM.
+    /// Creates a user with a client certificate and its key, both in PEM.
     #[must_use]
     pub fn with_certificate(certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
         Self {
@@ -202,13 +202,14 @@ impl User {
 }
 
 impl Exec {
-    /// Whether the command is a path: relative ones start at the kubeconfig, as those of certificates do.
+    /// Reports whether the command is a path. Relative paths are relative to the kubeconfig, like those of
+    /// certificates.
     pub(super) fn is_path(command: &str) -> bool {
         command.contains(MAIN_SEPARATOR)
     }
 }
 
-/// A URL without user and password.
+/// Returns a URL without its user information.
 pub(super) fn without_user(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     match rest.rsplit_once('@') {

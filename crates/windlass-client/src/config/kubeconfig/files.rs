@@ -1,4 +1,4 @@
-//! The files that a kubeconfig is made of, and where a change goes.
+//! The files of a kubeconfig, and the distribution of changes among them.
 
 use std::{
     fs, io,
@@ -13,7 +13,8 @@ use crate::{
     file,
 };
 
-/// The files of `$KUBECONFIG`, or others in such an order: the first file that has an entry counts.
+/// The files of `$KUBECONFIG`, or other files in order of precedence: of each entry, the first file that contains it
+/// counts.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), windlass_client::ConfigError> {
@@ -24,32 +25,32 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigFiles {
-    /// No path twice.
+    /// The paths, without duplicates.
     paths: Vec<PathBuf>,
 }
 
-/// One file of them, as it was found.
+/// The state of one file.
 struct Found {
     path: PathBuf,
-    /// `None` if there is no such file.
+    /// The document. `None` if the file does not exist.
     raw: Option<Value>,
-    /// What it said.
+    /// The content before the change.
     before: Kubeconfig,
-    /// What it is to say.
+    /// The content after the change.
     after: Kubeconfig,
 }
 
-/// Holds off others who change the file, kubectl among them, for as long as it lives.
+/// A lock that keeps other programs, including kubectl, from changing the file until it is dropped.
 struct Lock(PathBuf);
 
 impl KubeconfigFiles {
-    /// The files that the surroundings point to: those of `$KUBECONFIG`, else `~/.kube/config`.
+    /// Returns the files that the environment selects: those of `$KUBECONFIG`, else `~/.kube/config`.
     #[must_use]
     pub fn infer() -> Self {
         Self::of(&Surroundings::of_the_process())
     }
 
-    /// These files.
+    /// Creates a list of files.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let mut unique = Vec::new();
         for path in paths.into_iter().map(Into::into) {
@@ -64,13 +65,13 @@ impl KubeconfigFiles {
         Self::new(surroundings.kubeconfig_paths())
     }
 
-    /// The paths, in their order.
+    /// Returns the paths in order.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// All files merged; those that are not there are passed over. `None` when none is.
+    /// Reads and merges all files. Missing files are skipped. Returns `None` if all are missing.
     pub fn read(&self) -> Result<Option<Kubeconfig>, ConfigError> {
         let mut merged: Option<Kubeconfig> = None;
         for path in &self.paths {
@@ -83,12 +84,12 @@ impl KubeconfigFiles {
         Ok(merged)
     }
 
-    /// Reads the files, lets `change` change what they say together, and writes the files that have to change: an entry
-    /// goes where it came from, a new one and the current context into the first file that is there, or else into the
-    /// last one. What has not changed stays as it is and where it is, but for comments, which are lost.
+    /// Reads the files, applies `change` to the merged kubeconfig, and writes the files that differ. A changed entry is
+    /// written to its own file. New entries and the current context are written to the first existing file, or else to
+    /// the last one. Unchanged content keeps its place, but comments are lost.
     ///
-    /// While this goes on a lock file, `NAME.lock` as kubectl makes it, stands beside each file. Each file is replaced
-    /// as a whole; with several, a crash between them leaves some replaced.
+    /// While this runs, a lock file `NAME.lock`, as kubectl creates it, exists beside each file. Each file is replaced
+    /// atomically. With several files, a crash may leave only some of them replaced.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Kubeconfig) -> Result<T, ConfigError>) -> Result<T, ConfigError> {
         let Some(last) = self.paths.len().checked_sub(1) else {
             return Err(ConfigError::Nowhere { default_file: None });
@@ -107,7 +108,8 @@ impl KubeconfigFiles {
         distribute(&mut files, default, &before.users, after.users, |after| &mut after.users);
         if after.current_context != before.current_context {
             let set = |file: &Found| file.after.current_context.as_deref().is_some_and(|name| !name.is_empty());
-            // What is cleared is cleared where it holds; the files after it would then speak up, and are cleared too.
+            // To clear the current context, clear it in the file that sets it and in all following files, which would
+            // take effect otherwise.
             if after.current_context.as_deref().is_none_or(str::is_empty) {
                 files.iter_mut().filter(|file| set(file)).for_each(|file| file.after.current_context = None);
             } else {
@@ -124,7 +126,7 @@ impl KubeconfigFiles {
     }
 }
 
-/// Puts each entry that differs into its file, and takes out of theirs those that are gone.
+/// Writes each changed entry to its file, and removes deleted entries from theirs.
 fn distribute<T: Clone + PartialEq>(
     files: &mut [Found],
     default: usize,
@@ -174,14 +176,14 @@ fn read_if_there(path: &Path) -> Result<Option<(Value, Kubeconfig)>, ConfigError
             Ok(Some((raw, document::parse(&bytes, Some(path.to_owned()))?)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            tracing::debug!(file = %path.display(), "no kubeconfig there");
+            tracing::debug!(file = %path.display(), "the kubeconfig does not exist");
             Ok(None)
         }
         Err(source) => Err(ConfigError::Read { path: path.to_owned(), named_by: None, source }),
     }
 }
 
-/// The file itself where the path is a link, so that the link stays.
+/// Resolves symbolic links, so that the link itself is retained.
 fn canonical(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -206,12 +208,12 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.0) {
-            tracing::warn!(%error, lock = %self.0.display(), "the lock stays");
+            tracing::warn!(%error, lock = %self.0.display(), "the lock file cannot be removed");
         }
     }
 }
 
-/// Puts a text into a file, in place of what it holds.
+/// Replaces the content of a file atomically.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), ConfigError> {
     let path = canonical(path);
     file::replace(&path, text.as_bytes()).map_err(|source| ConfigError::Write { path, source })

@@ -1,4 +1,4 @@
-//! From a kubeconfig and a choice to a [`Config`].
+//! Resolution of a kubeconfig and a selection to a [`Config`].
 
 mod credentials;
 mod fields;
@@ -14,11 +14,11 @@ use crate::{
     config::{Compression, Config, ConfigError, Identity, Pem, Place, Proxy, TlsOptions, Verification},
 };
 
-/// The entries that are used.
+/// The selected entries.
 pub(super) struct Chosen<'k> {
-    /// `None` where cluster or server are named outright, and nothing says which context.
+    /// `None` if a cluster or server is selected directly, and no context is selected.
     pub(super) context: Option<&'k Named<Context>>,
-    /// `None` where only the server is named.
+    /// `None` if only the server is selected.
     pub(super) cluster: Option<&'k Named<Cluster>>,
     /// `None` for a context without a user.
     pub(super) user: Option<&'k Named<User>>,
@@ -37,7 +37,7 @@ pub(in crate::config) fn resolve(kubeconfig: &Kubeconfig, selection: &Selection)
     if config.server.scheme() == Some(&Scheme::HTTPS) {
         config.auth = auth;
     } else if !matches!(auth, Auth::None) {
-        // As Go's client: a server without TLS gets no secrets.
+        // As in client-go, a server without TLS gets no credentials.
         tracing::warn!(server = %config.server, "not https: the credentials of the kubeconfig are not sent");
     }
     config.impersonation = impersonation(&user)?;
@@ -87,7 +87,7 @@ impl Selection {
 
 fn context<'k>(kubeconfig: &'k Kubeconfig, selection: &Selection) -> Result<Option<&'k Named<Context>>, ConfigError> {
     let Some(name) = first_set(selection.context.as_ref(), kubeconfig.current_context.as_ref()) else {
-        // A cluster or a server that is named outright needs no context.
+        // A cluster or server that is selected directly needs no context.
         return match selection.cluster {
             None if !selection.names_server() => Err(ConfigError::NoContext { place: Box::new(kubeconfig.place()) }),
             _ => Ok(None),
@@ -130,7 +130,7 @@ fn server(cluster: &Named<Cluster>, tls: &TlsOptions) -> Result<Uri, ConfigError
     let address = if text.contains("://") {
         text.to_owned()
     } else {
-        // As Go's client reads an address without a scheme.
+        // As client-go interprets an address without a scheme.
         let needs_tls = tls.certificate_authority.is_some()
             || tls.identity.is_some()
             || tls.server_name.is_some()
@@ -141,7 +141,7 @@ fn server(cluster: &Named<Cluster>, tls: &TlsOptions) -> Result<Uri, ConfigError
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
     });
     match parsed {
-        // Not shown: what stands before the @ is a secret.
+        // Not shown, because the part before the @ is a secret.
         _ if text.contains('@') => Err(place.invalid("holds a user, which belongs into users")),
         Some(uri) => Ok(uri),
         None => Err(place.invalid(format!("{text:?} is not the address of a server"))),
@@ -196,7 +196,7 @@ fn impersonation(user: &Named<User>) -> Result<Option<Impersonation>, ConfigErro
     }))
 }
 
-/// What a pair of fields says, of which one names a file and the other holds base64.
+/// Reads a pair of fields, of which one names a file and the other contains base64.
 fn pem(
     place: &Place,
     (file_field, file): (&str, Option<&String>),
@@ -210,13 +210,13 @@ fn pem(
         (Some(file), None) => existing(file, place, file_field).map(|path| Some(Pem::File(path))),
         (None, Some(data)) => {
             let decoded = decode(data);
-            // The decoder's error would name a byte of what may be a key.
+            // The decoder's error would contain a byte of the value, which may be a key.
             decoded.map(|bytes| Some(Pem::Data(bytes))).ok_or_else(|| place.field(data_field).invalid("is not base64"))
         }
     }
 }
 
-/// The path of a file that can be opened: one that is not there is named with the field that names it.
+/// Returns the path of a file that can be opened. Otherwise, returns an error that names the field.
 fn existing(path: &str, place: &Place, field: &str) -> Result<PathBuf, ConfigError> {
     let path = PathBuf::from(path);
     match fs::File::open(&path) {
@@ -225,7 +225,7 @@ fn existing(path: &str, place: &Place, field: &str) -> Result<PathBuf, ConfigErr
     }
 }
 
-/// Base64, which may be wrapped but hold no blanks, as in Go.
+/// Decodes base64 that may contain line breaks but no spaces, as in Go.
 fn decode(data: &str) -> Option<Vec<u8>> {
     let compact: String = data.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     BASE64_STANDARD.decode(compact).ok()
@@ -235,7 +235,7 @@ fn encode(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// An empty text is as good as none.
+/// Returns a text that is set and not empty.
 fn is_set(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }

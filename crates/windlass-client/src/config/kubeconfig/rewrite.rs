@@ -1,9 +1,9 @@
-//! Writes a document over another one, so that what has not changed stays where it is.
+//! Writing a document over an existing one while preserving the order of unchanged parts.
 
 use serde_json::{Map, Value};
 
-/// Makes `old` mean what `new` means. Fields and named entries that both have keep their order, and what is new comes
-/// after them. A field that means nothing is not put in.
+/// Changes `old` so that its content equals `new`. Existing fields and named entries keep their order, and new ones
+/// follow them. Fields with an empty value are not added.
 pub(super) fn rewrite(old: &mut Value, new: Value) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => fields(old, new),
@@ -39,7 +39,7 @@ fn name(item: &Value) -> Option<&str> {
     item.get("name")?.as_str()
 }
 
-/// What is as good as a field that is not there.
+/// Reports whether a value is equivalent to a missing field.
 fn means_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -39,7 +39,7 @@ fn resolved(text: &str) -> Result<Config, ConfigError> {
     Config::from_kubeconfig(&Kubeconfig::parse(text)?, &Selection::default())
 }
 
-/// One cluster and one user, current.
+/// Returns a kubeconfig with one cluster and one user, both in the current context.
 fn minimal(cluster: &str, user: &str) -> String {
     format!(
         "current-context: c\nclusters: [{{name: k, cluster: {cluster}}}]\nusers: [{{name: u, user: {user}}}]\n\
@@ -129,7 +129,7 @@ fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
     let config = Config::from_file(&path).unwrap();
     assert_eq!(config.server, "https://127.0.0.1:6443/");
     assert_eq!(config.tls.certificate_authority, Some(Pem::from(&pem[..])));
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -160,7 +160,7 @@ fn paths_are_relative_to_the_file_of_their_entry() {
     let cluster = "{server: https://h, certificate-authority: pki/ca.pem}";
     let user = "{client-certificate: ./pki/cert.pem, client-key: pki/../pki/key.pem, tokenFile: pki/token}";
     let path = folder.write("config", &minimal(cluster, user));
-    // Merging keeps each entry with its own file.
+    // Merging retains the file of each entry.
     let merged = Kubeconfig::parse("{}").unwrap().merge(Kubeconfig::read(path).unwrap());
     let config = Config::from_kubeconfig(&merged, &Selection::default()).unwrap();
     let file = |path: &str| Pem::File(folder.path().join(path));
@@ -232,7 +232,7 @@ fn fields_that_are_asked_for_win() {
     };
     let config = Config::from_kubeconfig(&kubeconfig, &selection).unwrap();
     assert_eq!((config.server.to_string(), &*config.default_namespace), ("https://other/".to_owned(), "asked"));
-    // The name was for the other address; the authority stays.
+    // The server name belongs to the replaced address; the authority is retained.
     assert_eq!(config.tls.server_name, None);
     assert_eq!(config.tls.certificate_authority, Some(Pem::from("CA")));
     assert_eq!(config.impersonation, Some(Impersonation::user("jane")));

@@ -1,4 +1,4 @@
-//! Kubeconfigs to show and to hand on: the part that is used, files taken in, secrets left out.
+//! Views of a kubeconfig: minified, flattened and redacted.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ const REDACTED: &str = "REDACTED";
 const OMITTED: &str = "DATA+OMITTED";
 
 impl Kubeconfig {
-    /// The current context, or the one that `selection` names, with its cluster and its user, and no others.
+    /// Returns only the selected or current context, with its cluster and user.
     pub fn minify(&self, selection: &Selection) -> Result<Self, ConfigError> {
         let chosen = Chosen::of(self, selection)?;
         Ok(Self {
@@ -24,8 +24,8 @@ impl Kubeconfig {
         })
     }
 
-    /// The same, with certificates and keys in place of the files that hold them, so that the document can be moved.
-    /// Token files and programs stay outside.
+    /// Returns this kubeconfig with certificates and keys embedded instead of referenced as files, so that the document
+    /// can be moved. Token files and plugins remain references.
     pub fn flatten(mut self) -> Result<Self, ConfigError> {
         for named in &mut self.clusters {
             let data =
@@ -50,8 +50,8 @@ impl Kubeconfig {
         Ok(self)
     }
 
-    /// The same, fit to be shown: without secrets, and without the bulk of certificates. Fields that are not known here
-    /// are shown as they are.
+    /// Returns this kubeconfig for display: without secrets, and without the text of certificates. Unknown fields are
+    /// shown unchanged.
     #[must_use]
     pub fn redacted(mut self) -> Self {
         for Named { entry, .. } in &mut self.clusters {
@@ -64,7 +64,7 @@ impl Kubeconfig {
     }
 }
 
-/// What a file holds, in base64; `None` where no file is named.
+/// Reads a file as base64; `None` if no file is set.
 fn taken_in<T>(
     named: &Named<T>,
     word: &str,

@@ -30,7 +30,7 @@ fn server() -> Fake {
     })
 }
 
-/// A clock so many hours ahead of that of the files.
+/// Returns a clock that is ahead of the files by some hours.
 fn hours_ahead(hours: i64) -> Clock {
     let system = Clock::system();
     Clock::from_fn(move || system.now() + jiff::SignedDuration::from_hours(hours))
@@ -83,14 +83,14 @@ async fn the_next_process_reads_what_the_last_one_wrote() {
     let second = CachedDiscovery::on_disk(fake.client(), folder.path(), HOUR, Clock::system());
     let read = second.get().await.unwrap();
     assert_eq!(read.groups, written.groups);
-    assert_eq!((fake.seen().len(), second.age()), (2, None), "no request, and known to be from disk");
+    assert_eq!((fake.seen().len(), second.age()), (2, None), "no request, and read from disk");
     let text = fs::read_to_string(folder.path().join("apps/v1/serverresources.json")).unwrap();
     assert!(
         text.contains(r#""name":"deployments/scale","singularName":"","namespaced":true,"group":"autoscaling""#),
         "{text}"
     );
     assert!(folder.path().join("servergroups.json").exists() && folder.path().join("v1/serverresources.json").exists());
-    // Invalidated, it does not believe its own files.
+    // After invalidation, files are ignored.
     second.invalidate();
     second.get().await.unwrap();
     assert_eq!(fake.seen().len(), 4);
@@ -103,12 +103,12 @@ async fn old_files_are_not_read_and_broken_ones_are_as_good_as_none() {
     cached(Clock::system()).get().await.unwrap();
     cached(hours_ahead(2)).get().await.unwrap();
     assert_eq!(fake.seen().len(), 4);
-    // A part that is broken is asked for alone.
+    // Only the broken part is requested.
     folder.write("apps/v1/serverresources.json", "{\"kind\":");
     let discovery = cached(Clock::system()).get().await.unwrap();
     assert_eq!(fake.seen()[4..], ["GET /apis/apps/v1"]);
     assert!(discovery.find_kind("apps", "v1", "Deployment").is_some());
-    // Without the list of groups there is nothing.
+    // Without the list of groups, everything is requested.
     folder.write("servergroups.json", "no json");
     assert_eq!(cached(Clock::system()).get().await.unwrap().groups.len(), 2);
     assert_eq!(fake.seen()[5..], ["GET /api", "GET /apis"]);

@@ -1,11 +1,11 @@
-//! The documents of the older form, read from servers and read from and written to the disk cache.
+//! The documents of legacy discovery, used in responses and in the disk cache.
 
 use serde::{Deserialize, Serialize};
 use windlass_api::{ApiResource, GroupVersion, GroupVersionKind};
 
 use super::super::{DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, list};
 
-/// What `/apis` answers: groups and their versions.
+/// The response to `/apis`: groups and their versions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GroupList {
@@ -35,7 +35,7 @@ pub(crate) struct Version {
     pub(crate) version: String,
 }
 
-/// What a group and version answers: resources, and their subresources in the same list.
+/// The response for a group and version: its resources, with their subresources in the same list.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceList {
@@ -52,13 +52,13 @@ pub(crate) struct ResourceList {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Resource {
-    /// `pods`, or `pods/status`.
+    /// The name, such as `pods` or `pods/status`.
     name: String,
     #[serde(default)]
     singular_name: String,
     #[serde(default)]
     namespaced: bool,
-    /// Where the kind is of another group and version than the resource.
+    /// The group of the kind, if it differs from the resource's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     group: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -89,13 +89,13 @@ impl GroupList {
         }
     }
 
-    /// Every group and version, the preferred version of a group before its others.
+    /// Returns every group and version, the preferred version of a group before its others.
     pub(crate) fn into_group_versions(self) -> Vec<GroupVersion> {
         let mut all = Vec::new();
         for Group { name, versions, preferred_version } in self.groups {
             let preferred = preferred_version.map(|preferred| preferred.version);
             let mut versions: Vec<String> = versions.into_iter().map(|version| version.version).collect();
-            // Stable: the others keep the order of the server.
+            // The sort is stable, so the others keep the server's order.
             versions.sort_by_key(|version| Some(version) != preferred.as_ref());
             all.extend(versions.into_iter().map(|version| GroupVersion::new(name.clone(), version)));
         }

@@ -1,4 +1,4 @@
-//! How connections are really lost: against a server that speaks frames by hand, in memory.
+//! Ways in which connections are lost, with a server that writes frames by hand, in memory.
 
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -14,7 +14,7 @@ const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const GO_AWAY: u8 = 7;
 
-/// A frame of HTTP/2.
+/// Returns an HTTP/2 frame.
 fn frame(kind: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap();
     [&[0, 0, length, kind, 0, 0, 0, 0, stream], payload].concat()
@@ -40,7 +40,7 @@ fn get() -> http::Request<Empty<Bytes>> {
     http::Request::get("http://h/").body(Empty::new()).unwrap()
 }
 
-/// How a request is lost that the server answers with these bytes, and then hangs up.
+/// Returns how a request is lost if the server sends these bytes and then closes the connection.
 async fn over_http2(answer: Vec<u8>) -> Option<Loss> {
     let (client, mut server) = duplex(1 << 16);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
@@ -59,17 +59,17 @@ async fn over_http2(answer: Vec<u8>) -> Option<Loss> {
 async fn a_server_that_has_not_begun_with_a_request_says_so() {
     let refused = 7_u32.to_be_bytes();
     assert_eq!(over_http2(frame(RESET, 1, &refused)).await, Some(Loss::Unprocessed));
-    // It goes away, without an error, and has taken up no stream.
+    // The server shuts down without an error and has accepted no stream.
     assert_eq!(over_http2(frame(GO_AWAY, 0, &[0; 8])).await, Some(Loss::Unprocessed));
 }
 
 #[tokio::test]
 async fn a_server_that_may_have_begun_is_another_matter() {
-    // It goes away having taken up the request, and hangs up.
+    // The server shuts down after accepting the request, and closes the connection.
     let taken_up = [0, 0, 0, 1, 0, 0, 0, 0];
     assert_eq!(over_http2(frame(GO_AWAY, 0, &taken_up)).await, Some(Loss::Unknown));
     assert_eq!(over_http2(Vec::new()).await, Some(Loss::Unknown));
-    // It has failed with this one request, and says so: no connection is lost.
+    // The server reports an error of this one request, so the connection is not lost.
     let internal = 2_u32.to_be_bytes();
     assert_eq!(over_http2(frame(RESET, 1, &internal)).await, None);
 

@@ -1,4 +1,4 @@
-//! Who shares connections, and how dead ones are found out.
+//! Sharing of connections and detection of dead ones.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ async fn clients_of_one_configuration_share_connections() {
         assert_eq!(seen["authorization"], token);
     }
     assert_eq!(*server.open.borrow(), 1);
-    // Those that trust others do not.
+    // Clients with other TLS options do not share them.
     let other = Client::new(config.clone().with_tls(TlsOptions::unverified())).unwrap();
     let _: Value = other.request_json(path()).await.unwrap();
     assert_eq!(*server.open.borrow(), 2);
@@ -50,7 +50,7 @@ async fn connections_can_be_closed_when_idle_or_all_at_once() {
         assert!(watch.next().await.unwrap().is_ok());
         config.close_connections(Closing::Idle);
         get().await;
-        // The watch has kept its connection, and the new request has another.
+        // The watch retains its connection, and the new request uses another.
         rotation::until_open(&mut server, 2).await;
         config.close_connections(Closing::All);
         rotation::until_open(&mut server, 0).await;
@@ -62,7 +62,7 @@ async fn connections_can_be_closed_when_idle_or_all_at_once() {
     }
 }
 
-/// Counts what is written to it, by calls.
+/// Counts the writes to it.
 struct Counting(TcpStream, Arc<AtomicUsize>);
 
 impl AsyncRead for Counting {
@@ -159,7 +159,7 @@ async fn other_layers_can_be_put_around_the_transport() {
     assert_eq!((&seen["path"], &seen["authorization"]), (&"/elsewhere".into(), &"Bearer t".into()));
 }
 
-/// What is logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
 
@@ -192,7 +192,7 @@ async fn each_request_is_logged_as_a_command_as_it_is_sent() {
     assert!(told.ends_with(&end), "{told}");
 }
 
-/// Between a client and a server; goes silent when told.
+/// A relay between client and server that can be silenced.
 async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -218,7 +218,7 @@ async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandl
                         Ok(count @ 1..) => to_client.write_all(&bytes[..count]).await.unwrap(),
                         _ => break,
                     },
-                    // Not closed: nothing comes any more.
+                    // Not closed, but no data arrives any more.
                     () = async { drop(is_cut_too.wait_for(|cut| *cut).await) } => futures::future::pending().await,
                 }
             }
@@ -238,7 +238,7 @@ async fn a_server_that_has_gone_silent_is_found_out_by_pings() {
     let mut watch = client.watch::<Pod>().await.unwrap();
     assert!(watch.next().await.unwrap().is_ok());
 
-    // Minutes without an event are nothing special.
+    // A watch may be silent for minutes.
     assert!(within(Duration::from_mins(3), watch.next()).await.is_none());
     cut.send(true).unwrap();
     let end = within(PING_INTERVAL + PING_TIMEOUT + Duration::from_secs(10), watch.next()).await;
@@ -246,13 +246,13 @@ async fn a_server_that_has_gone_silent_is_found_out_by_pings() {
     task.abort();
 }
 
-/// What comes within a time of timers, while sockets have time enough to deliver.
+/// Waits for a result within a time of timers, while sockets have enough real time to deliver.
 async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     const STEP: Duration = Duration::from_secs(1);
     let mut future = std::pin::pin!(future);
     for _ in 0..time.as_secs() {
         rotation::elapse(STEP).await;
-        // In real time: what is on its way through the loopback arrives.
+        // In real time, so that data arrives through the loopback interface.
         if let Ok(outcome) = tokio::time::timeout(Duration::from_millis(5), &mut future).await {
             return Some(outcome);
         }

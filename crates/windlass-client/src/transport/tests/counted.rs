@@ -1,4 +1,4 @@
-//! What is told of the way to the server.
+//! The metrics of connections.
 
 use super::*;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     metrics::{Found, Opened, PluginCall, Source, TransportMetrics, Verdict},
 };
 
-/// Keeps what it is told, a line each, without what differs from run to run.
+/// Records metrics, one per line, without the parts that vary between runs.
 #[derive(Clone, Debug, Default)]
 struct Counted(Arc<parking_lot::Mutex<Vec<String>>>);
 

@@ -14,7 +14,7 @@ use crate::{
     metrics::{Attempt, ClientMetrics},
 };
 
-/// How many attempts were made.
+/// The number of attempts.
 #[derive(Clone, Debug, Default)]
 struct Attempts(Arc<AtomicUsize>);
 
@@ -58,7 +58,7 @@ async fn a_connection_that_cannot_be_opened_fails_all_who_wait_for_it() {
     let config = Config::new("https://server".parse().unwrap()).with_tls(TlsOptions::unverified()).with_dialer(dialer);
     let client = Client::new(config).unwrap().without_rate_limit();
     let ask = || client.request_json::<Value>(Request::get("/x").body(()).unwrap());
-    // All wait when it fails.
+    // All requests wait when the attempt fails.
     let (outcomes, ()) = tokio::join!(join_all((0..16).map(|_| ask())), async { failures.add_permits(1) });
     for outcome in outcomes {
         let error = outcome.unwrap_err();
@@ -66,7 +66,7 @@ async fn a_connection_that_cannot_be_opened_fails_all_who_wait_for_it() {
         assert!(chain.contains("no connection to server") && chain.contains("the wire is cut"), "{chain}");
     }
     assert_eq!(dials.load(Ordering::Relaxed), 1);
-    // The next one tries anew.
+    // The next request tries again.
     failures.add_permits(1);
     assert!(ask().await.is_err());
     assert_eq!(dials.load(Ordering::Relaxed), 2);
@@ -82,7 +82,7 @@ async fn a_connection_ends_when_it_has_carried_nothing_for_a_while() {
     let let_go = async |server: &mut Server, seconds: u64| {
         for _ in 0..seconds {
             rotation::elapse(Duration::from_secs(1)).await;
-            // In real time: what is on its way arrives.
+            // In real time, so that data in transit arrives.
             let closed = server.open.wait_for(|open| *open == 0);
             if tokio::time::timeout(Duration::from_millis(5), closed).await.is_ok() {
                 return true;
@@ -92,7 +92,7 @@ async fn a_connection_ends_when_it_has_carried_nothing_for_a_while() {
     };
     assert!(let_go(&mut server, long).await);
 
-    // One that carries a watch does not, and carries what comes after that as well.
+    // A connection with a watch does not end, and carries later requests, too.
     let mut watch = client.watch::<Pod>().await.unwrap();
     assert!(watch.next().await.unwrap().is_ok());
     assert!(!let_go(&mut server, long).await);
@@ -111,7 +111,7 @@ async fn large_bodies_are_sent_as_the_server_has_room_for_them() {
         let size: usize = client.request_json(Request::post("/size").body(body).unwrap()).await.unwrap();
         assert_eq!(size, SIZE);
     }
-    // One that never ends is given up with its request, and the connection goes on.
+    // An attempt that never ends is dropped with its request, and the connection continues.
     let endless =
         Body::wrap(StreamBody::new(futures::stream::pending::<Result<http_body::Frame<Bytes>, Infallible>>()));
     let request = client.request_json::<Value>(Request::post("/size").body(endless).unwrap());
@@ -139,7 +139,7 @@ async fn a_server_that_comes_back_with_http2_is_asked_what_it_speaks() {
     assert_eq!(get(&client).await["version"], "HTTP/1.1");
     server.replace(pki.server("127.0.0.1", &["h2"], Clients::Any));
     rotation::until_open(&mut server, 0).await;
-    // One that speaks nothing else has no answer to who does not ask.
+    // A server that supports only HTTP/2 does not answer without ALPN.
     let ask = || client.request_json::<Value>(Request::get("/x").body(()).unwrap());
     let error = ask().await.unwrap_err();
     assert!(error.chain().contains("no connection to 127.0.0.1"), "{}", error.chain());

@@ -1,21 +1,21 @@
-//! Servers that are reached through a proxy on a socket of this machine.
+//! Servers that are reached through a proxy on a local socket.
 
 use tokio::net::TcpStream;
 
 use super::*;
 use crate::config::{Proxy, ProxyServer};
 
-/// How the proxy is spoken to.
+/// The protocol of the proxy.
 #[derive(Clone, Copy)]
 enum Spoken {
     Http,
     Socks5,
 }
 
-/// A proxy that lets `me` with the password `s3cret` through.
+/// A proxy that admits the user `me` with the password `s3cret`.
 struct Relay {
     address: SocketAddr,
-    /// Where each connection was to lead.
+    /// The requested target of each connection.
     asked: Arc<parking_lot::Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
@@ -32,7 +32,7 @@ impl Relay {
             while let Ok((socket, _)) = listener.accept().await {
                 let (acceptor, log) = (acceptor.clone(), Arc::clone(&log));
                 connections.spawn(async move {
-                    // A caller that goes away midway is no failure of the proxy.
+                    // A client that disconnects early is not a failure of the proxy.
                     let _ = match acceptor {
                         None => relay(socket, spoken, &log).await,
                         Some(acceptor) => relay(acceptor.accept(socket).await.unwrap(), spoken, &log).await,
@@ -69,7 +69,7 @@ async fn relay(
     tokio::io::copy_bidirectional(&mut caller, &mut server).await.map(drop)
 }
 
-/// Where a `CONNECT` leads; other requests are answered here.
+/// Reads the target of a `CONNECT` request. Other requests are answered here.
 async fn ask_http(
     caller: &mut (impl AsyncRead + AsyncWrite + Unpin),
     log: &parking_lot::Mutex<Vec<String>>,
@@ -97,7 +97,7 @@ async fn ask_http(
     Ok(None)
 }
 
-/// Where a SOCKS request leads, for those who know the password.
+/// Reads the target of a SOCKS request with the right password.
 async fn ask_socks(caller: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::Result<Option<String>> {
     let mut greeting = [0; 2];
     caller.read_exact(&mut greeting).await?;
@@ -136,9 +136,9 @@ async fn a_server_with_tls_is_reached_through_each_kind_of_proxy() {
         let seen = ask(through("me:s3cret@")).await.unwrap_or_else(|error| panic!("{scheme}: {}", error.chain()));
         assert_eq!((&seen["version"], &seen["authorization"]), (&"HTTP/2.0".into(), &"Bearer t".into()), "{scheme}");
         assert_eq!(*relay.asked.lock(), [server.address.to_string()], "{scheme}");
-        // Those whom it does not know get nowhere, and the error names the proxy.
+        // Wrong credentials are rejected, and the error names the proxy.
         let error = ask(through("")).await.unwrap_err();
-        let named = format!("the proxy {scheme}://{} gives no connection", relay.address);
+        let named = format!("the connection through the proxy {scheme}://{} failed", relay.address);
         assert!(error.chain().contains(&named), "{}", error.chain());
     }
 }
@@ -159,7 +159,7 @@ async fn a_server_without_tls_is_reached_through_socks_at_its_port() {
     let through =
         |server: http::Uri| Config::new(server).with_proxy(Proxy::Server(relay.server("socks5", "me:s3cret@")));
     assert_eq!(ask(through(server.url("http"))).await.unwrap()["path"], "/api/v1/x");
-    // Nobody may be there; where it was sought is what counts.
+    // The server may not exist; only the requested target matters.
     let _ = ask(through("http://127.0.0.1".parse().unwrap())).await;
     assert_eq!(relay.asked.lock()[..2], [server.address.to_string(), "127.0.0.1:80".to_owned()]);
 }

@@ -10,7 +10,7 @@ use crate::{
     config::{LiveIdentity, Pem},
 };
 
-/// A client's files, as somebody else keeps them fresh.
+/// The files of a client, which another program keeps up to date.
 struct Files {
     folder: Folder,
 }
@@ -25,12 +25,12 @@ impl Files {
     }
 
     fn write(&self, name: &str, text: &str) {
-        // As careful tools do: the file is whole or not there.
+        // Replaced atomically, as careful tools do.
         let new = self.folder.write(&format!("{name}.new"), text);
         std::fs::rename(new, self.path(name)).unwrap();
     }
 
-    /// Writes an identity, and tells how a server sees it.
+    /// Writes an identity and returns how a server describes it.
     fn identify(&self, pki: &Pki) -> Value {
         let (certificate, key) = pki.issue("somebody", ExtendedKeyUsagePurpose::ClientAuth);
         self.write("client.crt", &certificate.pem());
@@ -45,7 +45,7 @@ impl Files {
     }
 }
 
-/// Lets time pass for timers, over sockets that know nothing of it.
+/// Advances the clock of timers, without affecting sockets.
 pub(super) async fn elapse(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -56,8 +56,8 @@ async fn seen(client: &Client) -> Value {
     client.request_json(Request::get("/x").body(()).unwrap()).await.unwrap_or_else(|error| panic!("{}", error.chain()))
 }
 
-/// The same, after the server has ended its connections. A request that goes out before the client has seen that is
-/// lost; the next one is not.
+/// The same after the server has closed its connections. A request that is sent before the client has noticed this is
+/// lost; the next one succeeds.
 async fn seen_after_break(client: &Client, server: &mut Server) -> Value {
     until_open(server, 0).await;
     match client.request_json(Request::get("/x").body(()).unwrap()).await {
@@ -86,8 +86,8 @@ async fn a_client_keeps_working_while_all_its_files_are_replaced() {
     let client = Client::new(files.config(&server)).unwrap();
     assert_eq!(seen(&client).await["certificate"], first);
 
-    // Nothing of the old is accepted from here on, and nothing that is open goes on: within the one call the client
-    // finds new authorities, a new identity and a new token.
+    // The server accepts none of the old files any more and closes all connections. Within one call, the client loads
+    // the new authorities, identity and token.
     files.write("ca.crt", &new.pem());
     files.write("token", "two");
     let second = files.identify(&new);
@@ -96,7 +96,7 @@ async fn a_client_keeps_working_while_all_its_files_are_replaced() {
     let told = seen_after_break(&client, &mut server).await;
     assert_eq!((&told["certificate"], &told["authorization"]), (&second, &"Bearer two".into()));
 
-    // And again, each by itself.
+    // Again, each file separately.
     files.write("token", "three");
     server.accept_token("Bearer three");
     assert_eq!(seen(&client).await["authorization"], "Bearer three");
@@ -121,11 +121,11 @@ async fn within_a_minute_new_connections_use_new_files_and_old_ones_end() {
         let before = seen(&client).await["certificate"].clone();
         let next = files.identify(&pki);
         elapse(Duration::from_secs(55)).await;
-        assert_eq!(seen(&client).await["certificate"], before, "not yet looked at");
+        assert_eq!(seen(&client).await["certificate"], before, "the file is not read again yet");
         elapse(Duration::from_secs(10)).await;
         assert_eq!(seen(&client).await["certificate"], next);
         assert_ne!(next, first);
-        // What is open is not cut off; it ends with its last request.
+        // An open connection is not cut; it ends with its last request.
         until_open(&mut server, 2).await;
         drop(watch);
         until_open(&mut server, 1).await;
@@ -143,12 +143,12 @@ async fn files_that_do_not_fit_leave_the_last_ones_in_use() {
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Certified))).await;
     let client = Client::new(files.config(&server)).unwrap();
     assert_eq!(seen(&client).await["certificate"], first);
-    // A certificate whose key is still to come.
+    // A certificate whose key is not replaced yet.
     let (certificate, key) = pki.issue("somebody", ExtendedKeyUsagePurpose::ClientAuth);
     files.write("client.crt", &certificate.pem());
     elapse(Duration::from_secs(61)).await;
     assert_eq!(seen(&client).await["certificate"], first);
-    // No authorities at all.
+    // A file without authorities.
     files.write("ca.crt", "");
     files.write("client.key", &key.serialize_pem());
     elapse(Duration::from_secs(61)).await;

@@ -1,4 +1,4 @@
-//! Which versions, cipher suites and protocols are spoken.
+//! The offered TLS versions, cipher suites and HTTP versions.
 
 use rustls::{SupportedCipherSuite, crypto::ring::cipher_suite};
 

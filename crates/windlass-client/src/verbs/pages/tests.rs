@@ -4,7 +4,7 @@ use windlass_api::{ObjectExt as _, k8s_openapi::api::core::v1::Pod};
 
 use crate::testing::{End, Fake, chunks};
 
-/// A page of two pods.
+/// Returns a page of two pods.
 fn page(names: [&str; 2], next: &str) -> String {
     let item = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
     format!(
@@ -14,7 +14,7 @@ fn page(names: [&str; 2], next: &str) -> String {
     )
 }
 
-/// Three pages; from the page of that number on, the version is forgotten.
+/// Returns a server with three pages. From the page of this number on, the resource version has expired.
 fn server(forgotten_from: usize) -> Fake {
     Fake::new(move |request| {
         let query = request.uri().query().unwrap_or_default();
@@ -30,7 +30,7 @@ fn server(forgotten_from: usize) -> Fake {
             return Response::builder().status(410).body(body.into()).unwrap();
         }
         let (names, next) = [(["a", "b"], "two"), (["c", "d"], "three"), (["e", "f"], "")][number];
-        // The whole list, in this test, is one page.
+        // In this test, the whole list is one page.
         let next = if query.contains("limit") { next } else { "" };
         Response::new(page(names, next).into())
     })
@@ -68,7 +68,7 @@ async fn a_version_that_is_forgotten_midway_leads_to_the_whole_list() {
         assert_eq!(fake.seen().last().unwrap(), "GET /api/v1/pods?resourceVersion=3");
         assert_eq!(fake.seen().len(), forgotten + 2);
     }
-    // Not one that the caller came with: the rest is not the whole.
+    // Not if the caller started with a continue token: the rest is not the whole list.
     let fake = server(1);
     let error = fake.client().list::<Pod>().continue_from("two").paged().await.unwrap_err();
     assert!(error.is_expired() && fake.seen().len() == 1);

@@ -17,7 +17,7 @@ use crate::{
 /// A watch on a real kube-apiserver 1.36: two additions, two changes, a deletion, bookmarks.
 const RECORDED: &str = include_str!("recorded.jsonl");
 
-/// What a consumer sees of an event.
+/// Formats an event as a consumer sees it.
 fn told(event: &WatchEvent<ConfigMap>) -> String {
     let (kind, object) = match event {
         WatchEvent::Added(object) => ("added", object),
@@ -29,7 +29,7 @@ fn told(event: &WatchEvent<ConfigMap>) -> String {
     format!("{kind} {} {} {text:?}", object.name(), object.resource_version().unwrap_or_default())
 }
 
-/// The events of the recording, with the version of each.
+/// Returns the recorded events with their resource versions.
 fn recorded() -> Vec<(u64, &'static str)> {
     let version = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -38,15 +38,15 @@ fn recorded() -> Vec<(u64, &'static str)> {
     RECORDED.lines().map(|line| (version(line), line)).collect()
 }
 
-/// A body that holds these bytes, and then ends or breaks.
+/// Returns a body of these bytes, which then ends or breaks.
 fn body(bytes: Vec<u8>, end: End) -> Body {
     let data = Ok(Frame::data(Bytes::from(bytes)));
     let broken = matches!(end, End::Broken).then(|| Err(BoxError::from("reset")));
     Body::wrap(http_body_util::StreamBody::new(stream::iter([data]).chain(stream::iter(broken))))
 }
 
-/// A server that has recorded these events, cuts its first answer off, and ends each later one by saying that no more can be
-/// told.
+/// Returns a server with the recorded events. It cuts off its first response, and ends each later one with the error
+/// that the watch cannot continue.
 fn cut_at(cut: usize, end: End) -> Fake {
     let first = Arc::new(Mutex::new(true));
     Fake::new(move |request: &Request<Bytes>| {
@@ -84,7 +84,7 @@ async fn a_watch_cut_at_any_byte_gives_each_event_once() {
                 match watch.next().await {
                     Some(Ok(event)) => seen.push(told(&event)),
                     Some(Err(error)) => break error,
-                    None => panic!("cut at {cut}: the watch ended without a word"),
+                    None => panic!("cut at {cut}: the watch ended without an error"),
                 }
             };
             assert_eq!(seen, expected, "cut at {cut}, {end:?}");
@@ -103,7 +103,7 @@ async fn a_watch_that_is_not_begun_again_gives_what_came_whole_and_a_clean_error
             let (events, error) = client_events(RECORDED.as_bytes()[..cut].to_vec(), end).await;
             assert_eq!(events, all[..events.len()], "cut at {cut}");
             let line = RECORDED.as_bytes()[..cut].rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-            // A line without its end is an event if it is whole; a part of one is a loss that is told.
+            // A line without a line break is an event if it is complete. An incomplete one is reported as a loss.
             let whole = RECORDED.lines().any(|event| event.as_bytes() == line);
             match error {
                 Some(error) => assert!(error.is_transport(), "cut at {cut}: {error:?}"),
@@ -127,7 +127,7 @@ async fn client_events(bytes: Vec<u8>, end: End) -> (Vec<String>, Option<Error>)
     (events, None)
 }
 
-/// A client of a server that answers with each of these in turn, and then hangs.
+/// Returns a client of a server that sends each of these responses in turn, and then hangs.
 fn answering(answers: Vec<(u16, &'static str)>) -> (Fake, Client) {
     let answers = Mutex::new(answers.into_iter());
     let fake = Fake::new(move |_| match answers.lock().next() {

@@ -118,7 +118,7 @@ fn what_is_deleted_is_gone_from_its_file_and_no_other() {
         })
         .unwrap();
     assert!(!two.text("first").contains("two"));
-    // As with kubectl, what stood behind it shows up.
+    // As with kubectl, the value of the next file becomes visible.
     let merged = two.merged();
     assert_eq!(merged.users.iter().map(|user| &*user.name).collect::<Vec<_>>(), ["zoe", "adam", "eve"]);
     assert!(merged.contexts.is_empty() && merged.clusters.is_empty());
@@ -164,7 +164,7 @@ fn the_first_entry_makes_the_last_file() {
     assert!(!paths[0].exists() && paths[1].exists());
     let read = files.read().unwrap().unwrap();
     assert_eq!((read.current_context.as_deref(), &*read.users[0].name), (Some("k"), "k"));
-    assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 1, "no lock stays");
+    assert_eq!(fs::read_dir(folder.path().join("deep")).unwrap().count(), 1, "no lock file is left");
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn a_lock_holds_off_others() {
     let two = Two::new("files-lock");
     let lock = two.folder.write("second.lock", "");
     let error = two.files.edit(|kubeconfig| kubeconfig.delete_user("zoe")).unwrap_err();
-    assert_eq!(error.to_string(), format!("{} is there: somebody else is changing the kubeconfig", lock.display()));
-    assert!(!two.folder.path().join("first.lock").exists(), "the lock that was had is given back");
+    assert_eq!(error.to_string(), format!("{} exists: another program is changing the kubeconfig", lock.display()));
+    assert!(!two.folder.path().join("first.lock").exists(), "the acquired lock is released");
     fs::remove_file(lock).unwrap();
-    // The lock is there while the change goes on.
+    // The lock exists during the change.
     let held = two.files.edit(|_| Ok(two.folder.path().join("first.lock").exists())).unwrap();
     assert!(held && !two.folder.path().join("first.lock").exists());
 }

@@ -1,4 +1,4 @@
-//! How a user of a kubeconfig identifies itself, beside client certificates.
+//! The credentials of a kubeconfig user, except for client certificates.
 
 use std::fs;
 
@@ -13,10 +13,11 @@ use crate::{
     },
 };
 
-/// The extension of a cluster that is handed to plugins.
+/// The cluster extension that is passed to plugins.
 const PLUGIN_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// As Go's client: a token or a password wins over plugins and providers, and so does a certificate over plugins.
+/// Determines the credentials. As in client-go, a token or password takes precedence over plugins and providers, and a
+/// certificate over plugins.
 pub(super) fn auth(
     user: &Named<User>,
     cluster: &Named<Cluster>,
@@ -35,7 +36,7 @@ pub(super) fn auth(
     if token.is_some() && basic {
         return Err(place.invalid("has both a token and a password; one is allowed"));
     }
-    // Looked at even where something else wins: a mistake in them is one.
+    // Validate plugins even if other credentials take precedence.
     let plugin = entry.exec.as_ref().map(|exec| plugin(exec, &place, cluster)).transpose()?;
     let provider = entry.auth_provider.as_ref().map(|provider| oidc(provider, &place, user)).transpose()?;
     if plugin.is_some() && provider.is_some() {
@@ -88,7 +89,7 @@ fn plugin(exec: &Exec, place: &Place, cluster: &Named<Cluster>) -> Result<ExecCo
     })
 }
 
-/// What a plugin is told of the server, as JSON.
+/// Returns the description of the cluster for plugins, as JSON.
 fn cluster_info(cluster: &Named<Cluster>) -> Result<Value, ConfigError> {
     let entry = &cluster.entry;
     let mut info = Map::new();

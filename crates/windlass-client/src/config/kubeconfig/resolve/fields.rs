@@ -1,19 +1,19 @@
-//! Fields that are asked for, in place of those that an entry has.
+//! Overrides for the fields of an entry.
 
 use std::path::Path;
 
 use crate::config::kubeconfig::{Cluster, Exec, Named, Unknown, User};
 
-/// An entry whose fields can be replaced, and which names files.
+/// An entry whose fields can be overridden, and which contains paths.
 pub(super) trait Fields: Clone + Default {
-    /// The paths that are relative to the entry's file.
+    /// Returns the paths that are relative to the entry's file.
     fn paths(&mut self) -> Vec<&mut String>;
 
-    /// What `asked` sets, `asked` says.
+    /// Overrides fields with those set in `asked`.
     fn replace(&mut self, asked: &Self);
 }
 
-/// The entry, or an empty one, with what is asked for; its paths lead somewhere from the working directory.
+/// Returns the entry, or an empty one, with the overrides, and with its paths resolved from the working directory.
 pub(super) fn over<T: Fields>(entry: Option<&Named<T>>, asked: &T) -> Named<T> {
     let mut named = entry.cloned().unwrap_or_else(|| Named::new("", T::default()));
     if let Some(folder) = named.origin.as_deref().and_then(Path::parent) {
