@@ -126,7 +126,7 @@ impl CacheOptions {
         self
     }
 
-    /// The options of informers that no namespace restricts.
+    /// Returns the share that covers all namespaces.
     pub(crate) fn whole(&self, usual: &Self) -> Share {
         let informer = self.informer.as_ref().or(usual.informer.as_ref()).cloned().unwrap_or_default();
         Share { namespace: None, except: Vec::new(), informer }
@@ -161,7 +161,7 @@ impl CacheOptions {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Reports whether the selection differs from all namespaces with default options.
+    /// Reports whether namespaces are named or options for the other namespaces are set.
     fn divide(&self) -> bool {
         !self.named.is_empty() || self.others.is_some()
     }

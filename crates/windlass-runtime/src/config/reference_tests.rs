@@ -1,5 +1,5 @@
-//! The reference pages of the book say what is here: `docs/reference/configuration.md` and `metrics.md`.
-//! `WINDLASS_GOLDEN=write` writes the table of flags anew.
+//! The reference pages `docs/reference/configuration.md` and `metrics.md` must match the code. `WINDLASS_GOLDEN=write`
+//! writes the table of flags.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

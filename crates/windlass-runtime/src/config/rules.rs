@@ -1,4 +1,4 @@
-//! What must hold between the fields of a configuration.
+//! Validation of configurations.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,12 @@ use windlass_api::{GroupKind, validation};
 use super::{Access, Cache, ConfigurationError, Controllers, Election, ManagerConfiguration, Shards};
 use crate::{LeaderElection, Sharding, leader_election::InvalidElection, sharding::InvalidSharding};
 
-/// A field, and what is wrong with it.
+/// A field and the reason why it is invalid.
 type Broken = (String, String);
 
 impl ManagerConfiguration {
-    /// Whether it makes sense. Reading and applying ask this; whoever changes a configuration in between may.
+    /// Checks the configuration. Parsing and applying call this method. Call it after you change a configuration in
+    /// code.
     pub fn validate(&self) -> Result<(), ConfigurationError> {
         let rules = [
             address("metrics.bindAddress", &self.metrics.bind_address),
@@ -50,7 +51,7 @@ impl ManagerConfiguration {
 }
 
 impl Election {
-    /// As [`LeaderElection`] has it.
+    /// Checks the rules of [`LeaderElection`].
     fn holds(&self) -> Result<(), Broken> {
         if !self.enabled {
             return Ok(());
@@ -61,7 +62,7 @@ impl Election {
 }
 
 impl Shards {
-    /// As [`Sharding`] has it.
+    /// Checks the rules of [`Sharding`].
     fn holds(&self) -> Result<(), Broken> {
         if !self.enabled {
             return Ok(());
@@ -88,7 +89,7 @@ impl Cache {
     }
 }
 
-/// The duration that is wrong.
+/// Returns the field of the invalid duration.
 fn timing(error: InvalidElection) -> Option<&'static str> {
     Some(match error {
         InvalidElection::LeaseNotLongerThanDeadline | InvalidElection::NoLeaseDuration => "leaseDuration",
@@ -112,13 +113,13 @@ impl Controllers {
     }
 }
 
-/// `Deployment.apps`
+/// Parses a kind such as `Deployment.apps`.
 pub(super) fn group_kind(text: &str) -> GroupKind {
     let (kind, group) = text.split_once('.').unwrap_or((text, ""));
     GroupKind::new(group.to_owned(), kind.to_owned())
 }
 
-/// As flags have it.
+/// Reports whether an address disables a server, as in flags.
 pub(super) fn is_off(address: &str) -> bool {
     address.is_empty() || address == "0"
 }
@@ -131,7 +132,7 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
     })
 }
 
-/// Here a port alone is one of this machine.
+/// A port alone means loopback here.
 fn console_address(bound: &str) -> Result<(), Broken> {
     let wrong = bound.parse::<u16>().is_err() && address("", bound).is_err();
     broken_if(wrong, "console.bindAddress", || {

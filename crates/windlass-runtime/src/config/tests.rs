@@ -1,4 +1,4 @@
-//! Reading, checking, flags, the log. What a configuration does to a manager is tested in `tests/runtime/config.rs`.
+//! Tests of parsing, validation, flags and the log. `tests/runtime/configured.rs` tests the effects on a manager.
 
 use std::num::NonZeroUsize;
 
@@ -306,7 +306,7 @@ mod flags {
     #[test]
     fn each_flag_says_what_its_field_says() {
         let mut expected = ManagerConfiguration::default().with_text(WHOLE).unwrap();
-        // What there is no flag for.
+        // Settings without a flag.
         let mut defaults = ManagerConfiguration::default();
         defaults.metrics.access = expected.metrics.access;
         defaults.leader_election.lease_duration = expected.leader_election.lease_duration;
@@ -436,7 +436,7 @@ mod logging {
 
     use super::*;
 
-    /// What was written.
+    /// The written log.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
