@@ -1,4 +1,4 @@
-//! How the caches are, as Prometheus has it: asked for when somebody looks.
+//! Prometheus metrics of the caches, collected on each scrape.
 
 use std::{
     fmt::{self, Debug},
@@ -13,16 +13,16 @@ use prometheus::{
 };
 use windlass_cache::{InformerPhase, InformerStatus};
 
-/// What tells one cache from another: the resource with its group, the type that it is decoded as, and what was selected.
+/// The labels of a cache: the resource with its group, the Rust type, the namespace and the selectors.
 const LABELS: [&str; 4] = ["resource", "type", "namespace", "selector"];
 
 type Probe = Box<dyn Fn() -> Vec<InformerStatus> + Send + Sync>;
 
-/// `windlass_cache_*`. Clones ask the same caches.
+/// The metrics `windlass_cache_*`. Clones report the same caches.
 #[derive(Clone, Default)]
 pub(super) struct Caches(Arc<Mutex<Vec<Probe>>>);
 
-/// The metrics of one moment.
+/// The metrics of one scrape.
 struct Moment {
     objects: IntGaugeVec,
     synced: IntGaugeVec,
@@ -47,7 +47,7 @@ impl Caches {
 
 impl Collector for Caches {
     fn desc(&self) -> Vec<&Desc> {
-        // Nothing else has this prefix, so there is nothing to check it against.
+        // No other collector uses this prefix, so no check for duplicates is needed.
         Vec::new()
     }
 
@@ -127,7 +127,7 @@ impl Moment {
         }
     }
 
-    /// Caches that nothing tells apart are added up.
+    /// Adds a cache's values. Caches with equal labels are summed.
     fn add(&self, status: &InformerStatus) {
         let InformerStatus { resource, type_name, namespace, memory, activity, .. } = status;
         let (resource, selector) = (resource.group_resource().to_string(), selector(status));
@@ -179,13 +179,13 @@ impl Moment {
     }
 }
 
-/// Both selectors in one text.
+/// Joins both selectors in one text.
 pub(crate) fn selector(status: &InformerStatus) -> String {
     let parts: Vec<_> = [&status.labels, &status.fields].into_iter().filter_map(Option::as_deref).collect();
     parts.join(",")
 }
 
-/// A type's name without its path.
+/// Returns a type's name without its path.
 pub(crate) fn short(type_name: &str) -> &str {
     let path = type_name.split('<').next().unwrap_or_default();
     path.rsplit("::").next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The numbers of a manager as Prometheus has them, under the names that dashboards for controller-runtime know.
+//! Prometheus metrics of a manager, with the names that controller-runtime dashboards use.
 
 use std::{
     fmt::{self, Debug},
@@ -22,21 +22,20 @@ use super::{
 };
 use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
 
-/// Of reconciles, in seconds.
+/// Buckets for the durations of reconciles, in seconds.
 const RECONCILE_BUCKETS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// Of work queues, in seconds: from ten nanoseconds to a quarter of an hour.
+/// Buckets of work queue metrics, in seconds: from ten nanoseconds to about 15 minutes.
 const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Counts everything, and shows it as text. Clones are the same registry.
+/// A registry of all metrics, with output in the Prometheus text format. Clones are handles to the same registry.
 ///
 /// Names and labels are those of controller-runtime and client-go: `controller_runtime_*`, `workqueue_*`,
-/// `rest_client_*`, `leader_election_*`. What those do not tell is `windlass_cache_*`, how the caches are, and
-/// `windlass_shard_*`, who shares the keys. Given to a manager by
-/// [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and shown by a
-/// [`MetricsServer`](super::MetricsServer).
+/// `rest_client_*`, `leader_election_*`. In addition, `windlass_cache_*` describes the caches and `windlass_shard_*`
+/// the sharding. Pass it to a manager with [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and serve it
+/// with a [`MetricsServer`](super::MetricsServer).
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
 
@@ -51,7 +50,7 @@ struct Inner {
     caches: Caches,
 }
 
-/// `controller_runtime_*`, each by the controller's name.
+/// The metrics `controller_runtime_*`, by controller name.
 struct Controllers {
     total: IntCounterVec,
     errors: IntCounterVec,
@@ -63,7 +62,7 @@ struct Controllers {
     active: IntGaugeVec,
 }
 
-/// `workqueue_*`, each by the queue's name, which is the controller's.
+/// The metrics `workqueue_*`, by queue name, which is the controller's name.
 struct Queues {
     depth: IntGaugeVec,
     adds: IntCounterVec,
@@ -72,11 +71,11 @@ struct Queues {
     retries: IntCounterVec,
     unfinished: GaugeVec,
     longest: GaugeVec,
-    /// What to ask before the last two are shown.
+    /// The functions that return the values of the last two metrics.
     probes: Mutex<Vec<(String, UnfinishedProbe)>>,
 }
 
-/// The numbers of one queue.
+/// The metrics of one queue.
 struct Queue {
     depth: Depth,
     adds: IntCounter,
@@ -85,7 +84,7 @@ struct Queue {
     retries: IntCounter,
 }
 
-/// `windlass_shard_*`, each by the name of the group.
+/// The metrics `windlass_shard_*`, by group name.
 struct Shards {
     members: IntGaugeVec,
     keys: IntGaugeVec,
@@ -97,7 +96,7 @@ struct Shards {
 // === impl Registry ===
 
 impl Registry {
-    /// A registry in which nothing has been counted.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         let registry = prometheus::Registry::new();
@@ -121,31 +120,31 @@ impl Registry {
         Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, shards, caches }))
     }
 
-    /// Shows how the caches are that are asked here, with the others.
+    /// Adds the metrics of the caches that `statuses` returns.
     pub(crate) fn watch_caches(&self, statuses: impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static) {
         self.0.caches.watch(statuses);
     }
 
-    /// For metrics of your own, which are shown with the others.
+    /// Returns the Prometheus registry, to which you can add your own metrics.
     #[must_use]
     pub fn prometheus(&self) -> &prometheus::Registry {
         &self.0.registry
     }
 
-    /// Counts the requests of a client, with [`Client::with_metrics`](windlass_client::Client::with_metrics); `host` is the
-    /// label that tells one server from another.
+    /// Returns metrics for the requests of a client, to be set with
+    /// [`Client::with_metrics`](windlass_client::Client::with_metrics). `host` is the label of the server.
     #[must_use]
     pub fn requests_to(&self, host: impl Into<Arc<str>>) -> RequestCounter {
         RequestCounter::new(Arc::clone(&self.0.requests), host)
     }
 
-    /// Everything in the text format of Prometheus, version 0.0.4.
+    /// Encodes all metrics in the Prometheus text format, version 0.0.4.
     #[must_use]
     pub fn text(&self) -> String {
         self.0.queues.look();
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
-            // Only of metrics that are not ours: these have names.
+            // Only metrics added by the program can fail.
             tracing::error!(%error, "some metrics cannot be shown");
         }
         String::from_utf8_lossy(&text).into_owned()
@@ -168,7 +167,7 @@ impl ControllerMetrics for Registry {
     fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
         let of = &self.0.controllers;
         of.workers.with_label_values(&[controller]).set(i64::try_from(workers).unwrap_or(i64::MAX));
-        // What has not happened yet is zero, and not missing.
+        // Metrics exist with the value zero before the first measurement.
         of.active.with_label_values(&[controller]).set(0);
         for result in ["success", "error", "requeue", "requeue_after"] {
             of.total.with_label_values(&[controller, result]);
@@ -350,7 +349,7 @@ impl Queues {
         }
     }
 
-    /// Brings what is not told but asked for up to date.
+    /// Updates the metrics that are computed on each scrape.
     fn look(&self) {
         let set = |gauges: &GaugeVec, name: &str, value: Duration| {
             let gauge: Gauge = gauges.with_label_values(&[name, name]);

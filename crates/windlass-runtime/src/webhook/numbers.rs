@@ -1,4 +1,4 @@
-//! What happens to webhooks, as Prometheus has it.
+//! Prometheus metrics of webhooks.
 
 use std::{
     fmt::{self, Debug},
@@ -12,7 +12,7 @@ use windlass_webhook::{WebhookMetrics, WebhookPath};
 
 use crate::metrics::Registry;
 
-/// Counts what happens to the webhooks of a server in a [`Registry`], under controller-runtime's names: for
+/// Metrics of a webhook server in a [`Registry`], with controller-runtime's names. Pass it to
 /// [`WebhooksBuilder::metrics`](windlass_webhook::WebhooksBuilder::metrics).
 #[derive(Clone)]
 pub struct WebhookNumbers {
@@ -26,11 +26,11 @@ pub struct WebhookNumbers {
 }
 
 impl WebhookNumbers {
-    /// To be shown with all else that is in the registry. Once for a registry.
+    /// Registers the metrics in a registry. Returns an error if they are registered already.
     pub fn shown_in(registry: &Registry) -> prometheus::Result<Self> {
         let by_path = &["webhook"];
         let counter = |name: &str, help: &str| IntCounter::new(name, help);
-        // From ten nanoseconds to half an hour.
+        // From ten nanoseconds to about 30 minutes.
         let latency =
             HistogramOpts::new("controller_runtime_webhook_latency_seconds", "How long calls of a webhook take.")
                 .buckets(exponential_buckets(10e-9, 10.0, 12)?);
@@ -73,7 +73,7 @@ impl WebhookNumbers {
 
 impl WebhookMetrics for WebhookNumbers {
     fn registered(&self, path: &WebhookPath) {
-        // What has not happened yet is zero, and not missing.
+        // Metrics exist with the value zero before the first measurement.
         for code in ["200", "500"] {
             self.total.with_label_values(&[path.as_str(), code]);
         }
