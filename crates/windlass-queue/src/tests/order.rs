@@ -1,4 +1,4 @@
-//! Orders of a program's own.
+//! Tests of custom orders.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use super::{nothing_ready, take};
 use crate::{Order, WorkQueue};
 
-/// Last in, first out; what is touched counts as last. Notes what is asked of it.
+/// Last in, first out; a touched item becomes the last one. Records its calls.
 #[derive(Debug, Default)]
 struct Newest {
     items: Vec<&'static str>,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Given out once, before anything else.
+    /// An item that is returned once before all others, although it was never pushed.
     invented: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Queues by priority.
+//! Tests of queues by priority.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ fn at(priority: i32) -> AddOptions {
     AddOptions::new().priority(priority)
 }
 
-/// All that is ready, without a `done`.
+/// Takes all ready items without calling `done`.
 async fn all(queue: &Queue) -> Vec<(&'static str, i32)> {
     let mut items = Vec::new();
     while !queue.is_empty() {
@@ -78,8 +78,8 @@ async fn an_addition_without_a_delay_ends_the_waiting_and_keeps_the_priority() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_no_longer_leaves_the_others_in_order() {
-    // They lie in the heap as they stand here: 4, the last, has to move up when it takes the place of 62, and down when it
-    // takes that of 2.
+    // The heap contains these delays in this order. The last one, 4, moves up when it replaces 62, and down when it
+    // replaces 2.
     const DELAYS: [u32; 15] = [1, 50, 2, 60, 70, 30, 3, 61, 62, 71, 72, 31, 32, 33, 4];
     for ended in DELAYS {
         let queue = WorkQueue::<u32>::builder().by_priority().build();
@@ -123,7 +123,7 @@ async fn what_becomes_ready_goes_behind_its_peers() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_and_the_rate_limit_together_mean_the_earlier_of_the_two() {
     let queue = by_priority();
-    // The limiter says 10, 20, 40 ms.
+    // The limiter returns 10, 20, 40 ms.
     for (options, expected) in [
         (AddOptions::new().after(MS * 100).rate_limited(), 10),
         (AddOptions::new().after(MS * 5).rate_limited(), 5),

@@ -1,4 +1,4 @@
-//! The named properties of the crate documentation.
+//! Tests of the properties named in the crate documentation.
 
 use std::{
     future::Future,
@@ -88,7 +88,7 @@ async fn many_producers_and_consumers_lose_nothing_and_never_share_an_item() {
     const ROUNDS: usize = 400;
     let queue = WorkQueue::<usize>::new();
     let in_hand: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
-    // What a producer has asked for and what a worker has seen, per key.
+    // The number of additions by producers and the number seen by workers, per key.
     let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
     let seen: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
 
@@ -124,7 +124,7 @@ async fn many_producers_and_consumers_lose_nothing_and_never_share_an_item() {
     while let Some(result) = producers.join_next().await {
         result.unwrap();
     }
-    // Delayed ones that are still waiting would be dropped by the shutdown.
+    // The shutdown would drop delayed keys.
     let deadline = Instant::now() + Duration::from_secs(20);
     while (0..KEYS).any(|key| seen[key].load(SeqCst) != asked[key].load(SeqCst)) {
         assert!(Instant::now() < deadline, "the last change of some key was not looked at");

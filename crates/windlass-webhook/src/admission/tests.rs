@@ -16,7 +16,7 @@ fn config_map(data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "shop"}, "data": data})
 }
 
-/// The operations in a response.
+/// Returns the patch operations of a response.
 fn patch(response: &Value) -> Vec<Value> {
     assert_eq!(response["patchType"], "JSONPatch");
     let decoded = BASE64_STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
@@ -31,7 +31,7 @@ fn handling(handler: impl Handler) -> Webhooks {
     Webhooks::builder().handler(WebhookPath::custom("/h").unwrap(), handler).build().unwrap()
 }
 
-/// Refuses what is named `bad`, and warns of everything.
+/// Denies objects named `bad`, and returns a warning for every object.
 struct Judge;
 
 impl Validator<ConfigMap> for Judge {

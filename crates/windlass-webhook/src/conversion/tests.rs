@@ -32,7 +32,7 @@ impl Convert<V2> for V3 {
     }
 }
 
-/// Of `V3` as a hub, what is large becomes small.
+/// A second conversion, with `V3` as the hub: upper case becomes lower case.
 impl Convert<V3> for V1 {
     fn to_hub(self) -> Result<V3, BoxError> {
         Ok(V3 { metadata: self.metadata, picture: self.image.to_ascii_lowercase() })
@@ -76,7 +76,7 @@ fn review(to: &str, objects: &[Value]) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request})
 }
 
-/// What is converted, or why not.
+/// Returns the converted objects, or the failure.
 async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<Value, String> {
     let (code, answer) = post(webhooks, "/convert", &review(to, objects)).await;
     assert_eq!((code, &answer["apiVersion"]), (200, &json!("apiextensions.k8s.io/v1")));
