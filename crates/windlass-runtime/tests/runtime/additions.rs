@@ -1,4 +1,4 @@
-//! What is added while it runs, and removed: watches of a controller, runnables of a manager.
+//! Additions and removals at run time: watches of a controller, runnables of a manager.
 
 use std::{
     sync::{
@@ -91,7 +91,7 @@ async fn a_watch_that_cannot_be_added_is_an_error_of_whoever_asked_and_ends_noth
     let controller = Controller::<ConfigMap>::new().sync_timeout(5 * SECOND);
     let handle = controller.handle();
     manager.add(controller.reconcile(seen.reconciler()));
-    // Asked for before it runs: it waits until then.
+    // Called before the controller runs, so it waits.
     let early = handle.clone();
     let early = tokio::spawn(async move { early.owns_with(deployments()).await.map(drop) });
     sleep(10 * SECOND).await;
@@ -99,7 +99,7 @@ async fn a_watch_that_cannot_be_added_is_an_error_of_whoever_asked_and_ends_noth
     let run = Run::start(manager);
     let error = early.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the cache of deployments (apps/v1) did not sync within 5s");
-    // Taken back: nothing is left of it when the cache comes.
+    // Cancelled: nothing remains of the watch when the cache syncs.
     assert!(timeout(SECOND, handle.owns_with(deployments())).await.is_err());
     fake.release("deployments");
     fake.put(&config("a"));
@@ -183,7 +183,7 @@ async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() 
     let handle = manager.handle();
     let inner = seen.clone();
     manager.add(Task::new("spawner", async move |running: Running| {
-        // A runnable can add others, too.
+        // A runnable can add others.
         let added = running.manager().add(Task::new("added", async move |running: Running| {
             running.stop().requested().await;
             inner.push("added ends");

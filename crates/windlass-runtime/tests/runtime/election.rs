@@ -1,4 +1,4 @@
-//! Candidates for a lease, under paused time. The numbers are those of the contracts of leader election.
+//! Tests of leader election, under paused time. The numbers are those of the contracts.
 
 use std::{
     sync::{Arc, atomic::AtomicBool, atomic::Ordering::SeqCst},
@@ -30,7 +30,7 @@ const LEASE: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 
-/// An election whose wall clock is `skew` seconds from everybody else's: it must not matter.
+/// Creates an election whose wall clock differs by `skew` seconds from the others, which must not matter.
 fn election(identity: &str, skew: i64) -> LeaderElection {
     let start = Instant::now();
     let now = move || {
@@ -41,7 +41,7 @@ fn election(identity: &str, skew: i64) -> LeaderElection {
     LeaderElection::new("lock").identity(identity).clock(Clock::from_fn(now)).entropy(Entropy::seeded(seed))
 }
 
-/// A candidate that runs.
+/// A running candidate.
 struct Candidate {
     leadership: Leadership,
     stop: oneshot::Sender<()>,
@@ -109,7 +109,7 @@ async fn c_9_1_the_defaults_are_those_of_client_go() {
     let (cut, leadership) = (Instant::now(), candidate.leadership.clone());
     assert_eq!(candidate.verdict().await, Verdict::Lost);
     assert!(!leadership.is_leader());
-    // The last renewal was one second before.
+    // The last renewal was one second earlier.
     assert_eq!(cut.elapsed().as_secs(), 9);
 }
 
@@ -153,7 +153,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
 
 #[tokio::test(start_paused = true)]
 async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others_away() {
-    // An hour behind and an hour ahead.
+    // One clock is an hour slow, the other an hour fast.
     let server = Leases::default();
     let start = |name: &str, skew| Candidate::of(election(name, skew).elector(&server.client(name)).unwrap());
     let first = start("behind", -3600);
@@ -270,7 +270,7 @@ async fn c_9_4_a_lease_without_a_holder_is_taken_at_once_and_one_of_the_same_nam
     eventually("a leader", || first.leads()).await;
     first.task.abort();
     let acquired = server.lease().unwrap()["spec"]["acquireTime"].clone();
-    // The same identity, after a restart: it is the holder, and need not wait.
+    // After a restart with the same identity the candidate is still the holder and need not wait.
     let again = Candidate::start(&server, "a");
     sleep(MS).await;
     assert!(again.leads());
@@ -404,7 +404,7 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
     let elector = election("a", 0).elector(&server.client("a")).unwrap();
     let leadership = elector.leadership();
     assert_eq!(leadership.check(Duration::ZERO), Ok(()), "who does not lead is well");
-    // Held up: polled until it leads, and then no more.
+    // Blocked: the future is polled until it leads, and then not any more.
     let mut run = Box::pin(elector.run(std::future::pending()));
     tokio::select! {
         _ = &mut run => panic!("it leads"),
@@ -438,7 +438,7 @@ async fn c_9_10_a_request_may_take_half_the_renew_deadline() {
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
     sleep(RETRY * 2).await;
-    // One request is lost; there is time for another.
+    // One request is lost; there is time for a retry.
     server.line("a", Line::Cut);
     sleep(Duration::from_secs(3)).await;
     server.line("a", Line::Up);
@@ -451,7 +451,7 @@ async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent(
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
-    // Renewals are carried out, and their answers come after four seconds.
+    // Renewals succeed, but their responses arrive after four seconds.
     server.line("a", Line::SlowAnswer(Duration::from_secs(4)));
     sleep(Duration::from_secs(30)).await;
     assert!(candidate.leads());
@@ -576,7 +576,7 @@ async fn an_election_that_cannot_be_held_is_an_error_before_anything_starts() {
     assert!(matches!(error, Error::Election(InvalidElection::NoRetryPeriod)));
 }
 
-/// Notes what is counted.
+/// Records the metrics.
 #[derive(Clone, Debug, Default)]
 struct Counted(Arc<Mutex<Vec<String>>>);
 
@@ -600,7 +600,7 @@ impl ElectionMetrics for Counted {
     }
 }
 
-/// True while it lives.
+/// True until it is dropped.
 struct Guard(Arc<AtomicBool>);
 
 impl Guard {

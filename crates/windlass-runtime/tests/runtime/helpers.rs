@@ -1,4 +1,4 @@
-//! What reconcilers often have to do.
+//! Tests of the helpers for reconcilers.
 
 use std::sync::{
     Arc,
@@ -83,7 +83,7 @@ async fn a_patch_sends_what_differs_and_the_status_by_itself() {
     let both = create_or_patch(&client, deployment("d", None), |d| {
         ready(d, 4);
         d.labels_mut().insert("a".to_owned(), "b".to_owned());
-        // Somebody else's write to another field is no conflict.
+        // Another client's write to another field is no conflict.
         let mut others = server.at(path).unwrap();
         others["spec"] = json!({"paused": true, "selector": {}, "template": {}});
         server.put(path, others);
@@ -124,7 +124,7 @@ async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
     first.status.get_or_insert_default().ready_replicas = Some(1);
     let first = client.update(&first).await.unwrap();
     server.writes();
-    // The object lags behind the server: somebody has labelled it meanwhile.
+    // The cached object is stale: another client has labelled it.
     let mut theirs = server.at(path).unwrap();
     theirs["metadata"]["labels"] = json!({"a": "b"});
     server.put(path, theirs);

@@ -1,4 +1,4 @@
-//! Start and stop, in order and without leaving anything behind.
+//! Tests of the order of start and stop, and of clean-up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,8 @@ use crate::fake::{Fake, MS, Run, config, eventually};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Notes its reconciles, each of which takes `time`; fails the first of each key, so that the queue's timer runs.
+/// Returns a controller that records its reconciles, each of which takes `time`. The first reconcile of each key fails,
+/// so that the queue's timer runs.
 fn slow(log: &Log, time: Duration) -> impl windlass_runtime::Runnable + use<> {
     let log = log.clone();
     Controller::<ConfigMap>::new().concurrency(2).reconcile_keys(move |key: ObjectRef<ConfigMap>, _: Context| {
@@ -102,7 +103,7 @@ async fn groups_start_in_order_and_stop_in_the_opposite_one() {
         let task = Task::new(format!("{group:?}"), async move |running: Running| {
             log.lock().push(format!("start {group:?}"));
             running.stop().requested().await;
-            // Were they stopped together, they would end in the order of these pauses.
+            // If they were stopped together, they would end in the order of these pauses.
             sleep(Duration::from_secs(4 - group as u64)).await;
             log.lock().push(format!("stop {group:?}"));
             Ok(())

@@ -1,4 +1,4 @@
-//! Managers that share their keys, under paused time. The model of `sharding` itself is in its module.
+//! Tests of managers with sharding, under paused time. The model of the protocol is in the module `sharding`.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,13 +28,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// A cluster, and who reconciles what in it.
+/// A cluster with a record of its reconciles.
 #[derive(Clone)]
 struct Stage {
     fake: Fake,
     leases: Leases,
     log: Arc<Mutex<Vec<Entry>>>,
-    /// Reconciles end when this is true.
+    /// Reconciles end when the value is `true`.
     gate: Arc<watch::Sender<bool>>,
 }
 
@@ -44,7 +44,7 @@ struct Entry {
     replica: &'static str,
     object: String,
     began: Instant,
-    /// `None`: it runs, or was dropped.
+    /// `None`: it is running, or was dropped.
     ended: Option<Instant>,
 }
 
@@ -102,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// What each replica has reconciled since, with how often.
+    /// Returns the number of reconciles since a time, per replica and object.
     fn since(&self, since: Instant) -> BTreeMap<&'static str, BTreeMap<String, usize>> {
         let mut counts: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for entry in self.log.lock().iter().filter(|entry| entry.began >= since) {
@@ -111,7 +111,7 @@ impl Stage {
         counts
     }
 
-    /// Touches every object and says who reconciles it; each exactly one, once.
+    /// Touches every object and returns its replica. Each object must be reconciled once, by one replica.
     async fn owners(&self) -> BTreeMap<String, &'static str> {
         let start = Instant::now();
         for n in 0..OBJECTS {
@@ -173,7 +173,7 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
         assert!(*owner == "b" || among_two[object] == *owner, "{object} stays with {owner}");
     }
 
-    // A crash: nothing is given up.
+    // A crash releases nothing.
     let crashed = Instant::now();
     third.drop_future();
     sleep(LEASE).await;
@@ -196,7 +196,7 @@ async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_
         sleep(RETRY).await;
         let before = stage.owners().await;
         assert_eq!(replicas(&before), HashSet::from(["a"]));
-        // Four workers, and each is in the middle of something.
+        // All four workers are in the middle of a reconcile.
         stage.gate.send_replace(false);
         let held = Instant::now();
         for n in 0..OBJECTS {
@@ -242,7 +242,7 @@ async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_ba
     let endless = move |_: Arc<ConfigMap>, cx: Context| {
         let sending = sending.clone();
         async move {
-            // Outlives the reconcile, as work does that is not awaited.
+            // Outlives the reconcile, because the reconcile does not await it.
             tokio::spawn(async move {
                 loop {
                     let answer = cx.live().get::<ConfigMap>("x").await;
@@ -389,7 +389,7 @@ async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_witho
     };
     assert_eq!(source.to_string(), text);
 
-    // With one, the leader runs it, and all share the rest.
+    // With an election, the leader runs it, and all replicas share the rest.
     let led: Arc<Mutex<Vec<&str>>> = Arc::default();
     let both = |replica: &'static str| {
         let election = LeaderElection::new("leader").identity(replica);
