@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// Returns the field names of a body. Fields below metadata are listed only if there are no others.
+/// Returns the names of the top-level fields of a body.
 fn fields(body: &Value) -> String {
     let names: Vec<_> = body.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     names.join(",")
