@@ -6,7 +6,7 @@ use crate::{DEFAULT_PRIORITY, WorkQueue};
 
 /// Options of [`WorkQueue::add_with`]. The defaults are those of [`WorkQueue::add`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "options do nothing until something is added with them"]
+#[must_use = "options do nothing until they are passed to `add_with`"]
 pub struct AddOptions {
     after: Duration,
     rate_limited: bool,

@@ -285,7 +285,7 @@ impl<T: Clone + Eq + Hash> State<T> {
 
     fn note_place(&mut self, index: usize) {
         let slot = self.delayed.heap[index].slot;
-        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is no longer than the slots are many");
+        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is not larger than the slab");
     }
 }
 

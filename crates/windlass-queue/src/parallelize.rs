@@ -37,7 +37,7 @@ use tokio::task::{JoinError, JoinSet};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "nothing is worked on until `run` or `run_until`"]
+#[must_use = "nothing runs until `run` or `run_until` is called"]
 pub struct Parallelize {
     workers: usize,
     chunk_size: NonZeroUsize,

@@ -20,7 +20,7 @@ use windlass_cache::InformerOptions;
 /// let _ = CacheOptions::new().namespace("stock", web()).others(InformerOptions::default());
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "options are for a `ManagerBuilder`"]
+#[must_use = "options do nothing until they are passed to a `ManagerBuilder`"]
 pub struct CacheOptions {
     /// `None`: the namespaces configured for all kinds, or every namespace.
     namespaces: Option<Namespaces>,

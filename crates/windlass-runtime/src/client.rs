@@ -93,7 +93,7 @@ pub struct CachedKind<K> {
 }
 
 /// A list of cached objects. It is read when it is awaited.
-#[must_use = "a list is read when it is awaited"]
+#[must_use = "a list does nothing until it is awaited"]
 pub struct CachedList<K> {
     kind: CachedKind<K>,
     namespace: Option<String>,
@@ -256,7 +256,7 @@ impl<K: Object> CachedKind<K> {
             && !self.client.cluster().holds(resource, namespace)
         {
             // An empty result would look like a namespace without objects.
-            let why = format!("the cache of {} is not of namespace {namespace}", resource.group_resource());
+            let why = format!("the cache of {} does not cover namespace {namespace}", resource.group_resource());
             return Err(refused(operation, Status::bad_request(why)));
         }
         let informers = self.client.cluster().informer(&self.watch);
@@ -395,7 +395,9 @@ impl<K: Object> CachedList<K> {
         for requirement in fields.requirements() {
             let (field, value) = (&*requirement.field, &*requirement.value);
             if !requirement.equal {
-                return Err(bad(format!("caches find by equal fields only, not by {field}!={value}")));
+                return Err(bad(format!(
+                    "cached lists support only equality in field selectors, not {field}!={value}"
+                )));
             }
             found = Some(match (field, found) {
                 ("metadata.name", found) => kept(found.unwrap_or_else(|| lister.list()), |key| &*key.name == value),

@@ -133,7 +133,7 @@ impl Cluster {
             factory.start();
             informer
         });
-        let first = parts.next().expect("a kind has one part at least");
+        let first = parts.next().expect("a kind has at least one part");
         Informers::new(first, parts)
     }
 

@@ -48,7 +48,7 @@ use crate::serving::Listen;
 /// The address and the allowed host names of a console, for
 /// [`ManagerBuilder::console`](crate::ManagerBuilder::console). Converts from a port, an address, or a listener.
 #[derive(Debug)]
-#[must_use = "a console is shown by a manager"]
+#[must_use = "a console does nothing until it is passed to a `ManagerBuilder`"]
 pub struct Console {
     listen: Listen,
     /// Host names that requests may use, in addition to addresses and `localhost`.

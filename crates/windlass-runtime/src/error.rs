@@ -23,14 +23,14 @@ pub enum Error {
     Configuration(#[from] crate::config::ConfigurationError),
 
     /// Two runnables of a manager have the same name, so their logs and metrics would be indistinguishable.
-    #[error("two runnables are named {name:?}: name one of them with `.named(..)`")]
+    #[error("two runnables have the name {name:?}: rename one of them with `.named(..)`")]
     DuplicateName {
         /// The duplicate name.
         name: String,
     },
 
     /// The configuration names a controller that does not exist.
-    #[error("no controller is named {name:?}, of which something is said: there are {}", .there.join(", "))]
+    #[error("cannot override the settings of controller {name:?}: the controllers are {}", .there.join(", "))]
     NoSuchController {
         /// The unknown name.
         name: String,
@@ -46,7 +46,7 @@ pub enum Error {
     },
 
     /// The cached object is older than the manager's own write to it.
-    #[error("the cache does not show an own write to {object} after {limit:?}")]
+    #[error("the cache does not show the manager's own write to {object} after {limit:?}")]
     Stale {
         /// The object.
         object: windlass_api::ObjectKey,
@@ -121,7 +121,7 @@ pub enum Error {
     },
 
     /// A runnable was aborted from outside: the async runtime shut down while the manager ran.
-    #[error("{name} was aborted with its runtime")]
+    #[error("{name} was aborted because its runtime shut down")]
     Aborted {
         /// The runnable's name.
         name: String,
@@ -136,7 +136,7 @@ pub enum Error {
     Sharding(#[from] crate::sharding::InvalidSharding),
 
     /// The manager uses sharding, and a runnable must run only once in the cluster.
-    #[error("{name} would run in every replica: shard it with `.sharded()`, or hold a leader election as well")]
+    #[error("{name} would run in every replica: shard it with `.sharded()`, or use leader election as well")]
     NotSharded {
         /// The runnable's name.
         name: String,
@@ -151,7 +151,7 @@ pub enum Error {
     LeadershipLost,
 
     /// Some runnables had to be aborted.
-    #[error("still running after the grace period of {grace:?}, and aborted: {}", .names.join(", "))]
+    #[error("aborted after the grace period of {grace:?}: {}", .names.join(", "))]
     GraceExceeded {
         /// The names of the runnables.
         names: Vec<String>,

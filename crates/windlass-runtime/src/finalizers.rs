@@ -45,7 +45,7 @@ use crate::{Context, Error, Result};
 ///     Ok(Action::await_change())
 /// }
 /// ```
-#[must_use = "finalizers do nothing until they are asked to finalize an object"]
+#[must_use = "finalizers do nothing until `finalize` is called"]
 pub struct Finalizers<K> {
     in_order: Vec<Finalizer<K>>,
 }
@@ -57,7 +57,7 @@ struct Finalizer<K> {
 
 /// The state of an object after its finalizers were processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "only live objects are to be reconciled"]
+#[must_use = "reconcile only live objects"]
 pub enum Finalized<K> {
     /// The object is live and has all finalizers.
     Live(Arc<K>),

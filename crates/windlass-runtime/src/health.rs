@@ -32,7 +32,7 @@ use crate::{
 /// manager.add(Probes::bind(":8081").readyz("database", async || -> Result<()> { Ok(()) }));
 /// # }
 /// ```
-#[must_use = "probes are answered when they are added to a `Manager`"]
+#[must_use = "probes are not served until they are added to a `Manager`"]
 pub struct Probes {
     listen: Listen,
     healthz: Checks,

@@ -58,7 +58,7 @@ const JITTER_FACTOR: f64 = 1.2;
 /// manager.run(shutdown::signal()).await
 /// # }
 /// ```
-#[must_use = "an election is held when a manager or an elector runs"]
+#[must_use = "an election does nothing until it is passed to a manager or an elector"]
 pub struct LeaderElection {
     lease: String,
     /// `None`: the client's namespace.
@@ -101,7 +101,7 @@ enum OnStop {
 /// The reason why the settings of an election are invalid. The texts are those of client-go and controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each says in its text what is wrong")]
+#[allow(missing_docs, reason = "the error texts describe the variants")]
 pub enum InvalidElection {
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseNotLongerThanDeadline,

@@ -267,7 +267,7 @@ impl Manager {
             let names = groups.abort().await;
             campaign.abort().await;
             sharing.abort().await;
-            tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
+            tracing::error!(?names, ?grace, "aborted runnables after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });
         }
         // 4. The tasks that belong to runnables (workers, handlers) end with them; this waits for them.

@@ -11,7 +11,7 @@ use windlass_api::{ObjectExt as _, Resource, Scope, k8s_openapi::apimachinery::p
 #[non_exhaustive]
 pub enum OwnerError {
     /// The object already has a controller owner. There can be only one.
-    #[error("{object} is controlled by {kind} {name:?} already")]
+    #[error("{object} is already controlled by {kind} {name:?}")]
     AlreadyControlled {
         /// The object.
         object: String,
@@ -90,7 +90,7 @@ mod tests {
         let [reference] = pod.owner_references() else { panic!("one: {:?}", pod.owner_references()) };
         assert_eq!((reference.controller, reference.block_owner_deletion), (Some(true), Some(true)));
         let error = control(&mut pod, &Deployment::named("e").in_namespace("ns")).unwrap_err();
-        assert_eq!(error.to_string(), "ns/p is controlled by Deployment \"d\" already");
+        assert_eq!(error.to_string(), "ns/p is already controlled by Deployment \"d\"");
         own(&mut pod, &ConfigMap::named("c").in_namespace("ns")).unwrap();
         own(&mut pod, &Node::named("n")).unwrap();
         assert_eq!(pod.owner_references().len(), 3);

@@ -64,7 +64,7 @@ impl Listen {
             Self::Address(address) => address,
         };
         let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await.map(Some) };
-        let port = port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is no number"))?;
+        let port = port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is not a number"))?;
         // Accepts IPv4 and IPv6 where the machine supports both.
         match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {

@@ -111,7 +111,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// Replicas need the verbs `get`, `list`, `create`, `update` and `delete` on Leases (coordination.k8s.io) in the
 /// namespace.
-#[must_use = "keys are shared when a manager runs"]
+#[must_use = "sharding does nothing until it is passed to a `ManagerBuilder`"]
 pub struct Sharding {
     group: String,
     /// `None`: the client's namespace.
@@ -142,7 +142,7 @@ pub enum InvalidSharding {
     #[error(transparent)]
     Timings(#[from] InvalidElection),
     /// The group's name is not a valid label value. It is used as a label and as the prefix of lease names.
-    #[error("the group {group:?} cannot be a label: {}", .why.join(", "))]
+    #[error("the group {group:?} is not a valid label value: {}", .why.join(", "))]
     Group {
         /// The group's name.
         group: String,
@@ -150,7 +150,7 @@ pub enum InvalidSharding {
         why: Vec<String>,
     },
     /// The name of a lease, formed from the group and the identity, is invalid.
-    #[error("a lease cannot be named {lease:?}: {}", .why.join(", "))]
+    #[error("{lease:?} is not a valid lease name: {}", .why.join(", "))]
     Lease {
         /// The lease's name.
         lease: String,

@@ -23,7 +23,7 @@ pub enum Upserted<K> {
 
 /// The change function modified the identity of the object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a change of {before} may not make it {after}")]
+#[error("a change of {before} must not rename it to {after}")]
 pub struct Renamed {
     /// The object passed to the function.
     pub before: String,

@@ -14,7 +14,7 @@ use crate::predicate::Predicate;
 ///
 /// Within a manager, watches that differ only in their predicates and indices share one connection and one cache.
 /// Different namespaces or selectors need separate watches.
-#[must_use = "a watch does nothing until a controller is given it"]
+#[must_use = "a watch does nothing until it is passed to a controller"]
 pub struct Watch<T> {
     pub(crate) resource: ApiResource,
     /// Identifies an informer, together with the type and resource.

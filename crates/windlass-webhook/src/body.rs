@@ -56,7 +56,7 @@ where
         return Err(Refused::Method(method.clone()));
     }
     let collected = timeout(PATIENCE, Limited::new(body, limit).collect()).await;
-    let bytes = match collected.unwrap_or_else(|_| Err(format!("no whole body within {PATIENCE:?}").into())) {
+    let bytes = match collected.unwrap_or_else(|_| Err(format!("the body did not arrive within {PATIENCE:?}").into())) {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Refused::TooLarge { limit }),
         Err(error) => return Err(Refused::Unreadable(error)),

@@ -112,7 +112,7 @@ impl Loaded {
             tokio::time::sleep(self.files.interval).await;
             if let Err(error) = self.read() {
                 let error = ErrorChain(&error);
-                tracing::error!(%error, "the serving certificate stays as it was");
+                tracing::error!(%error, "cannot load the new serving certificate, the previous one stays in use");
             }
         }
     }

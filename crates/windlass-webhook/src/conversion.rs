@@ -23,7 +23,7 @@ pub(crate) use webhook::Conversions;
 /// labels and annotations. Use [`spoke_round_trips`] in a test to detect losses.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert to `{Hub}`",
-    note = "it takes an `impl Convert<{Hub}> for {Self}`"
+    note = "implement `Convert<{Hub}>` for `{Self}`"
 )]
 pub trait Convert<Hub>: Resource {
     /// Converts the object to the hub version.

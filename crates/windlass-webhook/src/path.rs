@@ -19,7 +19,7 @@ pub struct WebhookPath(String);
 
 /// The path is not valid for a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is no path for a webhook: it takes /, or parts of letters, digits, - and _ with a / before each")]
+#[error("{0:?} is not a valid webhook path: expected / or parts of letters, digits, - and _, each after a /")]
 pub struct PathError(String);
 
 impl WebhookPath {

@@ -30,7 +30,7 @@ impl Family {
         let mut text = |field: &str| match fields.shift_remove(field) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Some(_) => Err(Refused::undecodable(format_args!("{field} is no string"))),
+            Some(_) => Err(Refused::undecodable(format_args!("{field} is not a string"))),
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         let api_version = api_version.unwrap_or_else(|| self.versions[0].to_owned());

@@ -87,7 +87,7 @@ pub enum ServeError {
     #[error("loading the serving certificate")]
     Certificate(#[from] CertificateError),
     /// The authorities of client certificates cannot be loaded.
-    #[error("loading the authorities of clients from {}", path.display())]
+    #[error("loading the client CA from {}", path.display())]
     ClientCa {
         /// The path of the file.
         path: PathBuf,

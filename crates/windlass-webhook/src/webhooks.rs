@@ -58,7 +58,7 @@ pub enum RegisterError {
     #[error("{0} has two converters")]
     DuplicateConverter(GroupKind),
     /// The kind of a spoke differs from its hub's, or two spokes have the same version.
-    #[error("{} cannot be one more version of {kind}", spoke.gvk())]
+    #[error("{} cannot be another version of {kind}", spoke.gvk())]
     Spoke {
         /// The kind of the hub.
         kind: GroupKind,
@@ -102,7 +102,7 @@ impl Webhooks {
         let answer = match answered {
             Ok(answer) => response(answer.code, answer.body),
             Err(refused) => {
-                tracing::warn!(%path, %refused, "a call of a webhook was refused");
+                tracing::warn!(%path, %refused, "rejected a webhook call");
                 if let Refused::Method(_) = refused {
                     let mut answer = response(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
                     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));

@@ -75,7 +75,7 @@ impl<T: Eq + Hash> Entries<T> {
             if self.timed {
                 self.times.push(Times::default());
             }
-            Slot::try_from(self.slab.len() - 1).expect("memory ends before 2^32 keys do")
+            Slot::try_from(self.slab.len() - 1).expect("there are fewer than 2^32 keys")
         };
         let slab = &self.slab;
         self.table.insert_unique(hash, slot, |&other| {

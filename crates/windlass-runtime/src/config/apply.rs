@@ -120,7 +120,7 @@ impl Connection {
 
     fn burst(&self) -> u32 {
         let usual = self.qps.unwrap_or_default() * 1.5;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates, which is meant")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate, as intended")]
         self.burst.unwrap_or(usual.ceil() as u32).max(1)
     }
 }

@@ -80,8 +80,8 @@ fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigurationE
 /// Returns the error message without the position.
 fn reason(error: &serde_saphyr::Error) -> String {
     match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key} is there twice"),
-        serde_saphyr::Error::MultipleDocuments { .. } => "there is more than one document".to_owned(),
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key {key}"),
+        serde_saphyr::Error::MultipleDocuments { .. } => "more than one YAML document".to_owned(),
         error => {
             let text = error.to_string();
             let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));

@@ -234,7 +234,7 @@ impl ManagerFlags {
 /// Parses a level in the format of controller-runtime's zap flags: a name, or a verbosity above zero.
 fn zap_level(text: &str) -> Result<LogLevel, String> {
     match text.parse::<u32>() {
-        Ok(0) => Err("a verbosity is greater than 0".to_owned()),
+        Ok(0) => Err("the verbosity must be greater than 0".to_owned()),
         Ok(1) => Ok(LogLevel::Debug),
         Ok(_) => Ok(LogLevel::Trace),
         // No message has the level panic.
@@ -245,6 +245,6 @@ fn zap_level(text: &str) -> Result<LogLevel, String> {
 
 /// Parses `TARGET=LEVEL`.
 fn target(text: &str) -> Result<(String, LogLevel), String> {
-    let (target, level) = text.split_once('=').ok_or("a target and a level are expected: windlass_client=debug")?;
+    let (target, level) = text.split_once('=').ok_or("expected TARGET=LEVEL, such as windlass_client=debug")?;
     Ok((target.to_owned(), level.parse()?))
 }

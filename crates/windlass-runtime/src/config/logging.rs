@@ -30,7 +30,7 @@ pub struct Logging {
 /// The minimum severity of logged messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "they are tracing's")]
+#[allow(missing_docs, reason = "the levels are those of tracing")]
 pub enum LogLevel {
     Off,
     Error,
@@ -106,7 +106,7 @@ impl FromStr for LogFormat {
         match text {
             "text" | "console" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            other => Err(format!("{other:?} is no format: text, json")),
+            other => Err(format!("unknown format {other:?}; expected text or json")),
         }
     }
 }
@@ -125,9 +125,9 @@ impl FromStr for TimeEncoding {
             ("rfc3339nano", TimeEncoding::Rfc3339Nano),
         ];
         let known = ENCODINGS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        known
-            .map(|(_, encoding)| *encoding)
-            .ok_or_else(|| format!("{text:?} is no encoding of times: {}", ENCODINGS.map(|(name, _)| name).join(", ")))
+        known.map(|(_, encoding)| *encoding).ok_or_else(|| {
+            format!("unknown time encoding {text:?}; expected one of {}", ENCODINGS.map(|(name, _)| name).join(", "))
+        })
     }
 }
 
@@ -144,9 +144,9 @@ impl FromStr for LogLevel {
             ("trace", LogLevel::Trace),
         ];
         let known = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        known
-            .map(|(_, level)| *level)
-            .ok_or_else(|| format!("{text:?} is no level: {}", LEVELS.map(|(name, _)| name).join(", ")))
+        known.map(|(_, level)| *level).ok_or_else(|| {
+            format!("unknown level {text:?}; expected one of {}", LEVELS.map(|(name, _)| name).join(", "))
+        })
     }
 }
 

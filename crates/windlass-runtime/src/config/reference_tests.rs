@@ -41,7 +41,7 @@ fn the_page_has_every_flag() {
     use clap::Args as _;
 
     let command = super::ManagerFlags::augment_args(clap::Command::new("manager"));
-    let mut table = "| flag | what it says |\n|---|---|\n".to_owned();
+    let mut table = "| flag | description |\n|---|---|\n".to_owned();
     for argument in command.get_arguments() {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
         let value = value.map(|names| format!("={}", names[0])).unwrap_or_default();

@@ -33,7 +33,7 @@ impl ManagerConfiguration {
     fn addresses_differ(&self) -> Result<(), Broken> {
         let (metrics, health) = (&self.metrics.bind_address, &self.health.bind_address);
         let taken = metrics == health && !is_off(health) && !health.ends_with(":0");
-        broken_if(taken, "health.bindAddress", || format!("{health:?} is the address of the metrics, too"))
+        broken_if(taken, "health.bindAddress", || format!("{health:?} is also the address of the metrics"))
     }
 
     fn tokens_are_safe(&self) -> Result<(), Broken> {
@@ -46,7 +46,7 @@ impl ManagerConfiguration {
         let wrong_rate = qps.is_some_and(|qps| !(qps.is_finite() && qps > 0.0));
         broken_if(wrong_rate, "client.qps", || "must be more than 0; without it there is no limit".into())?;
         broken_if(burst == Some(0), "client.burst", || "must be more than 0".into())?;
-        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "is of no use without client.qps".into())
+        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "has no effect without client.qps".into())
     }
 }
 
@@ -81,9 +81,11 @@ impl Cache {
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let field = format!("cache.namespaces[{index}]");
             let wrong = validation::dns_label(namespace);
-            broken_if(!wrong.is_empty(), &field, || format!("{namespace:?} is no namespace: {}", wrong.join(", ")))?;
+            broken_if(!wrong.is_empty(), &field, || {
+                format!("{namespace:?} is not a valid namespace: {}", wrong.join(", "))
+            })?;
             let again = self.namespaces[..index].contains(namespace);
-            broken_if(again, &field, || format!("{namespace:?} is there twice"))?;
+            broken_if(again, &field, || format!("{namespace:?} is listed twice"))?;
         }
         Ok(())
     }
@@ -107,7 +109,7 @@ impl Controllers {
             None => Ok(()),
             Some(wrong) => Err((
                 format!("controllers.groupKindConcurrency.{wrong}"),
-                "is no kind and group, such as Deployment.apps, or Pod of the core group".into(),
+                "is not a kind and group, such as Deployment.apps, or Pod for the core group".into(),
             )),
         }
     }
@@ -128,7 +130,9 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
     let port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let bare_ipv6 = address.matches(':').count() > 1 && address.parse::<SocketAddr>().is_err();
     broken_if(!is_off(address) && (!port || bare_ipv6), field, || {
-        format!("{address:?} is no address: host:port, :port for every address of the machine, or 0 for none")
+        format!(
+            "{address:?} is not a valid address: expected host:port, :port for every address of the machine, or 0 to disable it"
+        )
     })
 }
 
@@ -136,7 +140,7 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
 fn console_address(bound: &str) -> Result<(), Broken> {
     let wrong = bound.parse::<u16>().is_err() && address("", bound).is_err();
     broken_if(wrong, "console.bindAddress", || {
-        format!("{bound:?} is no address: a port of this machine, host:port, or 0 for none")
+        format!("{bound:?} is not a valid address: expected a loopback port, host:port, or 0 to disable it")
     })
 }
 

@@ -70,6 +70,6 @@ fn text_of_bytes(bytes: usize) -> String {
 }
 
 fn bytes_of(text: &str) -> Result<usize, String> {
-    let quantity: Quantity = text.parse().map_err(|_| format!("{text:?} is no number of bytes, such as 64Mi"))?;
+    let quantity: Quantity = text.parse().map_err(|_| format!("{text:?} is not a number of bytes, such as 64Mi"))?;
     usize::try_from(quantity.value()).map_err(|_| format!("{text} bytes are negative"))
 }

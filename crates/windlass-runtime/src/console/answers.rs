@@ -75,7 +75,7 @@ impl File {
 /// to addresses and `localhost`.
 pub(super) fn place<B>(request: &Request<B>, hosts: &[String]) -> Result<Place, (StatusCode, &'static str)> {
     if !is_for_here(request, hosts) {
-        return Err((StatusCode::MISDIRECTED_REQUEST, "this console is not known by that name\n"));
+        return Err((StatusCode::MISDIRECTED_REQUEST, "this host name is not allowed for the console\n"));
     }
     let place = match request.uri().path() {
         "/api/state" => Place::State,
@@ -86,7 +86,7 @@ pub(super) fn place<B>(request: &Request<B>, hosts: &[String]) -> Result<Place, 
         },
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "a console can only be read\n"));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "the console is read-only\n"));
     }
     Ok(place)
 }

@@ -76,7 +76,7 @@ impl Runnable for Server {
             let Self { console: Console { listen, hosts }, ledger } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
-                tracing::info!(%address, "showing the console");
+                tracing::info!(%address, "serving the console");
             }
             let stop = running.stop().clone();
             let view = View {
@@ -142,7 +142,7 @@ impl View {
                     let frames = reader.stream().map(|bytes| bytes.map(Frame::data));
                     typed(EVENTS, Either::Right(StreamBody::new(frames.boxed())))
                 }
-                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many follow already\n").map(Either::Left),
+                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n").map(Either::Left),
             },
         };
         protect(answer.headers_mut());

@@ -20,7 +20,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
 /// # let _ = defaults;
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "defaults are for a `ManagerBuilder`"]
+#[must_use = "defaults do nothing until they are passed to a `ManagerBuilder`"]
 pub struct ControllerDefaults {
     concurrency: Option<NonZeroUsize>,
     /// At most one entry per kind.

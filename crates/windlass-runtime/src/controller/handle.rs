@@ -50,7 +50,7 @@ pub struct ControllerHandle<K> {
 }
 
 /// A watch added to a running controller. Dropping it does not end the watch.
-#[must_use = "a watch is removed by this alone"]
+#[must_use = "this handle is the only way to remove the watch"]
 #[derive(Debug)]
 pub struct Watching {
     resource: ApiResource,

@@ -86,7 +86,7 @@ where
         }
     }
     let informers = stores.informers::<K>(&controller.root);
-    let informers = informers.expect("the root's source is among those that were started").clone();
+    let informers = informers.expect("the root's source was started").clone();
     let mut client = writes::told(running.cluster().client_for(&name), &running.reporter);
     if shard.is_shared() {
         client = client.with_gate(ShardGate::new(shard.clone()));

@@ -193,7 +193,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             }
             Ok(Ok(None)) => {
                 self.queue.forget(key);
-                tracing::debug!("the object is gone");
+                tracing::debug!("the object does not exist");
                 Outcome::Gone
             }
             Ok(Err(Failure { error, retry })) => {

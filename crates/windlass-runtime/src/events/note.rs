@@ -14,7 +14,7 @@ use windlass_api::{ObjectExt as _, Resource, k8s_openapi::api::core::v1::ObjectR
 /// # let _ = (note, failed);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a note is nothing until it is recorded"]
+#[must_use = "a note does nothing until it is recorded"]
 pub struct Note {
     pub(super) severity: Severity,
     pub(super) reason: Cow<'static, str>,

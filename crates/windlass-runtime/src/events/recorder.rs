@@ -94,10 +94,18 @@ impl Recorder {
         match self.outlet.queue.try_send(event) {
             Ok(()) => {}
             Err(TrySendError::Full(event)) => {
-                tracing::warn!(component = &*self.component, message = event.message, "dropped: too many events wait");
+                tracing::warn!(
+                    component = &*self.component,
+                    message = event.message,
+                    "dropped an event: the queue is full"
+                );
             }
             Err(TrySendError::Closed(event)) => {
-                tracing::debug!(component = &*self.component, message = event.message, "dropped: nobody writes events");
+                tracing::debug!(
+                    component = &*self.component,
+                    message = event.message,
+                    "dropped an event: the writer has stopped"
+                );
             }
         }
     }

@@ -87,7 +87,7 @@ impl Writer {
                 let is_expected = error.is_already_exists()
                     || error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"));
                 if !is_expected {
-                    tracing::warn!(event = entry.text(), error = error.chain(), "the server takes no such event");
+                    tracing::warn!(event = entry.text(), error = error.chain(), "the server rejected an event");
                 }
                 return;
             }

@@ -171,7 +171,7 @@ impl Elector {
                 match attempt {
                     Attempt::Held => break,
                     Attempt::HeldByOther(_) => {
-                        tracing::warn!(lease = self.lock.describe(), "the lease is somebody else's");
+                        tracing::warn!(lease = self.lock.describe(), "another candidate holds the lease");
                         return;
                     }
                     Attempt::Failed => next = Instant::now() + retry_period,
@@ -187,7 +187,7 @@ impl Elector {
         if self.seen.as_ref().is_some_and(|seen| mine(seen) && !seen.is_free(Instant::now())) {
             match self.claim().await {
                 Ok(()) => return Attempt::Held,
-                Err(error) => tracing::debug!(error = error.chain(), "cannot renew the lease as it was"),
+                Err(error) => tracing::debug!(error = error.chain(), "cannot renew the lease without reading it"),
             }
         }
         let spec = match self.lock.get().await {
@@ -275,7 +275,7 @@ impl Elector {
         if let Some(tell) = &self.setup.on_new_leader {
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tell(leader)));
             if let Err(panic) = told {
-                tracing::error!(panic = panic_message(&*panic), "who is told of new leaders panicked");
+                tracing::error!(panic = panic_message(&*panic), "the callback for new leaders panicked");
             }
         }
     }

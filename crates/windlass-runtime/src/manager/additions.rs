@@ -34,7 +34,7 @@ pub struct ManagerHandle {
 }
 
 /// A runnable added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
-#[must_use = "a runnable is stopped by itself by this alone"]
+#[must_use = "this handle is the only way to stop a single runnable"]
 pub struct Added {
     name: String,
     stopper: Stopper,

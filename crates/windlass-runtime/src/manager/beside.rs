@@ -41,7 +41,11 @@ impl<T: Send + 'static> Beside<T> {
         if let Some(Err(error)) = self.task.join_next().await
             && error.is_panic()
         {
-            tracing::error!(task = self.name, panic = panic_message(&*error.into_panic()), "it panicked as it stopped");
+            tracing::error!(
+                task = self.name,
+                panic = panic_message(&*error.into_panic()),
+                "the task panicked while stopping"
+            );
         }
     }
 

@@ -192,7 +192,7 @@ mod tests {
         let cancelled = tokio::spawn(std::future::pending::<()>());
         cancelled.abort();
         let error = died("ticker", cancelled.await.unwrap_err());
-        assert_eq!(error.to_string(), "ticker was aborted with its runtime");
+        assert_eq!(error.to_string(), "ticker was aborted because its runtime shut down");
 
         let panicked = tokio::spawn(async { panic!("out of {}", "ticks") });
         let error = died("ticker", panicked.await.unwrap_err());

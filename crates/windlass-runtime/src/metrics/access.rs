@@ -68,7 +68,7 @@ impl Gate {
             Ok(Some(user)) => user,
             Ok(None) => return refuse(StatusCode::UNAUTHORIZED, "Unauthorized".into()),
             Err(error) => {
-                tracing::error!(error = error.chain(), "cannot ask the cluster who wants to see metrics");
+                tracing::error!(error = error.chain(), "cannot authenticate a metrics request");
                 return refuse(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed".into());
             }
         };
@@ -77,7 +77,7 @@ impl Gate {
             Ok(Decision::Allow) => None,
             Ok(Decision::Deny) => refuse(StatusCode::FORBIDDEN, format!("Authorization denied for user {name}")),
             Err(error) => {
-                tracing::error!(error = error.chain(), "cannot ask the cluster who may see metrics");
+                tracing::error!(error = error.chain(), "cannot authorize a metrics request");
                 refuse(StatusCode::INTERNAL_SERVER_ERROR, format!("Authorization for user {name} failed"))
             }
         }

@@ -75,55 +75,55 @@ impl Moment {
         let gauges = |name, help, last| IntGaugeVec::new(Opts::new(name, help), &with(last)).expect(VALID);
         let counters = |name, help, last| IntCounterVec::new(Opts::new(name, help), &with(last)).expect(VALID);
         Self {
-            objects: gauges("windlass_cache_objects", "How many objects a cache holds.", &[]),
-            synced: gauges(
-                "windlass_cache_synced",
-                "Whether a cache holds its first list, and follows: 1 if it does.",
-                &[],
-            ),
+            objects: gauges("windlass_cache_objects", "Number of objects in the cache.", &[]),
+            synced: gauges("windlass_cache_synced", "1 if the cache has synced, otherwise 0.", &[]),
             version: gauges(
                 "windlass_cache_resource_version",
-                "The version up to which a cache follows the server, where that is a number.",
+                "Resource version up to which the cache has followed the server, if numeric.",
                 &[],
             ),
             queued: gauges(
                 "windlass_cache_queued_events",
-                "How many changes wait between the watch of a cache and its store.",
+                "Number of changes between the watch of the cache and its store.",
                 &[],
             ),
             bytes: gauges(
                 "windlass_cache_bytes",
-                "Bytes of the bodies in a cache: as they came (encoded), compressed, and what decoded ones are taken for.",
+                "Bytes of objects in the cache: encoded, compressed, and estimated for decoded objects.",
                 &["form"],
             ),
             budget: gauges(
                 "windlass_cache_budget_bytes",
-                "How many bytes of a cache may be encoded or decoded before more is compressed.",
+                "Maximum bytes of encoded and decoded objects before further objects are compressed.",
                 &[],
             ),
             lists: counters(
                 "windlass_cache_lists_total",
-                "How often a cache listed everything; beyond the first it listed again.",
+                "Total number of complete lists; all but the first are relists.",
                 &[],
             ),
             list_seconds: GaugeVec::new(
-                Opts::new("windlass_cache_last_list_seconds", "How long the last list of a cache took."),
+                Opts::new("windlass_cache_last_list_seconds", "Duration of the last complete list, in seconds."),
                 &LABELS,
             )
             .expect(VALID),
-            watches: counters("windlass_cache_watches_total", "Watches that a cache opened.", &[]),
-            events: counters("windlass_cache_events_total", "Events that a cache received.", &["event"]),
-            failures: counters(
-                "windlass_cache_errors_total",
-                "What went wrong while a cache followed the server.",
-                &[],
+            watches: counters("windlass_cache_watches_total", "Total number of opened watches.", &[]),
+            events: counters(
+                "windlass_cache_events_total",
+                "Total number of received watch events, by type.",
+                &["event"],
             ),
+            failures: counters("windlass_cache_errors_total", "Total number of list and watch errors.", &[]),
             decoding_failures: counters(
                 "windlass_cache_decode_errors_total",
-                "Objects of a cache that were asked for and could not be decoded.",
+                "Total number of requested objects that could not be decoded.",
                 &[],
             ),
-            handler_panics: counters("windlass_cache_handler_panics_total", "Handlers of a cache that panicked.", &[]),
+            handler_panics: counters(
+                "windlass_cache_handler_panics_total",
+                "Total number of panics in event handlers.",
+                &[],
+            ),
         }
     }
 

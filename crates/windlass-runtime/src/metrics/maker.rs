@@ -30,7 +30,7 @@ impl Maker<'_> {
     /// Cannot fail: names, labels and buckets are constants in the callers.
     pub(super) fn kept<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
         let metric = metric.expect("names and labels are valid, and buckets in order");
-        self.0.register(Box::new(metric.clone())).expect("no name is there twice");
+        self.0.register(Box::new(metric.clone())).expect("names are unique");
         metric
     }
 }

@@ -106,12 +106,12 @@ impl Registry {
         let requests = Arc::new(Requests::new(&make));
         let leading = make.gauges(
             "leader_election_master_status",
-            "Whether this process leads by the lease of that name: 1 if it does.",
+            "1 if this process is the leader, otherwise 0, by lease name.",
             &["name"],
         );
         let slow_paths = make.counters(
             "leader_election_slowpath_total",
-            "Renewals of the lease of that name that had to read it first.",
+            "Total number of renewals that had to read the lease first, by lease name.",
             &["name"],
         );
         let shards = Shards::new(&make);
@@ -145,7 +145,7 @@ impl Registry {
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
             // Only metrics added by the program can fail.
-            tracing::error!(%error, "some metrics cannot be shown");
+            tracing::error!(%error, "cannot encode some metrics");
         }
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -260,43 +260,43 @@ impl Controllers {
         Self {
             total: make.counters(
                 "controller_runtime_reconcile_total",
-                "Reconciles of a controller, by what came of them.",
+                "Total number of reconciles per controller, by result.",
                 &["controller", "result"],
             ),
             errors: make.counters(
                 "controller_runtime_reconcile_errors_total",
-                "Reconciles of a controller that failed.",
+                "Total number of failed reconciles per controller.",
                 by_name,
             ),
             terminal_errors: make.counters(
                 "controller_runtime_terminal_reconcile_errors_total",
-                "Reconciles of a controller that failed and are not tried again.",
+                "Total number of failed reconciles per controller that are not retried.",
                 by_name,
             ),
             panics: make.counters(
                 "controller_runtime_reconcile_panics_total",
-                "Reconciles of a controller that panicked.",
+                "Total number of reconciles per controller that panicked.",
                 by_name,
             ),
             timeouts: make.counters(
                 "controller_runtime_reconcile_timeouts_total",
-                "Reconciles of a controller that took too long.",
+                "Total number of reconciles per controller that timed out.",
                 by_name,
             ),
             time: make.histograms(
                 "controller_runtime_reconcile_time_seconds",
-                "How long a controller's reconciles take.",
+                "Duration of reconciles per controller, in seconds.",
                 by_name,
                 RECONCILE_BUCKETS,
             ),
             workers: make.gauges(
                 "controller_runtime_max_concurrent_reconciles",
-                "How many keys a controller may reconcile at the same time.",
+                "Maximum number of concurrent reconciles per controller.",
                 by_name,
             ),
             active: make.gauges(
                 "controller_runtime_active_workers",
-                "How many keys a controller reconciles at this moment.",
+                "Number of running reconciles per controller.",
                 by_name,
             ),
         }
@@ -309,29 +309,33 @@ impl Queues {
     fn new(make: &Maker<'_>) -> Self {
         let by_name = &["name", "controller"];
         Self {
-            depth: make.gauges("workqueue_depth", "How many keys wait in a queue.", depth::LABELS),
-            adds: make.counters("workqueue_adds_total", "Keys that were added to a queue.", by_name),
+            depth: make.gauges("workqueue_depth", "Current depth of the work queue.", depth::LABELS),
+            adds: make.counters("workqueue_adds_total", "Total number of adds handled by the work queue.", by_name),
             waited: make.histograms(
                 "workqueue_queue_duration_seconds",
-                "How long keys wait in a queue before they are taken.",
+                "How long in seconds a key stays in the work queue before it is taken.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
             worked: make.histograms(
                 "workqueue_work_duration_seconds",
-                "How long the work on a key of a queue takes.",
+                "How long in seconds processing a key from the work queue takes.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
-            retries: make.counters("workqueue_retries_total", "Keys that were added to a queue with a delay.", by_name),
+            retries: make.counters(
+                "workqueue_retries_total",
+                "Total number of retries handled by the work queue.",
+                by_name,
+            ),
             unfinished: make.float_gauges(
                 "workqueue_unfinished_work_seconds",
-                "The sum of how long keys of a queue have been worked on that are not done; steady growth is a stuck worker.",
+                "Total processing time so far of unfinished keys, in seconds. Steady growth indicates a stuck worker.",
                 by_name,
             ),
             longest: make.float_gauges(
                 "workqueue_longest_running_processor_seconds",
-                "How long the key of a queue has been worked on that has been so for longest.",
+                "Longest processing time so far of an unfinished key, in seconds.",
                 by_name,
             ),
             probes: Mutex::default(),
@@ -398,28 +402,28 @@ impl Shards {
         Self {
             members: make.gauges(
                 "windlass_shard_members",
-                "How many members the group has as this process sees it; 0 while it is none of them.",
+                "Number of members in the group, as seen by this process; 0 while it is not a member.",
                 &["group"],
             ),
             keys: make.gauges(
                 "windlass_shard_keys",
-                "How many objects of a controller were this process's when some moved last.",
+                "Number of objects of a controller owned by this process after the last move.",
                 &["group", "controller"],
             ),
             moved: make.counters(
                 "windlass_shard_keys_moved_total",
-                "Objects of a controller that became this process's, or ceased to be.",
+                "Total number of objects of a controller that this process gained or lost.",
                 &["group", "controller", "direction"],
             ),
             handovers: make.histograms(
                 "windlass_shard_handover_seconds",
-                "How long it takes to show a change of the group, from when it was seen to when what was begun has ended.",
+                "Time from a change of the group to the handover of the moved keys, in seconds.",
                 &["group"],
                 REQUEST_SECONDS,
             ),
             losses: make.counters(
                 "windlass_shard_losses_total",
-                "How often this process has lost its lease, and with it all keys.",
+                "Total number of times that this process lost its lease and all keys.",
                 &["group"],
             ),
         }

@@ -43,35 +43,35 @@ impl Requests {
         Self {
             total: make.counters(
                 "rest_client_requests_total",
-                "Requests by the status of their answers, or `<error>` if there was none.",
+                "Number of HTTP requests, by status code, method and host. The code is `<error>` without a response.",
                 &["code", "method", "host"],
             ),
             retries: make.counters(
                 "rest_client_request_retries_total",
-                "Requests that were sent again.",
+                "Number of request retries, by status code, verb and host.",
                 &["code", "verb", "host"],
             ),
             duration: make.histograms(
                 "rest_client_request_duration_seconds",
-                "How long requests take up to the head of their answers.",
+                "Request latency in seconds up to the response headers, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
             throttled: make.histograms(
                 "rest_client_rate_limiter_duration_seconds",
-                "How long requests wait for their turn.",
+                "Client-side rate limiter latency in seconds, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
             sent: make.histograms(
                 "rest_client_request_size_bytes",
-                "How large the bodies of requests are.",
+                "Request size in bytes, by verb and host.",
                 by_verb,
                 SIZE_BUCKETS,
             ),
             received: make.histograms(
                 "rest_client_response_size_bytes",
-                "How large the bodies of answers are.",
+                "Response size in bytes, by verb and host.",
                 by_verb,
                 SIZE_BUCKETS,
             ),

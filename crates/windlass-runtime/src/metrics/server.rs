@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// manager.add(MetricsServer::bind(":8443", &registry).secure().for_authorized());
 /// # }
 /// ```
-#[must_use = "metrics are shown when this is added to a `Manager`"]
+#[must_use = "metrics are not served until the server is added to a `Manager`"]
 pub struct MetricsServer {
     listen: Listen,
     registry: Registry,
@@ -211,7 +211,7 @@ fn show(registry: &Registry, method: &Method, path: &str) -> Answer {
         return not_found();
     }
     if method != Method::GET && method != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "metrics can only be read\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "metrics are read-only\n");
     }
     let mut answer = Answer::new(Full::new(Bytes::from(registry.text())));
     answer.headers_mut().insert(header::CONTENT_TYPE, TEXT);
@@ -222,7 +222,7 @@ fn acceptor(identity: LiveIdentity) -> TlsAcceptor {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring has what the default versions need")
+        .expect("ring supports the default TLS versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(ServingCertificate::new(identity)));
     TlsAcceptor::from(Arc::new(config))
@@ -251,7 +251,7 @@ impl Upkeep {
                 Self::Follow(files) => files.read(identity).map_err(BoxError::from),
             };
             if let Err(error) = result {
-                tracing::error!(error = %ErrorChain(&*error), "the certificate for metrics stays as it is");
+                tracing::error!(error = %ErrorChain(&*error), "cannot renew the metrics certificate, the previous one stays in use");
             }
         }
     }

@@ -21,10 +21,10 @@ pub(crate) struct ShardGate {
 /// The reason why a request of a sharded reconciler was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum Refused {
-    #[error("this replica is no member of its group any more, or has not been able to renew its lease")]
+    #[error("this replica is no longer a member of its group, or could not renew its lease")]
     NoMember,
     #[error(
-        "a write of a sharded controller needs a precondition: the resourceVersion or the uid of what it changes, or a name \
+        "a write of a sharded controller needs a precondition: the resourceVersion or uid of the object, or a fixed name \
          for what it creates"
     )]
     Unconditional,

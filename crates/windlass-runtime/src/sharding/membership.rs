@@ -158,7 +158,7 @@ impl Membership {
         let since = *self.draining.get_or_insert(now);
         if since + self.patience <= now && claims.revoke_leaving() > 0 {
             drop(claims);
-            tracing::warn!(group = &*self.leases.group, "what runs for too long while its keys move is ended");
+            tracing::warn!(group = &*self.leases.group, "dropping reconciles that take too long while their keys move");
             self.shared.changes.send_replace(());
         }
         false
@@ -215,7 +215,7 @@ impl Membership {
         };
         match timeout_at(limit, leaving).await {
             Ok(()) => tracing::info!(group = &*self.leases.group, "left the group"),
-            Err(_elapsed) => tracing::warn!(group = &*self.leases.group, "could not give up the lease in time"),
+            Err(_elapsed) => tracing::warn!(group = &*self.leases.group, "could not delete the lease in time"),
         }
     }
 }

@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_hours(24);
 ///
 /// It needs the verbs `get`, `create` and `update` on the Secret, and `get` and `patch` on its targets, all by name. It
 /// watches nothing.
-#[must_use = "certificates are made when this runs in a `Manager`"]
+#[must_use = "certificates are not created until this is added to a `Manager`"]
 pub struct WebhookCertificates {
     secret: ObjectRef<Secret>,
     policy: Policy,
@@ -121,7 +121,7 @@ impl Keeper {
         let found = self.client.get_opt(key).await?;
         let shared = found.as_ref().and_then(|secret| {
             Shared::read(secret).unwrap_or_else(|error| {
-                tracing::warn!(secret = %key, error = %ErrorChain(&error), "its certificates cannot be used: making new ones");
+                tracing::warn!(secret = %key, error = %ErrorChain(&error), "the certificates in the secret are invalid, creating new ones");
                 None
             })
         });
@@ -196,7 +196,7 @@ impl Keeper {
 
 impl Runnable for WebhookCertificates {
     fn name(&self) -> String {
-        format!("certificates of webhooks in {}", self.secret)
+        format!("webhook certificates in {}", self.secret)
     }
 
     fn group(&self) -> Group {
@@ -218,7 +218,7 @@ impl Runnable for WebhookCertificates {
                     Ok(Look::Again) => continue,
                     Err(error) => {
                         let error = ErrorChain(&error);
-                        tracing::warn!(%error, "could not look after the certificates of webhooks");
+                        tracing::warn!(%error, "cannot renew the webhook certificates");
                     }
                 }
                 tokio::select! {

@@ -43,7 +43,7 @@ impl Trustee {
         let Some(object) = objects.get_opt(self.name.as_str()).await? else { return Ok(()) };
         if let Some(patch) = self.kind.patch(&object, bundle) {
             objects.patch(self.name.as_str(), patch).await?;
-            tracing::info!(trustee = %self, "told of the authority of the webhooks");
+            tracing::info!(trustee = %self, "injected the certificate authority of the webhooks");
         }
         Ok(())
     }

@@ -251,7 +251,7 @@ async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all
     eventually("all are at work", || counts() == [5, 3, 2]).await;
     let start = Instant::now();
     let error = run.stop().await.unwrap_err().to_string();
-    assert_eq!(error, "still running after the grace period of 2s, and aborted: glazier, painter, roofer");
+    assert_eq!(error, "aborted after the grace period of 2s: glazier, painter, roofer");
     assert_eq!((start.elapsed().as_secs(), counts()), (2, [5, 3, 2]));
 }
 
@@ -291,7 +291,7 @@ async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
     manager.add(endless("painter", &Arc::default()));
     manager.add(Task::new("radio", async |_: Running| Ok(())));
     let error = Run::start(manager).result().await.unwrap_err().to_string();
-    assert_eq!(error, "no controller is named \"paintre\", of which something is said: there are painter, radio");
+    assert_eq!(error, "cannot override the settings of controller \"paintre\": the controllers are painter, radio");
 }
 
 #[tokio::test(start_paused = true)]

@@ -318,7 +318,7 @@ async fn who_does_not_read_holds_up_nobody_and_so_many_can_follow() {
             idle.push(stream);
         }
         let refused = ask(&address, "GET /api/events HTTP/1.0\r\nhost: localhost").await;
-        assert_eq!((refused.0, &*refused.2), (503, "too many follow already\n"));
+        assert_eq!((refused.0, &*refused.2), (503, "too many readers\n"));
         for round in 0..4_000 {
             let mut object = config("a");
             object.data = Some(BTreeMap::from([("round".to_owned(), round.to_string())]));

@@ -63,7 +63,7 @@ async fn a_change_that_was_overtaken_is_a_conflict_and_one_that_renames_is_refus
     let Err(Error::Client(error)) = error.await else { panic!("it is overtaken") };
     assert!(error.is_conflict());
     let error = create_or_patch(&client, config("a"), |map| map.metadata.name = Some("b".to_owned())).await;
-    assert_eq!(error.unwrap_err().to_string(), "a change of ns/a may not make it ns/b");
+    assert_eq!(error.unwrap_err().to_string(), "a change of ns/a must not rename it to ns/b");
 }
 
 #[tokio::test]

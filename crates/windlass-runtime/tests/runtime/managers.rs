@@ -62,7 +62,7 @@ async fn what_does_not_end_within_the_grace_period_is_aborted_and_named() {
     let start = Instant::now();
     let error = run.stop().await.unwrap_err();
     assert!(start.elapsed() >= Duration::from_secs(5) && start.elapsed() < Duration::from_secs(6));
-    assert_eq!(error.to_string(), "still running after the grace period of 5s, and aborted: configmap");
+    assert_eq!(error.to_string(), "aborted after the grace period of 5s: configmap");
     assert_eq!(log.lock().len(), 1);
     assert_eq!(Handle::current().metrics().num_alive_tasks(), before);
 }

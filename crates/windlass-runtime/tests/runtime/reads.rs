@@ -110,7 +110,10 @@ async fn c_13_31_lists_select_by_namespace_labels_and_the_fields_that_are_indexe
     assert_eq!(list().fields("data.colour=red").cached().await.unwrap()[0].key().name.as_ref(), "b");
 
     let refused = async |fields: &str| list().fields(fields).await.unwrap_err().status().unwrap().message.clone();
-    assert_eq!(refused("data.colour!=blue").await, "caches find by equal fields only, not by data.colour!=blue");
+    assert_eq!(
+        refused("data.colour!=blue").await,
+        "cached lists support only equality in field selectors, not data.colour!=blue"
+    );
     assert!(refused("data.size=1").await.contains("data.size"));
     assert!(list().labels("a in").await.unwrap_err().is_bad_request());
 
@@ -239,8 +242,7 @@ async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_a
     assert!(list().within("a").await.unwrap().is_empty());
     assert_eq!(client.get::<ConfigMap>(ObjectRef::new("x").within("b")).await.unwrap().name(), "x");
     let error = client.get::<ConfigMap>(ObjectRef::new("x").within("c")).await.unwrap_err();
-    let expected =
-        r#"get configmaps "c/x": the server answered 400 BadRequest: the cache of configmaps is not of namespace c"#;
+    let expected = r#"get configmaps "c/x": the server answered 400 BadRequest: the cache of configmaps does not cover namespace c"#;
     assert_eq!(error.chain(), expected);
     assert!(list().within("c").await.unwrap_err().is_bad_request());
     assert_eq!(names(&client.list::<Node>().await.unwrap()), ["n"], "nodes are in no namespace");

@@ -380,7 +380,7 @@ async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_witho
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();
     manager.add(Controller::<ConfigMap>::new().reconcile(noop));
     let error = manager.run(std::future::pending()).await.unwrap_err();
-    let text = "configmap would run in every replica: shard it with `.sharded()`, or hold a leader election as well";
+    let text = "configmap would run in every replica: shard it with `.sharded()`, or use leader election as well";
     assert_eq!(error.to_string(), text);
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();
     manager.add(Controller::<ConfigMap>::new().warm_up().reconcile(noop));
@@ -416,9 +416,9 @@ async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
     let stage = Stage::new();
     let cases = [
         (Sharding::new("painter").retry_period(Duration::ZERO), "retryPeriod must be greater than zero"),
-        (Sharding::new(""), "the group \"\" cannot be a label: "),
-        (Sharding::new("a b"), "the group \"a b\" cannot be a label: "),
-        (Sharding::new("painter").identity("Pod_0"), "a lease cannot be named \"painter-Pod_0\": "),
+        (Sharding::new(""), "the group \"\" is not a valid label value: "),
+        (Sharding::new("a b"), "the group \"a b\" is not a valid label value: "),
+        (Sharding::new("painter").identity("Pod_0"), "\"painter-Pod_0\" is not a valid lease name: "),
     ];
     for (sharding, expected) in cases {
         let mut manager = stage.builder("a").sharding(sharding).build();

@@ -24,8 +24,8 @@ use super::{Denial, Handler, Operation, Request, Response, decode, overlay::carr
 /// # Ok::<(), windlass_webhook::RegisterError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot change objects of type `{K}`",
-    note = "it takes a function of `(&mut {K}, &Request)` to `Result<(), Denial>`, or a type that implements `Mutator<{K}>`"
+    message = "`{Self}` is not a mutator for `{K}`",
+    note = "pass a function of `(&mut {K}, &Request)` that returns `Result<(), Denial>`, or a type that implements `Mutator<{K}>`"
 )]
 pub trait Mutator<K: Resource>: Send + Sync + 'static {
     /// Changes the object, or denies the request. A panic is contained and answered with status 500.

@@ -8,7 +8,7 @@ use windlass_api::{BoxError, ErrorChain, Status, patch::json_diff, reason};
 
 /// An admission response: the decision with its reason, warnings, and the changed object.
 #[derive(Clone, Debug)]
-#[must_use = "an answer that nobody gets is none"]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Response {
     allowed: bool,
     status: Box<Status>,

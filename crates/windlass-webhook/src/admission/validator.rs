@@ -24,10 +24,7 @@ use super::{Denial, Handler, Operation, Request, Response, Warnings, decode};
 ///     }
 /// }
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot judge objects of type `{K}`",
-    note = "it takes a type that implements `Validator<{K}>`"
-)]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a validator for `{K}`", note = "implement `Validator<{K}>`")]
 pub trait Validator<K: Resource>: Send + Sync + 'static {
     /// Decides about a creation. A panic is contained and answered with status 500; this applies to all methods.
     fn create(&self, object: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {

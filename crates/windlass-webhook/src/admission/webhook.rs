@@ -46,7 +46,7 @@ impl Endpoint for Admission {
                 resource = %request.resource.resource,
                 operation = %request.operation,
                 user = request.user(),
-                "asked for admission"
+                "handled an admission request"
             );
             let response = contained(self.0.handle(&request)).await.unwrap_or_else(|panic| {
                 metrics.panicked();

@@ -10,7 +10,7 @@ use super::Convert;
 
 /// An object that changed in a round trip.
 #[derive(Debug, thiserror::Error)]
-#[error("{from} of {kind} by way of {over}: object {index}: {why}\n  it was   {was}\n  it is    {is}")]
+#[error("{kind} from {from} through {over}: object {index}: {why}\n  it was   {was}\n  it is    {is}")]
 pub struct RoundTripError {
     /// The kind.
     pub kind: String,
@@ -72,13 +72,13 @@ fn round_trips<K: CustomResource, Over: Resource>(
         };
         let decoded = serde_json::from_value::<K>(object.clone());
         let decoded =
-            decoded.map_err(|error| failed(format!("it cannot be read: {error}"), object.clone(), Value::Null))?;
+            decoded.map_err(|error| failed(format!("it cannot be decoded: {error}"), object.clone(), Value::Null))?;
         // Re-encoded by the type, so that fields omitted by the type are not differences.
         let was = serde_json::to_value(&decoded).map_err(|error| failed(error.to_string(), object, Value::Null))?;
         let back = there_and_back(decoded).map_err(|error| failed(error.to_string(), was.clone(), Value::Null))?;
         let is = serde_json::to_value(&back).map_err(|error| failed(error.to_string(), was.clone(), Value::Null))?;
         if let Some(path) = difference(&was, &is, String::new()) {
-            return Err(failed(format!("{path} is not what it was"), was, is));
+            return Err(failed(format!("{path} has changed"), was, is));
         }
     }
     Ok(())

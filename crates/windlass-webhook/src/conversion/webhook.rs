@@ -59,7 +59,7 @@ impl Conversions {
         let converter = self.0.get(&GroupKind::new(from.group.clone(), kind.clone()));
         let converter = converter.ok_or_else(|| format!("{kind} of {from} is not convertible to {to}"))?;
         let Value::Object(fields) = converter.convert(object, to).await? else {
-            return Err(format!("the converter of {kind} has made no object").into());
+            return Err(format!("the converter of {kind} returned no object").into());
         };
         // The type fields come first, whatever the converter has set.
         let types = [("apiVersion", to.to_string()), ("kind", kind)].map(|(key, text)| (key.to_owned(), text.into()));

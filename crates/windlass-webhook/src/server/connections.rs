@@ -78,7 +78,7 @@ pub(super) async fn serve(
     drop(stop);
     let finished = async { while connections.join_next().await.is_some() {} };
     if timeout(grace, finished).await.is_err() {
-        tracing::warn!(connections = connections.len(), ?grace, "closing connections with calls that are under way");
+        tracing::warn!(connections = connections.len(), ?grace, "closing connections with running calls");
         connections.shutdown().await;
     }
 }

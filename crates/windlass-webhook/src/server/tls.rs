@@ -42,7 +42,7 @@ fn authorities(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn Cl
         roots.add(certificate?)?;
     }
     if roots.is_empty() {
-        return Err("there is no certificate in it".into());
+        return Err("the file contains no certificate".into());
     }
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
