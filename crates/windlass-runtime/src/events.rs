@@ -6,9 +6,9 @@
 //! # Guarantees
 //!
 //! - Recording never waits and never fails. A controller also works if it may not write events.
-//! - With the core API, a repeated note increments the count of the existing event. Ten different notes with the same
-//!   reason within ten minutes are combined into one event, which also counts the following ones. The events of a
-//!   component about one object are limited to a burst of 25 and then one per five minutes.
+//! - With the core API, a repeated note increments the count of the existing event. From the tenth different note with
+//!   the same reason within ten minutes on, notes are combined into one event. The events of a component about one
+//!   object are limited to a burst of 25 and then one per five minutes.
 //! - Events recorded before the manager stops are written before it has stopped, if the server accepts them at once.
 //!
 //! # Not guaranteed

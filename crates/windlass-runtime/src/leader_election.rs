@@ -7,10 +7,10 @@
 //!
 //! # Guarantees
 //!
-//! - [`Leadership::is_leader`] returns `true` for only one candidate at a time, if all clocks run at the same rate. A
-//!   leader counts from the moment it *sent* its last renewal, for the renew deadline. The other candidates count from
-//!   the moment they *saw* it, for the longer lease duration. A process that was paused notices that its leadership has
-//!   expired before it acts.
+//! - [`Leadership::is_leader`] returns `true` for at most one candidate at a time, if all clocks run at the same rate. A
+//!   leader relies on its lease for the renew deadline, counted from the moment it *sent* its last renewal. The other
+//!   candidates respect the lease for the longer lease duration, counted from the moment they *saw* the renewal. A
+//!   process that was paused notices that its leadership has expired before it acts.
 //! - If a leader stops, another candidate takes over within the lease duration plus one retry period, if the server
 //!   responds.
 //!

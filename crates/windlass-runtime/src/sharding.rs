@@ -192,7 +192,8 @@ impl Sharding {
         self
     }
 
-    /// Sets how long an unchanged lease stays valid, without the margin. Defaults to 15 s. Must be whole seconds.
+    /// Sets how long an unchanged lease stays valid, without the margin. Defaults to 15 s. The lease contains whole
+    /// seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timings.lease_duration = duration;
         self

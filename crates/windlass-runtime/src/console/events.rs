@@ -63,7 +63,8 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
     }
 }
 
-/// Returns the next line for a reader that reconnects: the line after its last one, if the ID belongs to this ledger.
+/// Returns the next line for a reader that reconnects: the line after its last one if the ID belongs to this ledger,
+/// otherwise 0.
 pub(super) fn resume(last_event_id: &str, started: i64) -> u64 {
     let place =
         last_event_id.split_once('-').and_then(|(of, next)| Some((of.parse::<i64>().ok()?, next.parse().ok()?)));

@@ -9,7 +9,7 @@ pub trait ElectionMetrics: Debug + Send + Sync + 'static {
         let _ = lease;
     }
 
-    /// This process is not the leader, or no longer: `leader_election_master_status` is 0.
+    /// This process is not the leader, or not yet: `leader_election_master_status` is 0.
     fn lost(&self, lease: &str) {
         let _ = lease;
     }

@@ -105,8 +105,8 @@ impl Groups {
         }
     }
 
-    /// Stops the groups one after the other, and then the leader election and the sharding. Stores the first failure in
-    /// `first_error` and logs the others.
+    /// Stops the groups one after the other. Stops leader election and sharding as soon as no running group depends on
+    /// them. Logs all failures, and stores the first one in `first_error`.
     pub(super) async fn stop(
         &mut self,
         campaign: &mut Campaign,
