@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(finished.load(SeqCst), 4);
         let mut seen = seen.lock().clone();
         seen.sort_unstable();
-        assert_eq!(seen, [0, 1, 50, 51], "the rest of the chunks is not begun either");
+        assert_eq!(seen, [0, 1, 50, 51], "the rest of the chunk is not started");
     }
 
     #[tokio::test]
@@ -272,6 +272,6 @@ mod tests {
         });
         let panic = all.await.unwrap_err().into_panic();
         assert!(panic.downcast_ref::<String>().unwrap().contains("piece 1 is bad"));
-        assert_eq!(finished.load(SeqCst), 1, "the one in progress was finished, and no other begun");
+        assert_eq!(finished.load(SeqCst), 1, "the running piece was finished and no other started");
     }
 }

@@ -106,7 +106,7 @@ mod tests {
         let limiter = Exponential::new(Duration::from_millis(1), Duration::from_millis(50));
         let delays: Vec<u128> = (0..8).map(|_| limiter.when(&"a").as_millis()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 50, 50]);
-        assert_eq!(limiter.when(&"b").as_millis(), 1, "another item has a count of its own");
+        assert_eq!(limiter.when(&"b").as_millis(), 1, "each item has its own count");
         assert_eq!(limiter.num_requeues(&"a"), 8);
         limiter.forget(&"a");
         assert_eq!(limiter.num_requeues(&"a"), 0);

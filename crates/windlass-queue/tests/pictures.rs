@@ -49,7 +49,7 @@ async fn limiters_picture_shows_the_real_delays() {
     if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(path, picture).unwrap();
     } else {
-        assert_eq!(fs::read_to_string(path).unwrap(), picture, "WINDLASS_GOLDEN=write writes it anew");
+        assert_eq!(fs::read_to_string(path).unwrap(), picture, "WINDLASS_GOLDEN=write updates it");
     }
 }
 

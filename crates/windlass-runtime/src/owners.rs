@@ -102,7 +102,10 @@ mod tests {
         let elsewhere = ConfigMap::named("c").in_namespace("other");
         let error = own(&mut Pod::named("p").in_namespace("ns"), &elsewhere).unwrap_err();
         assert_eq!(error.to_string(), "ns/p cannot be owned by other/c: it is in another namespace");
-        assert!(control(&mut Namespace::named("n"), &elsewhere).is_err(), "nothing without a namespace is owned by it");
+        assert!(
+            control(&mut Namespace::named("n"), &elsewhere).is_err(),
+            "a cluster-scoped object has no namespaced owner"
+        );
     }
 
     #[test]

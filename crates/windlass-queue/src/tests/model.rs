@@ -176,11 +176,11 @@ async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a
             assert_eq!(queue.unfinished_work().keys, model.processing.len(), "{case:?}");
             let waiting = workers.iter().filter(|worker| worker.waits()).count();
             let on_their_way = workers.iter().filter(|worker| worker.is_on_its_way()).count();
-            assert!(on_their_way >= waiting.min(queue.len()), "{case:?}: a key waits beside a sleeping worker");
+            assert!(on_their_way >= waiting.min(queue.len()), "{case:?}: a worker sleeps while a key is ready");
         }
         queue.shut_down();
         for worker in &mut workers {
-            assert!(!worker.waits() || worker.is_on_its_way(), "{seed}: a worker sleeps on after the end");
+            assert!(!worker.waits() || worker.is_on_its_way(), "{seed}: a worker sleeps after the shutdown");
             if let Some(key) = worker.has {
                 queue.done(&key);
                 model.done(key);

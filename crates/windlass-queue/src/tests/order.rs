@@ -46,7 +46,7 @@ async fn an_order_of_the_program_s_own_decides_what_comes_next() {
     assert_eq!(queue.len(), 3);
     assert_eq!(take(&queue).await, Some("c"));
     queue.add("c");
-    assert_eq!(queue.len(), 2, "what a worker has is not given to the order");
+    assert_eq!(queue.len(), 2, "items in processing are not passed to the order");
     queue.done(&"c");
     assert_eq!([take(&queue).await, take(&queue).await, take(&queue).await], [Some("c"), Some("b"), Some("a")]);
 }

@@ -66,14 +66,18 @@ async fn an_addition_without_a_delay_ends_the_waiting_and_keeps_the_priority() {
     for item in ["a", "b", "c", "d"] {
         queue.add_with(item, at(3).after(MS * 10));
     }
-    assert_eq!(queue.len(), 0, "what waits does not count");
+    assert_eq!(queue.len(), 0, "delayed keys do not count");
     queue.add_with("b", at(1));
     queue.add_with("c", at(9));
     assert_eq!(all(&queue).await, [("c", 9), ("b", 3)]);
     queue.done(&"b");
     queue.done(&"c");
     sleep(MS * 50).await;
-    assert_eq!(all(&queue).await, [("a", 3), ("d", 3)], "the others come at their moment, these not again");
+    assert_eq!(
+        all(&queue).await,
+        [("a", 3), ("d", 3)],
+        "the other keys become ready at their time, these do not again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +160,7 @@ async fn what_a_worker_has_is_handed_out_after_done_with_the_priority_it_was_giv
     assert_eq!(queue.get().with_priority().await, Some(("a", DEFAULT_PRIORITY)));
     queue.done(&"a");
     sleep(MS * 50).await;
-    assert!(nothing_ready(&queue).await, "what was dirty did not wait as well");
+    assert!(nothing_ready(&queue).await, "a dirty key is not delayed as well");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +223,7 @@ async fn the_depth_is_told_by_priority_and_every_delay_is_a_retry() {
     take(&queue).await;
     assert_eq!(recorded.happened(), ["taken after 2ms", "4: -1"]);
     queue.add_with("b", at(2).after(MS));
-    assert_eq!(recorded.happened(), ["retried"], "what waits is not in the depth");
+    assert_eq!(recorded.happened(), ["retried"], "delayed keys do not count in the depth");
     sleep(MS * 5).await;
     assert_eq!(recorded.happened(), ["added", "2: +1"]);
 }

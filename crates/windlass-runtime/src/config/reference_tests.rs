@@ -55,6 +55,6 @@ fn the_page_has_every_flag() {
     if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
     } else {
-        assert_eq!(there, table, "WINDLASS_GOLDEN=write writes it anew");
+        assert_eq!(there, table, "WINDLASS_GOLDEN=write updates it");
     }
 }

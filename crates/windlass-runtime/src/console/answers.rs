@@ -170,6 +170,6 @@ mod tests {
                 assert!(FILES.iter().any(|file| file.path == module), "{path}: {module}");
             }
         }
-        assert!(!page.contains("style=") && !page.contains("onclick"), "the policy would not let it");
+        assert!(!page.contains("style=") && !page.contains("onclick"), "the content security policy forbids it");
     }
 }

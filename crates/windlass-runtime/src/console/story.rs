@@ -80,7 +80,7 @@ mod tests {
         add(3);
         let (chapter, next) = story.since(0).unwrap();
         assert_eq!((numbers(&chapter), next), ((3, Some(0), Some(2), 0), 3));
-        assert!(story.since(next).is_none(), "nothing is told twice");
+        assert!(story.since(next).is_none(), "each line is returned once");
         add(10_000);
         let (chapter, next) = story.since(next).unwrap();
         assert_eq!((numbers(&chapter), next), ((512, Some(9491), Some(10_002), 9488), 10_003));

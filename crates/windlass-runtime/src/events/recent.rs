@@ -51,7 +51,7 @@ mod tests {
             recent.entry(&number.to_string(), || number);
             assert!(recent.entries.len() <= CAPACITY);
         }
-        assert_eq!(*recent.entry("kept", || 1), 0, "what is used stays");
-        assert_eq!(*recent.entry("0", || 7), 7, "what was not is gone");
+        assert_eq!(*recent.entry("kept", || 1), 0, "used entries remain");
+        assert_eq!(*recent.entry("0", || 7), 7, "unused entries are removed");
     }
 }

@@ -224,7 +224,7 @@ mod tests {
 
         recorder.record(&Node::default(), Note::normal("Seen", "it is there"));
         let of_node = recorded.take().remove(0);
-        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"), "nodes have none");
+        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"), "nodes have no namespace");
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         let clock = Clock::from_fn(|| Timestamp::from_nanosecond(0x1234_5678).unwrap());
         let (outlet, _queue) = Outlet::new(clock, Entropy::seeded(1));
         assert_eq!([outlet.name("web"), outlet.name("web")], ["web.12345678", "web.12345679"]);
-        assert_eq!(outlet.name("system:node").len(), 36, "a role's name can be no event's");
+        assert_eq!(outlet.name("system:node").len(), 36, "a role's name may be invalid for events");
         assert_eq!(outlet.name(&"x".repeat(250)).len(), 36);
     }
 

@@ -161,8 +161,8 @@ mod tests {
         }
         assert!(book.finish(now + QUIET).is_empty());
         let over = book.finish(now + QUIET + Duration::from_secs(1));
-        assert_eq!(over.iter().map(count).collect::<Vec<_>>(), [Some(3)], "what came once is forgotten silently");
-        assert_eq!(count(&book.observe(event("b", "Often", 2), now).unwrap()), None, "it begins anew");
+        assert_eq!(over.iter().map(count).collect::<Vec<_>>(), [Some(3)], "a single event is removed without a write");
+        assert_eq!(count(&book.observe(event("b", "Often", 2), now).unwrap()), None, "a new series starts");
     }
 
     #[test]

@@ -114,7 +114,7 @@ mod tests {
         let seen = Seen::new(first.clone(), start);
         assert!(!seen.is_free(start + LEASE - Duration::from_nanos(1)));
         let seen = seen.again(first.clone(), start + LEASE / 2);
-        assert!(seen.is_free(start + LEASE), "seen again is not changed");
+        assert!(seen.is_free(start + LEASE), "an unchanged lease is not a renewal");
         let seen = seen.again(claimed(Some(&first), "a", LEASE, at(1)), start + LEASE);
         assert!(!seen.is_free(start + LEASE + LEASE / 2), "changed");
     }
@@ -128,7 +128,7 @@ mod tests {
         let taken = claimed(Some(&renewed), "b", LEASE, at(3));
         assert_eq!((taken.lease_transitions, &taken.acquire_time), (Some(1), &taken.renew_time));
         let given_up = released(&taken, at(4));
-        assert_eq!(given_up.lease_transitions, Some(1), "nobody is no holder");
+        assert_eq!(given_up.lease_transitions, Some(1), "an empty identity is not a holder");
         assert_eq!(claimed(Some(&given_up), "b", LEASE, at(5)).lease_transitions, Some(2));
     }
 

@@ -373,7 +373,7 @@ impl World {
         let step = replica.member.next(now, is_drained);
         self.handovers += usize::from(replica.tell(now));
         if let Step::Wait(until) = step {
-            assert!(until > now, "who waits, waits for something");
+            assert!(until > now, "a wait must end in the future");
             return;
         }
         replica.calls += 1;

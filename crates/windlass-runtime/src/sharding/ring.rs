@@ -124,7 +124,7 @@ mod tests {
             for name in ring.names() {
                 let share = points.iter().filter(|point| ring.gives(**point, name)).count();
                 let even = points.len() / members;
-                assert!(share.abs_diff(even) < even / 8, "{name} of {members} has {share}, and not about {even}");
+                assert!(share.abs_diff(even) < even / 8, "{name} of {members} has {share} keys, expected about {even}");
             }
         }
     }
@@ -137,12 +137,12 @@ mod tests {
         for point in points(20_000) {
             let (before, after) = (few.owner(point).unwrap(), many.owner(point).unwrap());
             if before != after {
-                assert_eq!(&**after, newcomer, "what moves, moves to the newcomer");
+                assert_eq!(&**after, newcomer, "keys move only to the new member");
                 moved += 1;
                 from.insert(before.clone());
             }
         }
-        assert!(moved.abs_diff(4_000) < 400, "a fifth, and not {moved}");
+        assert!(moved.abs_diff(4_000) < 400, "expected a fifth to move, not {moved}");
         assert_eq!(from.len(), 4);
     }
 

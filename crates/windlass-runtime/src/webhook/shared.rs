@@ -208,10 +208,10 @@ mod tests {
         assert!(policy().renew(Some(&announced), Trust::Pending, day(21)).unwrap().is_none());
         let changed = kept(&policy().renew(Some(&announced), Trust::Settled, day(21)).unwrap().unwrap());
         assert_eq!((changed.issuer.certificate(), changed.next.is_none()), (next.certificate(), true));
-        assert_eq!(authorities(&changed), 2, "the one before is still trusted");
+        assert_eq!(authorities(&changed), 2, "the previous authority is still trusted");
         assert!(changed.serving().certificate().not_after <= next.certificate().not_after);
         let later = kept(&policy().renew(Some(&changed), Trust::Settled, day(31)).unwrap().unwrap());
-        assert_eq!(authorities(&later), 1, "it has ended");
+        assert_eq!(authorities(&later), 1, "the previous authority has expired");
     }
 
     #[test]

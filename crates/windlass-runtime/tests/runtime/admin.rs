@@ -49,8 +49,8 @@ pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(DEADLINE, asked).await.expect("there is an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let answer = timeout(DEADLINE, asked).await.expect("the server responds");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
@@ -79,7 +79,7 @@ async fn c_13_20_probes_are_answered_while_caches_still_fill() {
         assert_eq!(get(&address, "/readyz?exclude=caches").await, (200, "ok".to_owned()));
     })
     .await;
-    assert!(TcpStream::connect(&address).await.is_err(), "nobody listens afterwards");
+    assert!(TcpStream::connect(&address).await.is_err(), "the port is closed afterwards");
 }
 
 #[tokio::test]

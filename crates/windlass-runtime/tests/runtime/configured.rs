@@ -64,7 +64,7 @@ async fn free_address() -> String {
 /// Waits until the address has a listener.
 async fn somebody_listens_at(address: &str) {
     let connected = async { while TcpStream::connect(address).await.is_err() {} };
-    timeout(DEADLINE, connected).await.expect("it is listened at");
+    timeout(DEADLINE, connected).await.expect("the port is open");
 }
 
 /// Returns the protocol that a server negotiates with a client that trusts its certificate.
@@ -188,7 +188,7 @@ async fn the_lease_is_the_one_of_the_file_and_is_released_where_it_says_so() {
              retryPeriod: 7s{release}}}\n"
         );
         let run = Run::start(configured(Manager::builder(server.client("a")), &body));
-        eventually("somebody leads", || !server.holder().is_empty()).await;
+        eventually("there is a leader", || !server.holder().is_empty()).await;
         assert_eq!(server.lease().unwrap()["spec"]["leaseDurationSeconds"], 40);
         let sent = || server.sent("a");
         assert!(sent()[0].request.contains("/namespaces/painters/leases/lock"), "{}", sent()[0].request);
@@ -248,7 +248,7 @@ async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all
     manager.add(endless_of::<Deployment>("roofer", &roofer));
     let run = Run::start(manager);
     let counts = || [&painter, &glazier, &roofer].map(|count: &Arc<AtomicUsize>| count.load(SeqCst));
-    eventually("all are at work", || counts() == [5, 3, 2]).await;
+    eventually("all reconciles have started", || counts() == [5, 3, 2]).await;
     let start = Instant::now();
     let error = run.stop().await.unwrap_err().to_string();
     assert_eq!(error, "aborted after the grace period of 2s: glazier, painter, roofer");
@@ -279,7 +279,7 @@ async fn a_controller_waits_for_its_caches_and_for_its_reconciles_as_long_as_the
         let before = started.load(SeqCst);
         manager.add(endless("painter", &started));
         let run = Run::start(manager);
-        eventually("it is given up, and begun again", || started.load(SeqCst) > before + 1).await;
+        eventually("the reconcile is dropped and retried", || started.load(SeqCst) > before + 1).await;
         // Work in progress at the stop is aborted, too.
         run.stop().await.unwrap();
     }
@@ -330,7 +330,7 @@ async fn the_client_is_that_of_the_kubeconfig_and_its_context_at_the_rate_of_the
     asked(&client).await;
     asked(&client).await;
     let third = timeout(100 * MS, asked(&client)).await;
-    assert!(third.is_err(), "two at once, and then one in a thousand seconds");
+    assert!(third.is_err(), "a burst of two, then one in a thousand seconds");
     serving.abort();
 }
 

@@ -41,8 +41,8 @@ async fn ask(address: &str, head: &str) -> (u16, String, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(DEADLINE, asked).await.expect("there is an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let answer = timeout(DEADLINE, asked).await.expect("the server responds");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.to_owned())
 }
 
@@ -62,7 +62,7 @@ async fn state_when(address: &str, is_there: impl Fn(&Value) -> bool) -> Value {
             }
         }
     };
-    timeout(DEADLINE, wait).await.expect("the state becomes what is waited for")
+    timeout(DEADLINE, wait).await.expect("the state meets the condition")
 }
 
 /// Follows the event stream. HTTP/1.0 has no chunked encoding, so each line belongs to an event.
@@ -80,7 +80,7 @@ impl Stream {
     async fn next(&mut self) -> Option<(String, String, Value)> {
         let (mut id, mut name) = (String::new(), String::new());
         loop {
-            let line = timeout(DEADLINE, self.0.next_line()).await.expect("something comes").unwrap()?;
+            let line = timeout(DEADLINE, self.0.next_line()).await.expect("an event arrives").unwrap()?;
             match line.split_once(": ") {
                 Some(("id", value)) => value.clone_into(&mut id),
                 Some(("event", value)) => value.clone_into(&mut name),
@@ -94,7 +94,7 @@ impl Stream {
     async fn story_until(&mut self, is_last: impl Fn(&Value) -> bool) -> (Vec<Value>, String) {
         let mut story = Vec::new();
         loop {
-            let (id, name, data) = self.next().await.expect("it goes on");
+            let (id, name, data) = self.next().await.expect("the stream continues");
             if name == "story" {
                 assert_eq!(data["lost"], 0);
                 story.extend(data["lines"].as_array().unwrap().clone());
@@ -139,7 +139,11 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
     during(manager, async {
         let mut stream = Stream::open(&address, "").await;
         let (_, name, first) = stream.next().await.unwrap();
-        assert_eq!((&*name, &first["leadership"]["role"]), ("state", &json!("alone")), "there at once");
+        assert_eq!(
+            (&*name, &first["leadership"]["role"]),
+            ("state", &json!("alone")),
+            "the initial state is sent at once"
+        );
         fake.put(&config("a"));
         let (story, id) = stream.story_until(|line| line["step"] == "finished").await;
         let steps: Vec<_> = story.iter().map(|line| line["step"].as_str().unwrap()).collect();
@@ -163,7 +167,7 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
         assert!(story.iter().all(|line| line["key"] == "ns/b"), "{story:#?}");
         let mut new = Stream::open(&address, "last-event-id: 7-2\r\n").await;
         let (story, _) = new.story_until(|line| line["step"] == "finished").await;
-        assert_eq!(story[0]["key"], "ns/a", "that was of another process");
+        assert_eq!(story[0]["key"], "ns/a", "the ID belongs to another process");
 
         let state = state(&address).await;
         let painter = &state["controllers"][0];
@@ -298,7 +302,7 @@ async fn a_stop_ends_the_streams_and_leaves_nothing() {
             assert!(name == "state" || name == "story", "{name}");
         }
     }
-    assert!(TcpStream::connect(&address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(&address).await.is_err(), "the port is closed");
     assert_eq!(Handle::current().metrics().num_alive_tasks(), before);
 }
 

@@ -98,7 +98,7 @@ async fn no_worker_starts_before_every_cache_of_the_controller_is_complete() {
     assert_eq!(in_store.load(SeqCst), 1);
     fake.put(&deployment("e", None));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.len(), 1, "what is only read triggers nothing");
+    assert_eq!(seen.len(), 1, "a kind that is only read triggers nothing");
     run.stop().await.unwrap();
 }
 
@@ -153,7 +153,7 @@ async fn one_key_is_never_reconciled_twice_at_once_but_different_keys_are() {
     run.stop().await.unwrap();
     assert_eq!(most_keys.load(SeqCst), 4);
     let runs = runs.load(SeqCst);
-    assert!((6..60).contains(&runs), "120 changes were {runs} reconciles");
+    assert!((6..60).contains(&runs), "120 changes led to {runs} reconciles");
 }
 
 /// Records its calls, performs the steps of a script, then succeeds.
@@ -357,7 +357,7 @@ async fn predicates_decide_which_events_count() {
     object.data = Some([("k".to_owned(), "v".to_owned())].into());
     fake.put(&object);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.len(), 1, "data is neither labels nor a generation");
+    assert_eq!(seen.len(), 1, "a change of data changes neither labels nor generation");
     object.metadata.generation = Some(2);
     fake.put(&object);
     eventually("the generation", || seen.len() == 2).await;
@@ -633,7 +633,7 @@ async fn keys_of_a_stream_trigger_reconciles_like_events() {
     assert_eq!(seen.names()[2..], ["b", "a"]);
     drop(send);
     fake.put(&config("c"));
-    eventually("events go on", || seen.len() == 5).await;
+    eventually("events continue", || seen.len() == 5).await;
     run.stop().await.unwrap();
 }
 

@@ -94,7 +94,7 @@ fn c_9_1_timings_that_cannot_work_are_refused_in_client_go_s_words() {
     assert_eq!(election("", 0).elector(&client).unwrap_err(), InvalidElection::NoIdentity);
     assert_eq!(LeaderElection::new("").elector(&client).unwrap_err(), InvalidElection::NoLease);
     let [first, second] = [1, 2].map(|seed| LeaderElection::new("l").entropy(Entropy::seeded(seed)).elector(&client));
-    assert_ne!(first.unwrap().identity(), second.unwrap().identity(), "unique without being told");
+    assert_ne!(first.unwrap().identity(), second.unwrap().identity(), "the default identity is unique");
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,8 +235,8 @@ async fn c_9_3_no_two_lead_at_any_moment_whatever_happens_to_their_lines() {
         changes += usize::from(holder != last);
         last = holder;
     }
-    assert!(seen > 10_000, "somebody leads most of the time: {seen}");
-    assert!(changes > 20, "and not always the same: {changes}");
+    assert!(seen > 10_000, "there is a leader most of the time: {seen}");
+    assert!(changes > 20, "the leader changes: {changes}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +255,7 @@ async fn c_9_4_a_leader_renews_without_reading_and_reads_when_that_fails() {
     server.change(|lease| lease["metadata"]["labels"] = json!({"of": "somebody"}));
     sleep(RETRY).await;
     assert_eq!(requests(5), is(&[("PUT", 409), ("GET", 200), ("PUT", 200)]));
-    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["of"], "somebody", "what others wrote stays");
+    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["of"], "somebody", "labels of other clients remain");
     server.remove();
     sleep(RETRY).await;
     assert_eq!(requests(8), is(&[("PUT", 404), ("GET", 404), ("POST", 200)]));
@@ -358,7 +358,7 @@ async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
     let telling = told.clone();
     let election = election("a", 0).on_new_leader(move |leader| {
         telling.lock().push(leader.to_owned());
-        assert_ne!(leader, "first", "a panic harms nobody");
+        assert_ne!(leader, "first", "a panic of the callback is contained");
     });
     let first = Candidate::start(&server, "first");
     eventually("a leader", || first.leads()).await;
@@ -403,7 +403,7 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
     let server = Leases::default();
     let elector = election("a", 0).elector(&server.client("a")).unwrap();
     let leadership = elector.leadership();
-    assert_eq!(leadership.check(Duration::ZERO), Ok(()), "who does not lead is well");
+    assert_eq!(leadership.check(Duration::ZERO), Ok(()), "a candidate that is not the leader is healthy");
     // Blocked: the future is polled until it leads, and then not any more.
     let mut run = Box::pin(elector.run(std::future::pending()));
     tokio::select! {
@@ -411,12 +411,12 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
         () = leadership.acquired() => {}
     }
     sleep(LEASE + Duration::from_secs(5)).await;
-    assert!(!leadership.is_leader(), "who asks is told the truth nevertheless");
+    assert!(!leadership.is_leader(), "is_leader is correct nevertheless");
     assert_eq!(leadership.check(Duration::from_secs(5)), Ok(()));
     sleep(MS).await;
     let error = leadership.check(Duration::from_secs(5)).unwrap_err();
     assert_eq!(error.to_string(), "failed election to renew leadership on lease lock");
-    assert_eq!(run.await, Verdict::Lost, "and when it comes to itself, it gives up");
+    assert_eq!(run.await, Verdict::Lost, "the blocked elector gives up when it continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -559,7 +559,7 @@ async fn c_13_5_a_controller_that_warms_up_has_its_caches_before_it_leads_and_on
     let run = Run::start(manager);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(*log.lock(), ["everywhere"]);
-    assert_eq!(fake.opened().len(), 2, "the warm one has its cache, the cold one has none");
+    assert_eq!(fake.opened().len(), 2, "only the warmed-up controller has a cache");
     first.task.abort();
     eventually("it leads", || log.lock().len() == 3).await;
     assert_eq!(log.lock()[1], "warm", "its queue was full already");

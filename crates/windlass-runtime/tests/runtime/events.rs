@@ -109,7 +109,7 @@ async fn c_12_6_a_server_that_cannot_be_reached_is_tried_again_and_one_that_refu
     let waited = started.elapsed();
     assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(21), "{waited:?}");
     run.stop().await.unwrap();
-    assert_eq!(server.seen().len(), 5, "what was refused is not tried again");
+    assert_eq!(server.seen().len(), 5, "a rejected event is not retried");
 }
 
 #[tokio::test(start_paused = true)]

@@ -105,7 +105,7 @@ impl Fake {
         let key = (K::api_resource().plural.into_owned(), object.object_ref().to_string());
         let mut state = self.0.state.lock();
         state.version += 1;
-        let mut value = state.objects.remove(&key).expect("only what is there is deleted");
+        let mut value = state.objects.remove(&key).expect("only existing objects can be deleted");
         value["metadata"]["resourceVersion"] = json!(state.version.to_string());
         state.publish(&key.0, EventType::Deleted, &value);
     }

@@ -173,7 +173,7 @@ impl State {
             (&Method::POST, None) => Ok(self.store(body)),
             (&Method::PUT, Some(stored)) if is_as_given(&stored, &body["metadata"]) => Ok(self.store(body)),
             (&Method::DELETE, Some(stored)) if is_as_given(&stored, &body["preconditions"]) => {
-                self.leases.remove(&name.expect("what is stored has a name"));
+                self.leases.remove(&name.expect("a stored object has a name"));
                 Ok(stored)
             }
             (&Method::POST | &Method::PUT | &Method::DELETE, Some(_)) => Err(409),

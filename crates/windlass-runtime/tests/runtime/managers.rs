@@ -79,7 +79,7 @@ async fn the_first_error_stops_everything_and_is_returned() {
     }));
     let start = Instant::now();
     let error = Run::start(manager).result().await.unwrap_err();
-    assert!(start.elapsed() >= Duration::from_secs(3), "what ends without an error stops nothing");
+    assert!(start.elapsed() >= Duration::from_secs(3), "a runnable that ends without an error stops nothing");
     assert_eq!(error.to_string(), "failing failed");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no more");
     assert_eq!(fake.open(), 0);

@@ -107,7 +107,7 @@ async fn read_after_create_waits_for_the_object() {
     let (_, of_another) = waited(client.get::<ConfigMap>(key("a"))).await;
     let (_, elsewhere) = waited(client.list::<ConfigMap>().within("other")).await;
     let (_, of_another_kind) = waited(client.list::<Secret>()).await;
-    assert_eq!([of_another, elsewhere, of_another_kind], [Duration::ZERO; 3], "those do not wait");
+    assert_eq!([of_another, elsewhere, of_another_kind], [Duration::ZERO; 3], "unrelated reads do not wait");
     later(move || fake.put(&named("b")));
     let (found, took) = waited(client.get::<ConfigMap>(key("b"))).await;
     assert_eq!((found.unwrap().name(), took), ("b", Duration::from_secs(1)));

@@ -142,9 +142,13 @@ async fn list_by_owner_finds_the_objects_that_name_it() {
     let (run, client) = running(fake.manager());
     for _ in 0..2 {
         let owned = client.list::<Secret>().owned_by(&owner).await.unwrap();
-        assert_eq!(names(&owned), ["mine"], "those in another namespace have another owner");
+        assert_eq!(names(&owned), ["mine"], "the owner in another namespace is a different object");
     }
-    assert_eq!(client.list::<Secret>().within("other").owned_by(&owner).await.unwrap().len(), 1, "as it is asked for");
+    assert_eq!(
+        client.list::<Secret>().within("other").owned_by(&owner).await.unwrap().len(),
+        1,
+        "the selected objects"
+    );
     assert!(client.list::<Secret>().owned_by(&config("never stored")).await.unwrap().is_empty());
     run.stop().await.unwrap();
 }
@@ -230,11 +234,11 @@ async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_a
     seen.lock().sort();
     assert_eq!(*seen.lock(), ["a/x of 2", "b/x of 2"]);
     fake.put(&elsewhere("b", "y"));
-    eventually("what came", || seen.lock().last().unwrap() == "b/y of 3").await;
+    eventually("the changed objects", || seen.lock().last().unwrap() == "b/y of 3").await;
     fake.delete(&elsewhere("a", "x"));
     fake.put(&elsewhere("c", "y"));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.lock().len(), 3, "nobody looks at the third namespace");
+    assert_eq!(seen.lock().len(), 3, "the third namespace is not watched");
 
     let list = || client.list::<ConfigMap>();
     assert_eq!(names(&list().await.unwrap()), ["x", "y"]);

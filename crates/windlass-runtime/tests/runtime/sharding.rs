@@ -146,7 +146,7 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
     let first = stage.start("a");
     sleep(RETRY).await;
     let alone = stage.since(Instant::now() - RETRY);
-    assert_eq!(alone["a"].len(), OBJECTS, "who is alone owns everything");
+    assert_eq!(alone["a"].len(), OBJECTS, "a single replica owns every object");
 
     let came = Instant::now();
     let (second, third) = (stage.start("b"), stage.start("c"));
@@ -157,12 +157,12 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
     assert_eq!((among_three.len(), replicas(&among_three).len()), (OBJECTS, 3));
     for replica in ["b", "c"] {
         let owned = among_three.values().filter(|owner| **owner == replica).count();
-        assert_eq!(moved[replica].len(), owned, "what {replica} gained it reconciled at once");
+        assert_eq!(moved[replica].len(), owned, "{replica} reconciles gained objects at once");
     }
 
     let left = Instant::now();
     second.stop().await.unwrap();
-    assert_eq!(stage.members(), ["painter-a", "painter-c"], "its lease is given up");
+    assert_eq!(stage.members(), ["painter-a", "painter-c"], "its lease is deleted");
     sleep(RETRY * 2).await;
     let gained: usize = stage.since(left).values().map(BTreeMap::len).sum();
     let among_two = stage.owners().await;
@@ -210,7 +210,7 @@ async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_
         let second = stage.start("b");
         sleep(lasts.min(patience).saturating_sub(MS * 500)).await;
         let of_b = stage.since(held).remove("b").unwrap_or_default();
-        assert!(of_b.is_empty(), "the first owner's lease shows that it has not given anything up: {of_b:?}");
+        assert!(of_b.is_empty(), "the first owner has not released any key: {of_b:?}");
         sleep(lasts.saturating_sub(patience) + MS * 500).await;
         stage.gate.send_replace(true);
         sleep(RETRY * 3).await;
@@ -277,7 +277,7 @@ async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_ba
         assert!(error.contains("no member of its group") || error.contains("may not be waited for"), "{error}");
         seen += 1;
     }
-    assert!(seen > 0, "somebody tried");
+    assert!(seen > 0, "a write was attempted");
 
     stage.leases.line("a", Line::Up);
     sleep(RETRY * 20).await;
@@ -334,7 +334,7 @@ async fn writes_of_a_sharded_reconciler_carry_a_precondition_or_are_not_sent() {
         let mut manager = stage.builder("a").sharding(sharding).build();
         manager.add(Controller::<ConfigMap>::new().sharded().reconcile(write));
         let run = Run::start(manager);
-        eventually("all were tried", || outcomes.lock().len() == 11).await;
+        eventually("all writes were attempted", || outcomes.lock().len() == 11).await;
         run.stop().await.unwrap();
         let outcomes = std::mem::take(&mut *outcomes.lock());
         let refused = if allowed { 11 } else { 5 };
@@ -366,7 +366,7 @@ async fn a_replica_that_comes_back_under_its_name_waits_for_its_former_lease_and
     sleep(MS).await;
     let again = stage.start("b");
     sleep(LEASE.saturating_sub(RETRY * 2)).await;
-    assert!(!stage.since(crashed).contains_key("b"), "its former life might still act");
+    assert!(!stage.since(crashed).contains_key("b"), "its former incarnation might still act");
     sleep(MARGIN + RETRY * 5).await;
     assert_eq!(stage.owners().await, before);
     first.stop().await.unwrap();

@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(carried_over(came.clone(), &before, &after), expected);
         assert_eq!(carried_over(came.clone(), &before, &before), came);
         let removed = carried_over(came, &before, &json!({"status": {}}));
-        assert_eq!(removed, json!({"later": true}), "what is removed goes with all that is in it");
+        assert_eq!(removed, json!({"later": true}), "a removed field is removed with its content");
     }
 
     #[test]

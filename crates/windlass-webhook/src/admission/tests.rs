@@ -109,7 +109,10 @@ async fn c_14_2_a_review_is_answered_in_its_version_with_its_uid() {
     }
     asked.as_object_mut().unwrap().retain(|field, _| field == "request");
     let (_, answer) = post(&webhooks, MUTATE, &asked).await;
-    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1", "who does not say is answered in the first version");
+    assert_eq!(
+        answer["apiVersion"], "admission.k8s.io/v1",
+        "a request without a version is answered in the first version"
+    );
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<V
     if response["result"]["status"] == "Success" {
         return Ok(response["convertedObjects"].clone());
     }
-    assert_eq!(response["convertedObjects"], Value::Null, "all, or none");
+    assert_eq!(response["convertedObjects"], Value::Null, "all objects or none are converted");
     Err(response["result"]["message"].as_str().unwrap().to_owned())
 }
 
