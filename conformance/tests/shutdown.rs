@@ -271,7 +271,7 @@ async fn a_program_that_does_not_end_in_time_is_aborted_and_says_what_was_still_
         program.tell_to_stop().await;
         let ended = program.end().await;
         let error = ended.result.unwrap_err();
-        assert_eq!(error.to_string(), "still running after the grace period of 1s, and aborted: configmap");
+        assert_eq!(error.to_string(), "aborted after the grace period of 1s: configmap");
         assert!(ended.took >= SHORT);
         program.gate.send_replace(true);
         assert!(program.log.ended.lock().is_empty());

@@ -1,12 +1,12 @@
-//! Adding with choices: later, by rate, with a priority.
+//! Additions with options: delay, rate limit and priority.
 
 use std::{hash::Hash, time::Duration};
 
 use crate::{DEFAULT_PRIORITY, WorkQueue};
 
-/// How [`WorkQueue::add_with`] adds. By default as [`WorkQueue::add`] does.
+/// Options of [`WorkQueue::add_with`]. The defaults are those of [`WorkQueue::add`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "options do nothing until something is added with them"]
+#[must_use = "options do nothing until they are passed to `add_with`"]
 pub struct AddOptions {
     after: Duration,
     rate_limited: bool,
@@ -16,24 +16,26 @@ pub struct AddOptions {
 // === impl AddOptions ===
 
 impl AddOptions {
-    /// Now, and with the [default priority](DEFAULT_PRIORITY).
+    /// Creates options without a delay and with the [default priority](DEFAULT_PRIORITY).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// After a delay; zero is none.
+    /// Adds after a delay. Zero means at once.
     pub fn after(mut self, delay: Duration) -> Self {
         self.after = delay;
         self
     }
 
-    /// When the queue's rate limiter says so, and counted as an attempt; with a delay as well, at the earlier moment.
+    /// Adds after the delay chosen by the queue's rate limiter, and counts an attempt. With an explicit delay as well,
+    /// the earlier time applies.
     pub fn rate_limited(mut self) -> Self {
         self.rate_limited = true;
         self
     }
 
-    /// With a priority, which counts in queues [by priority](crate::Builder::by_priority) only. Higher ones come first.
+    /// Sets a priority, which takes effect only in queues [by priority](crate::Builder::by_priority). Higher priorities
+    /// come first.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = Some(priority);
         self
@@ -43,7 +45,7 @@ impl AddOptions {
 // === impl WorkQueue ===
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
-    /// Adds `item` as `options` say.
+    /// Adds `item` with options.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -59,7 +61,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
     ///
     /// # Panics
     ///
-    /// With a delay, outside of a tokio runtime with time enabled.
+    /// Panics if the options contain a delay and the call is outside of a tokio runtime with time enabled.
     #[track_caller]
     pub fn add_with(&self, item: T, options: AddOptions) {
         let priority = options.priority.unwrap_or(DEFAULT_PRIORITY);

@@ -1,8 +1,8 @@
-//! The second layer: keys that become dirty at a later moment.
+//! The second layer: delayed keys.
 //!
-//! A heap of moments, whose entries know their place in it, so that a key is in it once and can be moved forward; and one
-//! timer task per queue, which sleeps until the first of them. The task begins with the first delay and ends with the
-//! shutdown or with the last handle.
+//! A binary heap holds the delayed keys by time. Each entry knows its position, so a key is in the heap once and can be
+//! moved to an earlier time. One timer task per queue sleeps until the first time in the heap. The task starts with the
+//! first delay. It ends with the shutdown or when the last handle is dropped.
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -37,32 +37,32 @@ pub(crate) struct Delayed {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ready_at: Instant,
-    /// The order of arrival: equal moments keep it.
+    /// The order of arrival, which is kept for equal times.
     seq: u64,
     slot: Slot,
 }
 
-/// The task that makes waiting keys ready.
+/// The task that makes delayed keys ready.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
-    /// `None` before the first delay and after a drain. This lock comes before the state's, never after it.
+    /// `None` before the first delay and after a drain. This lock is taken before the state's, never after it.
     task: Mutex<Option<JoinHandle<()>>>,
-    /// Told when the first moment of the heap becomes an earlier one.
+    /// Notified when the first time in the heap becomes earlier.
     changed: Arc<Notify>,
 }
 
 // === impl WorkQueue ===
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
-    /// Adds `item` after `delay`; at once if that is zero. Ignored after a shutdown.
+    /// Adds `item` after `delay`, or at once if the delay is zero. Ignored after a shutdown.
     ///
-    /// An item that waits already becomes ready at the earlier of the two moments, once. Waiting does not keep
-    /// [`add`](Self::add) from queueing the item before, and that in turn does not end the waiting, except in a queue [by
-    /// priority](crate::Builder::by_priority), where an item that is dirty does not wait.
+    /// If the item is already delayed, it becomes ready once, at the earlier of the two times. [`add`](Self::add)
+    /// queues a delayed item at once, and does not cancel its delay. In a queue [by
+    /// priority](crate::Builder::by_priority) it does cancel the delay.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with time enabled.
+    /// Panics outside of a tokio runtime with time enabled.
     #[track_caller]
     pub fn add_after(&self, item: T, delay: Duration) {
         self.add_at(item, delay, DEFAULT_PRIORITY);
@@ -76,7 +76,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         }
         let inner = self.inner();
         let now = Instant::now();
-        // As far as tokio's own clamp: some thirty years stand for "never" on every platform.
+        // Clamped like in tokio: about thirty years stand for "never" on every platform.
         let ready_at = now.checked_add(delay).unwrap_or_else(|| now + Duration::from_hours(24 * 365 * 30));
         let hash = inner.hasher.hash_one(&item);
         let mut state = inner.lock();
@@ -108,7 +108,7 @@ impl Timer {
     #[track_caller]
     fn ensure_running<T: Clone + Eq + Hash + Send + Sync + 'static>(&self, inner: &Arc<Inner<T>>) {
         let mut task = self.task.lock();
-        // A finished task means that its runtime was shut down and this is another one.
+        // If the task has finished, its runtime was shut down and this is a different one.
         if task.as_ref().is_none_or(JoinHandle::is_finished) && inner.lock().is_open() {
             *task = Some(tokio::spawn(run(Arc::downgrade(inner), Arc::clone(&self.changed))));
         }
@@ -121,11 +121,11 @@ impl Timer {
         }
     }
 
-    /// Waits until the aborted task is gone. Of several callers at once only one waits.
+    /// Waits until the aborted task has ended. Of several concurrent callers only one waits.
     pub(crate) async fn ended(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
-            // One more turn of the scheduler; the only result is that it was cancelled.
+            // Takes one more turn of the scheduler. The result can only be a cancellation.
             let _ = task.await;
         }
     }
@@ -137,7 +137,7 @@ impl Drop for Timer {
     }
 }
 
-/// Wakes at each moment of the heap. Holds the queue only while it works on it, never while it sleeps.
+/// Wakes at each time in the heap. Holds a handle to the queue only while it works, not while it sleeps.
 async fn run<T: Clone + Eq + Hash + Send + Sync + 'static>(queue: Weak<Inner<T>>, changed: Arc<Notify>) {
     loop {
         let next = match queue.upgrade() {
@@ -157,7 +157,7 @@ async fn run<T: Clone + Eq + Hash + Send + Sync + 'static>(queue: Weak<Inner<T>>
 // === impl Inner ===
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
-    /// Queues everything whose moment has come; returns the next moment.
+    /// Queues all keys whose time has come. Returns the next time.
     fn promote(&self, now: Instant) -> Option<Instant> {
         let mut wakers = Vec::new();
         let mut told = Vec::new();
@@ -187,8 +187,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
 // === impl State ===
 
 impl<T: Clone + Eq + Hash> State<T> {
-    /// Makes `slot` wait until `ready_at`, or less if it waits for less already. True if it is the first of all now, and
-    /// was not before at that moment. With what became of its priority, if it is dirty.
+    /// Delays `slot` until `ready_at`, unless it already waits for an earlier time. Returns `true` if it is now the
+    /// first in the heap at a new time, together with the change of its priority if it is dirty.
     fn wait_until(&mut self, slot: Slot, priority: i32, ready_at: Instant) -> (bool, Dirtied) {
         if let Some(priorities) = self.ready.priorities() {
             let raised = priorities.raise(slot, priority);
@@ -211,7 +211,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         (first, Dirtied::Already)
     }
 
-    /// Takes a slot out of the heap, if it is there, before its moment.
+    /// Removes a slot from the heap before its time, if present.
     pub(crate) fn stop_delaying(&mut self, slot: Slot) {
         let place = self.entries.get(slot).heap;
         if place == NOT_WAITING {
@@ -226,7 +226,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         }
     }
 
-    /// Takes the first slot out of the heap if its moment has come.
+    /// Removes the first slot from the heap if its time has come.
     fn pop_due(&mut self, now: Instant) -> Option<Slot> {
         let first = *self.delayed.heap.first()?;
         if first.ready_at > now {
@@ -236,7 +236,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         Some(first.slot)
     }
 
-    /// Ends all waiting. Returns the items that are known no more, to be dropped after the lock.
+    /// Removes all delays. Returns the items that are no longer stored, to be dropped after the lock is released.
     pub(crate) fn drop_delayed(&mut self, hasher: &DefaultHashBuilder) -> Vec<T> {
         let mut dropped = Vec::new();
         for waiting in std::mem::take(&mut self.delayed.heap) {
@@ -249,7 +249,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         dropped
     }
 
-    /// Moves the element towards the root until its parent is not later; returns where it is then.
+    /// Moves the element towards the root until its parent is not later. Returns its new position.
     fn sift_up(&mut self, mut index: usize) -> usize {
         while index > 0 {
             let parent = (index - 1) / 2;
@@ -285,7 +285,7 @@ impl<T: Clone + Eq + Hash> State<T> {
 
     fn note_place(&mut self, index: usize) {
         let slot = self.delayed.heap[index].slot;
-        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is no longer than the slots are many");
+        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is not larger than the slab");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Work queues: what stands between events, which come in bursts, and workers, which take their time.
+//! Work queues: buffers between bursts of events and workers, the counterpart of client-go's `workqueue`.
 //!
-//! A [`WorkQueue`] holds *keys*, not events. Producers [`add`](WorkQueue::add) a key when something about it has
-//! changed; workers [`get`](WorkQueue::get) a key, look at the newest state of what it names, act, and say
-//! [`done`](WorkQueue::done). However often a key is added before a worker takes it, it is worked on once.
+//! A [`WorkQueue`] holds *keys*, not events. Producers [`add`](WorkQueue::add) a key when an object has changed.
+//! Workers [`get`](WorkQueue::get) a key, read the current state of its object, act, and call
+//! [`done`](WorkQueue::done). A key that is added several times before a worker takes it is processed once.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -14,44 +14,44 @@
 //! assert_eq!(queue.len(), 1);
 //!
 //! let key = queue.get().await.expect("the queue is open");
-//! let worked = true; // … the work itself …
+//! let worked = true; // … process the key …
 //! if worked {
-//!     queue.forget(&key); // the next failure starts from the shortest delay again
+//!     queue.forget(&key); // reset the back-off
 //! } else {
-//!     queue.add_rate_limited(key); // back later, and later each time
+//!     queue.add_rate_limited(key); // retry with back-off
 //! }
 //! queue.done(&key); // always, also after a failure
 //! # }
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! - **Fair**: keys are handed out in the order in which they became ready.
-//! - **Stingy**: a key is never handed to two workers at once, and a key that is added many times before it is handed
-//!   out is handed out once. Added while a worker has it, it is handed out once more after that worker's `done`.
-//! - **Many producers, many consumers**: handles are cheap clones; any number of tasks and threads may add and get.
+//! - **Stingy**: a key is never handed to two workers at once. A key that is added several times before it is handed
+//!   out is handed out once. A key added while a worker has it is handed out again after the worker's `done`.
+//! - **Multiple producers and consumers**: handles are cheap clones. Any number of tasks and threads may add and get.
 //!   One ready key wakes one waiting worker.
-//! - **Shutdown notifications**: after a shutdown every `get` returns, with what was still queued first and `None`
-//!   then; whoever asked for a drain learns when all of it is done.
-//! - **Early**: a key that waits for several moments becomes ready at the earliest of them.
+//! - **Shutdown notifications**: after a shutdown, `get` returns the remaining queued keys and then `None`. A caller of
+//!   `shut_down_with_drain` waits until all of them are done.
+//! - **Early**: a key added with several delays becomes ready at the earliest time.
 //!
-//! What client-go's and controller-runtime's queues promise beyond that is in [`contracts`], with the test of each.
+//! [`contracts`] lists the further guarantees of client-go's and controller-runtime's queues, with the test for each.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - Nothing is durable, and nothing is counted: a key says "look again", not how often or why.
-//! - A key whose worker never says `done` is never handed out again.
-//! - Delays are lower bounds, in steps of tokio's timer (1 ms).
-//! - The memory of the largest burst is kept for the next one.
+//! - Keys are not durable and not counted: a key does not carry how often or why it was added.
+//! - A key whose worker never calls `done` is never handed out again.
+//! - Delays are lower bounds, with the resolution of tokio's timer (1 ms).
+//! - The memory of the largest burst is not released; the next burst reuses it.
 //!
-//! # How it is built
+//! # Implementation
 //!
-//! One type, three layers, one file each: `queue` (dirty, processing), `delaying` ([`WorkQueue::add_after`]) and
-//! `rate_limiting` ([`WorkQueue::add_rate_limited`], over a [`RateLimiter`]). All of them share one lock and one table
-//! with one entry per known key. In which order ready keys are handed out is a part of its own, `order`: as they came, [by
-//! priority](Builder::by_priority), or as an [`Order`] says. The crate knows nothing of Kubernetes.
+//! One type with three layers, one file each: `queue` (dirty, processing), `delaying` ([`WorkQueue::add_after`]) and
+//! `rate_limiting` ([`WorkQueue::add_rate_limited`], with a [`RateLimiter`]). All layers share one lock and one table
+//! with one entry per key. The module `order` decides the order of ready keys: first in first out, [by
+//! priority](Builder::by_priority), or with a custom [`Order`]. The crate does not depend on Kubernetes.
 //!
-//! [`Parallelize`] is for work that is known beforehand, and needs no queue.
+//! [`Parallelize`] runs a fixed number of tasks that need no queue.
 
 pub mod contracts;
 

@@ -1,18 +1,19 @@
-//! What a queue tells about itself.
+//! Metrics of a queue.
 
 use std::{fmt::Debug, time::Duration};
 
-/// Receives what happens in a queue. Each method has a default that does nothing.
+/// Receives the measurements of a queue. Each method has a default that does nothing.
 ///
-/// The meanings are client-go's, so that dashboards made for it keep working. Methods are called after the queue's lock
-/// has been released: calls from several threads may arrive in another order than the events happened in, which is why
-/// the depth is told as steps and not as a level.
+/// The metrics have the meanings of client-go, so existing dashboards work. Methods are called after the queue's lock
+/// is released. Calls from several threads may therefore arrive in a different order than the events. This is why the
+/// depth is reported as changes and not as a value.
 pub trait QueueMetrics: Debug + Send + Sync + 'static {
-    /// A key became dirty: `adds_total` rises by one. Additions of a key that is dirty already do not count.
+    /// A key became dirty: `adds_total` increases by one. Additions of a dirty key do not count.
     fn added(&self) {}
 
-    /// The number of dirty keys rose (`change` is 1) or fell (-1): `depth`. `priority` is that of the key in a queue by
-    /// priority; a key whose priority is raised is one more of the new one and one fewer of the old.
+    /// The number of dirty keys increased (`change` is 1) or decreased (-1): `depth`. In a queue by priority,
+    /// `priority` is the key's priority. If a key's priority is raised, its new priority gains a key and its old one
+    /// loses a key.
     fn depth_changed(&self, priority: Option<i32>, change: i64) {
         let _ = (priority, change);
     }
@@ -22,7 +23,7 @@ pub trait QueueMetrics: Debug + Send + Sync + 'static {
         let _ = waited;
     }
 
-    /// A worker said `done` after `worked`: `work_duration_seconds`.
+    /// A worker called `done` after `worked`: `work_duration_seconds`.
     fn finished(&self, worked: Duration) {
         let _ = worked;
     }
@@ -31,13 +32,13 @@ pub trait QueueMetrics: Debug + Send + Sync + 'static {
     fn retried(&self) {}
 }
 
-/// The work that workers have taken and not finished, as [`WorkQueue::unfinished_work`](crate::WorkQueue::unfinished_work) sees it.
+/// The work in progress, as returned by [`WorkQueue::unfinished_work`](crate::WorkQueue::unfinished_work).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnfinishedWork {
-    /// Keys in the hands of workers.
+    /// The number of keys that workers are processing.
     pub keys: usize,
-    /// The sum of how long they have been there: `unfinished_work_seconds`. A stuck worker shows as steady growth.
+    /// The sum of their processing times so far: `unfinished_work_seconds`. Steady growth indicates a stuck worker.
     pub total: Duration,
-    /// The longest of them: `longest_running_processor_seconds`.
+    /// The longest processing time so far: `longest_running_processor_seconds`.
     pub longest: Duration,
 }

@@ -7,41 +7,41 @@ use std::{collections::VecDeque, fmt::Debug, hash::Hash};
 pub(crate) use self::by_priority::ByPriority;
 use crate::queue::entries::{Entries, Slot};
 
-/// The priority of what is added without one.
+/// The priority of keys added without a priority.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
-/// The priority of what need not be looked at before anything else: the objects of an initial list, resyncs.
+/// The priority of less urgent keys: objects of an initial list, and resyncs.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// An order of a program's own, for [`Builder::order`](crate::Builder::order). It runs under the queue's lock.
+/// A custom order, for [`Builder::order`](crate::Builder::order). It runs under the queue's lock.
 ///
-/// It is given each item once, when that becomes ready, and has to give it back once. What it gives back without having
-/// it, or twice, is not handed out; what it never gives back is lost.
+/// It receives each item once, when the item becomes ready, and must return it once. Returned items that it does not
+/// hold, or has already returned, are not handed out. Items that it never returns are lost.
 pub trait Order<T>: Debug + Send {
-    /// Takes in an item that has become ready.
+    /// Adds an item that has become ready.
     fn push(&mut self, item: T);
 
-    /// Notes that an item which it has was added once more: it may move. Does nothing by default.
+    /// Called when an item that the order holds is added again. The order may move it. Does nothing by default.
     fn touch(&mut self, item: &T) {
         let _ = item;
     }
 
-    /// Gives out the item that is next.
+    /// Removes and returns the next item.
     fn pop(&mut self) -> Option<T>;
 
-    /// How many items it has.
+    /// Returns the number of items.
     fn len(&self) -> usize;
 
-    /// Whether it has no item.
+    /// Reports whether there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Exactly the slots in `Phase::Queued`.
+/// The slots in `Phase::Queued`.
 #[derive(Debug)]
 pub(crate) enum Ready<T> {
-    /// In the order in which they became so.
+    /// In order of arrival.
     InOrder(VecDeque<Slot>),
     ByPriority(ByPriority),
     Custom(Box<dyn Order<T>>),
@@ -50,7 +50,7 @@ pub(crate) enum Ready<T> {
 // === impl Ready ===
 
 impl<T: Clone + Eq + Hash> Ready<T> {
-    /// Takes in a slot that has become ready.
+    /// Adds a slot that has become ready.
     pub(crate) fn push(&mut self, slot: Slot, entries: &Entries<T>) {
         match self {
             Self::InOrder(slots) => slots.push_back(slot),
@@ -59,7 +59,7 @@ impl<T: Clone + Eq + Hash> Ready<T> {
         }
     }
 
-    /// Gives out the slot that is next. `find` finds the slot of an item that is queued.
+    /// Removes and returns the next slot. `find` returns the slot of a queued item.
     pub(crate) fn pop(&mut self, find: impl Fn(&T) -> Option<Slot>) -> Option<(Slot, i32)> {
         match self {
             Self::InOrder(slots) => slots.pop_front().map(|slot| (slot, DEFAULT_PRIORITY)),
@@ -72,7 +72,7 @@ impl<T: Clone + Eq + Hash> Ready<T> {
         }
     }
 
-    /// A slot that is there was added once more.
+    /// Notes that a ready slot was added again.
     pub(crate) fn touch(&mut self, slot: Slot, entries: &Entries<T>) {
         if let Self::Custom(order) = self {
             order.touch(entries.get(slot).item());
@@ -93,7 +93,7 @@ impl<T> Ready<T> {
         self.len() == 0
     }
 
-    /// The priorities, where they count.
+    /// Returns the priorities, in a queue by priority.
     pub(crate) fn priorities(&mut self) -> Option<&mut ByPriority> {
         match self {
             Self::ByPriority(slots) => Some(slots),

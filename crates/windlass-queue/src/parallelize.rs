@@ -1,4 +1,4 @@
-//! Many pieces of work that do not depend on each other, on a few tasks.
+//! Execution of many independent pieces of work by a limited number of tasks.
 
 use std::{
     fmt::{self, Debug},
@@ -17,7 +17,7 @@ use std::{
 
 use tokio::task::{JoinError, JoinSet};
 
-/// Works on pieces, which are numbered from 0, with a number of workers.
+/// Runs pieces of work, numbered from 0, with a limited number of workers.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -37,13 +37,13 @@ use tokio::task::{JoinError, JoinSet};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "nothing is worked on until `run` or `run_until`"]
+#[must_use = "nothing runs until `run` or `run_until` is called"]
 pub struct Parallelize {
     workers: usize,
     chunk_size: NonZeroUsize,
 }
 
-/// What the workers share.
+/// The data shared by the workers.
 struct Pieces<F> {
     work: F,
     count: usize,
@@ -56,22 +56,22 @@ struct Pieces<F> {
 // === impl Parallelize ===
 
 impl Parallelize {
-    /// With so many workers, of which none is more than there are chunks; at least one.
+    /// Sets the number of workers: at least one, and at most one per chunk.
     pub fn new(workers: usize) -> Self {
         Self { workers: workers.max(1), chunk_size: NonZeroUsize::MIN }
     }
 
-    /// Workers take so many pieces at a time, by default one. More is better when pieces are many and small.
+    /// Sets how many pieces a worker takes at a time. Defaults to one. Use larger chunks for many small pieces.
     pub fn chunk_size(mut self, pieces: usize) -> Self {
         self.chunk_size = NonZeroUsize::new(pieces).unwrap_or(NonZeroUsize::MIN);
         self
     }
 
-    /// Works on all pieces. Returns how many were worked on, which is `pieces`.
+    /// Processes all pieces. Returns the number of processed pieces, which is `pieces`.
     ///
     /// # Panics
     ///
-    /// As [`run_until`](Self::run_until).
+    /// Panics like [`run_until`](Self::run_until).
     pub async fn run<W>(self, pieces: usize, work: impl Fn(usize) -> W + Send + Sync + 'static) -> usize
     where
         W: Future<Output = ()> + Send + 'static,
@@ -79,15 +79,15 @@ impl Parallelize {
         self.run_until(pending(), pieces, work).await
     }
 
-    /// Works on all pieces, or until `stop` is ready: then no piece is begun any more, also of a chunk that is taken, and
-    /// those that are in progress are finished. Returns how many were worked on.
+    /// Processes all pieces, or stops early when `stop` resolves. After that no piece is started, not even from a chunk
+    /// in progress. Running pieces are finished. Returns the number of processed pieces.
     ///
-    /// Dropping the future aborts what is in progress.
+    /// Dropping the future aborts the running pieces.
     ///
     /// # Panics
     ///
-    /// With the panic of a piece, when the pieces in progress have ended; none is begun after it. Outside of a tokio
-    /// runtime.
+    /// Panics with the panic of a piece, after the running pieces have ended; no piece is started after it. Panics
+    /// outside of a tokio runtime.
     pub async fn run_until<W>(
         self,
         stop: impl Future<Output = ()>,
@@ -144,7 +144,7 @@ where
     F: Fn(usize) -> W,
     W: Future<Output = ()>,
 {
-    /// Takes chunks until there are none. Returns how many pieces were worked on.
+    /// Takes chunks until none is left. Returns the number of processed pieces.
     async fn work(&self) -> usize {
         let mut done = 0;
         while let Some(chunk) = self.take() {
@@ -186,7 +186,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Notes each piece, which takes 10 ms.
+    /// Records each piece, which takes 10 ms.
     fn noting(seen: &Arc<Mutex<Vec<usize>>>) -> impl Fn(usize) -> futures_of::Piece + Send + Sync + 'static {
         let seen = seen.clone();
         move |piece| {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(finished.load(SeqCst), 4);
         let mut seen = seen.lock().clone();
         seen.sort_unstable();
-        assert_eq!(seen, [0, 1, 50, 51], "the rest of the chunks is not begun either");
+        assert_eq!(seen, [0, 1, 50, 51], "the rest of the chunk is not started");
     }
 
     #[tokio::test]
@@ -272,6 +272,6 @@ mod tests {
         });
         let panic = all.await.unwrap_err().into_panic();
         assert!(panic.downcast_ref::<String>().unwrap().contains("piece 1 is bad"));
-        assert_eq!(finished.load(SeqCst), 1, "the one in progress was finished, and no other begun");
+        assert_eq!(finished.load(SeqCst), 1, "the running piece was finished and no other started");
     }
 }

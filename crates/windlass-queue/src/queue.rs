@@ -33,15 +33,15 @@ pub struct WorkQueue<T> {
     inner: Arc<Inner<T>>,
 }
 
-/// The queue without its handles: what the timer refers to weakly.
+/// The queue without its handles. The timer holds a weak reference to it.
 pub(crate) struct Inner<T> {
     name: String,
     pub(crate) hasher: DefaultHashBuilder,
     limiter: Box<dyn RateLimiter<T>>,
     metrics: Option<Arc<dyn QueueMetrics>>,
-    /// The one lock. Held for a few steps, never over an await, a waker or metrics.
+    /// The only lock. Held briefly, and never while awaiting, waking or calling metrics.
     state: Mutex<State<T>>,
-    /// Told when `State::is_idle` becomes true after a shutdown, and when a drain is given up.
+    /// Notified when `State::is_idle` becomes true after a shutdown, and when a drain is cancelled.
     drained: Notify,
     pub(crate) timer: Timer,
 }
@@ -58,24 +58,25 @@ pub struct Builder<T> {
 // === impl WorkQueue ===
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
-    /// A queue with the [default rate limiter](DefaultRateLimiter), no name and no metrics.
+    /// Creates a queue with the [default rate limiter](DefaultRateLimiter), no name and no metrics.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A queue with choices.
+    /// Returns a builder of queues.
     pub fn builder() -> Builder<T> {
         Builder { name: String::new(), limiter: None, ready: Ready::InOrder(VecDeque::new()), metrics: None }
     }
 
-    /// The name given to the builder, or nothing.
+    /// Returns the name set in the builder, or an empty string.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Marks `item` as in need of work. Ignored after a shutdown.
+    /// Marks `item` as dirty. Ignored after a shutdown.
     ///
-    /// An item that is queued already stays where it is; one that a worker has is queued again when that worker is done.
+    /// An item that is already queued keeps its position. An item that a worker is processing is queued again after the
+    /// worker's `done`.
     pub fn add(&self, item: T) {
         self.add_now(item, DEFAULT_PRIORITY);
     }
@@ -106,15 +107,15 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         }
     }
 
-    /// Waits for the next item. `None` means that the queue has been shut down and has nothing left to hand out.
+    /// Waits for the next item. Returns `None` if the queue has been shut down and is empty.
     ///
-    /// Whoever gets an item must say [`done`](Self::done), whatever came of the work. Cancel-safe; workers are served
-    /// in the order in which they began to wait.
+    /// The worker must call [`done`](Self::done) for each item, whatever the outcome of its work. Cancel-safe. Workers
+    /// are served in the order in which they began to wait.
     pub fn get(&self) -> Get<'_, T> {
         Get::new(self)
     }
 
-    /// Says that the work on `item`, as handed out by [`get`](Self::get), is over.
+    /// Marks the processing of `item`, as returned by [`get`](Self::get), as done.
     ///
     /// If the item was added meanwhile, it is queued again. Ignored for items that no worker has.
     pub fn done(&self, item: &T) {
@@ -153,18 +154,17 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         }
     }
 
-    /// The number of items ready to be handed out: neither those in the hands of workers nor those that wait for a
-    /// moment.
+    /// Returns the number of ready items. Items that are being processed or delayed do not count.
     pub fn len(&self) -> usize {
         self.inner.state.lock().ready.len()
     }
 
-    /// Whether nothing is ready to be handed out.
+    /// Reports whether no item is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What workers have at the moment. Without metrics only the number is known.
+    /// Returns the work in progress. Without metrics only the number of keys is known.
     pub fn unfinished_work(&self) -> UnfinishedWork {
         let state = self.inner.state.lock();
         let mut work = UnfinishedWork { keys: state.processing, ..UnfinishedWork::default() };
@@ -177,18 +177,18 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         work
     }
 
-    /// Ends the queue: new items are ignored, items that wait for a moment are dropped, what is queued is still handed
-    /// out, and then every [`get`](Self::get) returns `None`. Ends a drain that is under way.
+    /// Shuts the queue down. New items are ignored and delayed items are dropped. Queued items are still handed out;
+    /// after that every [`get`](Self::get) returns `None`. Cancels a drain in progress.
     pub fn shut_down(&self) {
         self.end(Lifecycle::Closed);
         self.inner.drained.notify_waiters();
     }
 
-    /// Ends the queue as [`shut_down`](Self::shut_down) does and waits until the workers have finished all that was
-    /// accepted, including items that were added while they were being worked on.
+    /// Shuts the queue down like [`shut_down`](Self::shut_down), and waits until the workers have finished all accepted
+    /// items. This includes items that were added while they were being processed.
     ///
-    /// It needs workers that keep getting until they get `None`; a `shut_down`, before or meanwhile, makes it wait for
-    /// nothing but the end of the queue's timer task. Dropping the future stops only the waiting.
+    /// Workers must continue to call `get` until it returns `None`. A `shut_down`, before or meanwhile, ends the wait,
+    /// except for the end of the queue's timer task. Dropping the future stops only the wait.
     pub async fn shut_down_with_drain(&self) {
         self.end(Lifecycle::Draining);
         let mut drained = std::pin::pin!(self.inner.drained.notified());
@@ -206,7 +206,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         self.inner.timer.ended().await;
     }
 
-    /// Whether a shutdown has begun.
+    /// Reports whether a shutdown has begun.
     pub fn is_shutting_down(&self) -> bool {
         self.inner.state.lock().lifecycle != Lifecycle::Open
     }
@@ -219,7 +219,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         &*self.inner.limiter
     }
 
-    /// Stops accepting, drops what waits for a moment, wakes every worker, aborts the timer task.
+    /// Stops accepting items, drops delayed items, wakes every worker, and aborts the timer task.
     fn end(&self, lifecycle: Lifecycle) {
         let mut state = self.inner.state.lock();
         if state.lifecycle != Lifecycle::Closed {
@@ -242,7 +242,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Default for WorkQueue<T> {
     }
 }
 
-// By hand, as the derive would ask for `T: Clone`.
+// Implemented by hand, because the derive would require `T: Clone`.
 impl<T> Clone for WorkQueue<T> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
@@ -272,7 +272,7 @@ impl<T> Inner<T> {
         self.metrics.as_deref()
     }
 
-    /// Tells the metrics what an addition has changed. `priority` is that of the item, where priorities count.
+    /// Reports the effect of an addition to the metrics. `priority` is the item's, in a queue by priority.
     pub(crate) fn tell(&self, dirtied: Dirtied, priority: Option<i32>) {
         let Some(metrics) = &self.metrics else { return };
         match dirtied {
@@ -292,42 +292,42 @@ impl<T> Inner<T> {
 // === impl Builder ===
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> Builder<T> {
-    /// The name for metrics and logs.
+    /// Sets the name for metrics and logs.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Replaces the [default rate limiter](DefaultRateLimiter).
+    /// Sets the rate limiter. Defaults to the [default rate limiter](DefaultRateLimiter).
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T>) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
     }
 
-    /// Hands out higher priorities first, and keys of one priority in the order in which they got it, instead of all in
-    /// the order in which they became ready.
+    /// Hands out higher priorities first, instead of strictly in the order of arrival. Keys with the same priority are
+    /// handed out in the order in which they got it.
     ///
-    /// A key is then in the queue once: at the highest of the priorities, and at the earliest of the moments, with which it
-    /// was added since a worker took it last. One whose priority is raised goes behind those that have that priority
-    /// already. Without new keys of a higher priority none is left behind for ever; with them, it is.
+    /// A key is in the queue once: with the highest priority and the earliest time of all its additions since a worker
+    /// last took it. If its priority is raised, it is placed behind the keys that already have that priority. A steady
+    /// stream of keys with a higher priority can starve the others.
     pub fn by_priority(mut self) -> Self {
         self.ready = Ready::ByPriority(ByPriority::default());
         self
     }
 
-    /// Hands out keys in an order of the program's own.
+    /// Hands out keys in a custom order.
     pub fn order(mut self, order: impl Order<T> + 'static) -> Self {
         self.ready = Ready::Custom(Box::new(order));
         self
     }
 
-    /// Reports to `metrics`. Without this call nothing is measured, which saves reading the clock.
+    /// Sets the receiver of metrics. Without it nothing is measured, which saves reading the clock.
     pub fn metrics(mut self, metrics: Arc<dyn QueueMetrics>) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// The queue, open.
+    /// Creates the queue.
     #[must_use]
     pub fn build(self) -> WorkQueue<T> {
         let state = State::new(self.ready, self.metrics.is_some());

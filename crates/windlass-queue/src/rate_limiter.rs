@@ -1,4 +1,4 @@
-//! How long a key has to wait before it is tried again.
+//! Rate limiters: delays before a key is retried.
 
 mod exponential;
 mod failures;
@@ -19,17 +19,17 @@ pub use max_of::MaxOf;
 pub use max_wait::WithMaxWait;
 pub use token_bucket::TokenBucket;
 
-/// Decides when a key may be tried again.
+/// Decides how long a key waits before a retry.
 pub trait RateLimiter<T>: Debug + Send + Sync + 'static {
-    /// The delay for `item`, counted as one more attempt.
+    /// Returns the delay for `item`, and counts an attempt.
     fn when(&self, item: &T) -> Duration;
 
-    /// Stops tracking `item`: it succeeded, or it was given up. Does nothing by default.
+    /// Stops tracking `item`, because it succeeded or was given up. Does nothing by default.
     fn forget(&self, item: &T) {
         let _ = item;
     }
 
-    /// How often `item` was tried since it was last forgotten; 0 for limiters that do not track items.
+    /// Returns the number of attempts for `item` since it was last forgotten; 0 for limiters that do not track items.
     fn num_requeues(&self, item: &T) -> u32 {
         let _ = item;
         0
@@ -50,17 +50,17 @@ impl<T, L: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<L> {
     }
 }
 
-/// The limiter of controllers: the longer of a per-item exponential back-off (5 ms … 1000 s) and a bucket for all items
-/// together (10 a second, bursts of 100).
+/// The default limiter of controllers: the longer of a per-item exponential back-off (5 ms … 1000 s) and the delay of a
+/// token bucket for all items (10 per second, bursts of 100).
 ///
-/// The first keeps one broken object from being tried in a tight loop, the second keeps many of them from flooding the
-/// API server.
+/// The back-off keeps a broken object from being retried in a tight loop. The bucket keeps many broken objects from
+/// overloading the API server.
 pub struct DefaultRateLimiter<T> {
     limiter: MaxOf<T>,
 }
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> DefaultRateLimiter<T> {
-    /// The limiter with no failures recorded and a full bucket.
+    /// Creates a limiter without recorded failures and with a full bucket.
     pub fn new() -> Self {
         let per_item = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000));
         let overall = TokenBucket::new(Duration::from_millis(100), 100);
@@ -88,7 +88,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> RateLimiter<T> for DefaultRat
     }
 }
 
-// By hand: the derive would ask for `T: Debug`.
+// Implemented by hand, because the derive would require `T: Debug`.
 impl<T> Debug for DefaultRateLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DefaultRateLimiter").field(&self.limiter).finish()
@@ -106,7 +106,7 @@ mod tests {
         let limiter = Exponential::new(Duration::from_millis(1), Duration::from_millis(50));
         let delays: Vec<u128> = (0..8).map(|_| limiter.when(&"a").as_millis()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 50, 50]);
-        assert_eq!(limiter.when(&"b").as_millis(), 1, "another item has a count of its own");
+        assert_eq!(limiter.when(&"b").as_millis(), 1, "each item has its own count");
         assert_eq!(limiter.num_requeues(&"a"), 8);
         limiter.forget(&"a");
         assert_eq!(limiter.num_requeues(&"a"), 0);

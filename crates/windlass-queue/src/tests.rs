@@ -1,4 +1,4 @@
-//! The tests of the queue, a file for each of its parts, and what they have in common.
+//! Tests of the queue, one file per part, and their helpers.
 
 mod delaying;
 mod metrics;
@@ -28,7 +28,7 @@ fn assert_send<T: Send>(value: T) -> T {
     value
 }
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -48,12 +48,12 @@ async fn take(queue: &WorkQueue<&'static str>) -> Option<&'static str> {
     assert_send(queue.get()).await
 }
 
-/// Whether nothing is handed out now; other tasks run first.
+/// Reports whether no item is ready, after other tasks have run.
 async fn nothing_ready(queue: &WorkQueue<&'static str>) -> bool {
     timeout(Duration::ZERO, queue.get()).await.is_err()
 }
 
-/// Notes what a queue tells.
+/// Records the measurements of a queue.
 #[derive(Debug, Default)]
 struct Recorded(Mutex<Vec<String>>);
 
@@ -81,7 +81,7 @@ impl QueueMetrics for Recorded {
 }
 
 impl Recorded {
-    /// What has been told since it was asked last.
+    /// Returns the measurements since the last call.
     fn happened(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock())
     }

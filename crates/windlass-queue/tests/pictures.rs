@@ -1,4 +1,5 @@
-//! Draws `docs/pictures/rate-limiters.svg` from the delays of the real limiters; `WINDLASS_GOLDEN=write` writes it anew.
+//! Draws `docs/pictures/rate-limiters.svg` from the delays of the real limiters. `WINDLASS_GOLDEN=write` updates the
+//! file.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -37,7 +38,7 @@ struct Panel {
     title: &'static str,
     limits: &'static str,
     delays: Vec<Duration>,
-    /// The delays of its parts, each with a name that stands beside this attempt.
+    /// The delays of each curve, with its name and the attempt at which the name is placed.
     parts: Vec<(&'static str, u32, Vec<Duration>)>,
 }
 
@@ -48,7 +49,7 @@ async fn limiters_picture_shows_the_real_delays() {
     if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(path, picture).unwrap();
     } else {
-        assert_eq!(fs::read_to_string(path).unwrap(), picture, "WINDLASS_GOLDEN=write writes it anew");
+        assert_eq!(fs::read_to_string(path).unwrap(), picture, "WINDLASS_GOLDEN=write updates it");
     }
 }
 
@@ -70,7 +71,7 @@ fn panels() -> [Panel; 4] {
     ]
 }
 
-/// The delays of one key that fails again and again, at the same moment.
+/// Returns the delays of one key that fails repeatedly at the same time.
 fn delays_of(limiter: &impl RateLimiter<&'static str>) -> Vec<Duration> {
     (0..ATTEMPTS).map(|_| limiter.when(&"key")).collect()
 }
@@ -127,12 +128,12 @@ fn path_of(delays: &[Duration], left: f64, top: f64) -> String {
     path.trim_end().to_owned()
 }
 
-/// How far to the right an attempt is.
+/// Returns the horizontal position of an attempt.
 fn place_of(attempt: u32) -> f64 {
     14.0 + f64::from(attempt) * (WIDTH - 28.0) / f64::from(ATTEMPTS - 1)
 }
 
-/// How far down a delay is: logarithmic, with a row of its own for none.
+/// Returns the vertical position of a delay: logarithmic, with a separate row for no delay.
 fn height_of(delay: Duration) -> f64 {
     let row = (HEIGHT - 24.0) / 7.0;
     let rows_up = if delay.is_zero() { 0.0 } else { delay.as_secs_f64().log10() + 4.0 };

@@ -1,53 +1,56 @@
-//! How the caches of a manager are kept: for all kinds, and for one.
+//! Options of a manager's caches: for all kinds, and per kind.
 
 use windlass_api::ApiResource;
 use windlass_cache::InformerOptions;
 
-/// What a cache holds of a kind, and how.
+/// The namespaces that a cache covers, and the options of its informers.
 ///
 /// ```
 /// use windlass_cache::InformerOptions;
 /// use windlass_runtime::CacheOptions;
 ///
 /// let web = || InformerOptions::default().labels("app=web").budget(64 << 20);
-/// // One namespace; two; two, of which one with a choice of its own; and everything, of one namespace less than of others.
+/// // One namespace.
 /// let _ = CacheOptions::within("shop").informer(web());
+/// // Two namespaces.
 /// let _ = CacheOptions::within_each(["shop", "stock"]).informer(web());
+/// // Two namespaces, one of them with its own options.
 /// let _ = CacheOptions::within("shop").namespace("stock", web());
+/// // All namespaces, one of them restricted to the objects that match a selector.
 /// let _ = CacheOptions::new().namespace("stock", web()).others(InformerOptions::default());
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "options are for a `ManagerBuilder`"]
+#[must_use = "options do nothing until they are passed to a `ManagerBuilder`"]
 pub struct CacheOptions {
-    /// `None`: those of the caches of other kinds, or all.
+    /// `None`: the namespaces configured for all kinds, or every namespace.
     namespaces: Option<Namespaces>,
-    /// `None`: those of the caches of other kinds, or an informer's own.
+    /// `None`: the options configured for all kinds, or an informer's defaults.
     informer: Option<InformerOptions>,
 }
 
-/// Which namespaces, with their options where they have some.
+/// A selection of namespaces, with options per namespace where configured.
 #[derive(Clone, Debug, Default)]
 struct Namespaces {
-    /// Each once. None: all are meant.
+    /// The selected namespaces, each once. Empty if all namespaces are selected.
     named: Vec<(String, Option<InformerOptions>)>,
-    /// Those that are not named, if they are wanted.
+    /// The options for all other namespaces, if these are selected as well.
     others: Option<InformerOptions>,
 }
 
 /// The caches of a manager.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    /// Of all kinds but those.
+    /// The options of all kinds that have no entry of their own.
     pub(crate) usual: CacheOptions,
     pub(crate) chosen: Vec<(ApiResource, CacheOptions)>,
 }
 
-/// One informer's share of a kind.
+/// The part of a kind that one informer covers.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
-    /// `None`: of all namespaces.
+    /// `None`: all namespaces.
     pub(crate) namespace: Option<String>,
-    /// … but these, which have shares of their own.
+    /// Namespaces that other informers cover.
     pub(crate) except: Vec<String>,
     pub(crate) informer: InformerOptions,
 }
@@ -55,47 +58,47 @@ pub(crate) struct Share {
 // === impl CacheOptions ===
 
 impl CacheOptions {
-    /// Everything, as caches are by default. For one kind: what holds for the others.
+    /// Creates options that cover all objects with default options. For one kind: inherits the options for all kinds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything in all namespaces: for one kind, where others have less.
+    /// Covers all namespaces. For one kind: overrides the namespaces configured for all kinds.
     pub fn everywhere() -> Self {
         Self { namespaces: Some(Namespaces::default()), informer: None }
     }
 
-    /// Only what is in one namespace. Kinds without namespaces are not concerned.
+    /// Covers one namespace only. Cluster-scoped kinds are not affected.
     pub fn within(namespace: impl Into<String>) -> Self {
         Self::within_each([namespace.into()])
     }
 
-    /// Only what is in these namespaces, each watched by itself: for programs that may not read others. Kinds without
-    /// namespaces are not concerned.
+    /// Covers these namespaces only, with one watch per namespace. Use it if the program may not list other namespaces.
+    /// Cluster-scoped kinds are not affected.
     pub fn within_each(namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         namespaces.into_iter().fold(Self::everywhere(), |options, namespace| options.add(namespace.into(), None))
     }
 
-    /// What is in this namespace as well, with options of its own in place of those that hold for all.
+    /// Also covers this namespace, with options that override the general ones.
     pub fn namespace(self, namespace: impl Into<String>, options: InformerOptions) -> Self {
         self.add(namespace.into(), Some(options))
     }
 
-    /// What is in all namespaces that are not named as well, with options of its own. The server leaves out those that
-    /// are named, by a field selector.
+    /// Also covers all namespaces that are not named, with these options. A field selector excludes the named
+    /// namespaces on the server.
     pub fn others(mut self, options: InformerOptions) -> Self {
         self.namespaces.get_or_insert_default().others = Some(options);
         self
     }
 
-    /// Selectors, transforms, budgets and whatever else informers can be told. A [`Watch`](crate::Watch) with selectors of
-    /// its own has a cache of its own, for which those hold instead.
+    /// Sets the selectors, transforms, budget and other options of the informers. A [`Watch`](crate::Watch) with its
+    /// own selectors has its own cache and uses its own selectors instead.
     pub fn informer(mut self, options: InformerOptions) -> Self {
         self.informer = Some(options);
         self
     }
 
-    /// The options of each informer changed, also where they say nothing.
+    /// Changes the options of each informer, including default options.
     #[cfg(feature = "config")]
     pub(crate) fn changed(mut self, change: impl Fn(InformerOptions) -> InformerOptions) -> Self {
         self.informer = Some(change(self.informer.unwrap_or_default()));
@@ -106,7 +109,7 @@ impl CacheOptions {
         self
     }
 
-    /// Of all that is wanted, only what is in these namespaces.
+    /// Restricts the selected namespaces to the given ones.
     #[cfg(feature = "config")]
     pub(crate) fn only_within(mut self, namespaces: &[String]) -> Self {
         let Namespaces { named, others } = self.namespaces.take().unwrap_or_default();
@@ -123,14 +126,14 @@ impl CacheOptions {
         self
     }
 
-    /// What holds where nothing is said of a namespace.
+    /// Returns the share that covers all namespaces.
     pub(crate) fn whole(&self, usual: &Self) -> Share {
         let informer = self.informer.as_ref().or(usual.informer.as_ref()).cloned().unwrap_or_default();
         Share { namespace: None, except: Vec::new(), informer }
     }
 
-    /// One share for each informer; at least one. What the options do not say holds as in `usual`: what is said of the kind
-    /// goes before what is said of a namespace of all kinds.
+    /// Returns one share per informer, and at least one. Options that are not set are taken from `usual`. Options of
+    /// the kind take precedence over the options of a namespace for all kinds.
     pub(crate) fn shares(&self, usual: &Self) -> Vec<Share> {
         let whole = self.whole(usual);
         let own = self.namespaces.as_ref();
@@ -158,7 +161,7 @@ impl CacheOptions {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Whether there is more to say than that all are meant.
+    /// Reports whether namespaces are named or options for the other namespaces are set.
     fn divide(&self) -> bool {
         !self.named.is_empty() || self.others.is_some()
     }
@@ -178,7 +181,7 @@ mod tests {
         InformerOptions::default().labels(labels)
     }
 
-    /// Each share as `namespace (but those): labels`.
+    /// Formats each share as `namespace (but excluded namespaces): labels`.
     fn shown(options: &CacheOptions, usual: &CacheOptions) -> Vec<String> {
         let shown = |share: Share| {
             let labels = share.informer.selectors().labels.unwrap_or("everything").to_owned();

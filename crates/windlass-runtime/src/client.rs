@@ -1,28 +1,29 @@
-//! The client of a manager: reads from its caches, writes to the server.
+//! The client of a manager: reads from the manager's caches, writes to the server.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - A read waits until the cache of its kind is complete, and then costs no request. The first read of a kind begins its
-//!   cache, unless somebody watches the kind already; typed, dynamic and metadata-only reads have a cache each.
-//! - What a write answers is as what is read: without managedFields, which are half of most objects. The live client has them.
-//! - What was read can be kept and passed on, but not changed: it is shared.
+//! - A read waits until the cache of its kind has synced; after that it sends no request. The first read of a kind
+//!   starts its cache, unless the kind is watched already. Typed, dynamic and metadata-only reads have separate caches.
+//! - Objects returned by writes look like objects returned by reads: without managedFields, which are about half of
+//!   most objects. The live client returns them.
+//! - Objects returned by reads are shared. They can be stored and passed on, but not modified.
+//! - **Read-your-writes**: after a create, update, patch, apply or delete by a client of the same manager, a read of
+//!   that object, or a list that may contain it, shows that write or something newer. A deleted object is missing or
+//!   terminating. The read waits for the cache, for 10 s by default
+//!   ([`ManagerBuilder::own_writes_timeout`](crate::ManagerBuilder::own_writes_timeout)), then fails with
+//!   [`Error::Stale`]. A failed reconcile is retried with back-off, while one that acts on a stale object may create a
+//!   child twice. [`CachedClient::stale`] reads without waiting.
+//! - The object passed to a reconciler is read in the same way.
 //!
-//! - **Own writes are read**: after a create, update, patch, apply or delete by a client of the same manager, a read of that
-//!   object, or a list that may contain it, shows that write or something newer; a deleted object is gone or terminating. The
-//!   read waits for the cache, for 10 seconds at most ([`ManagerBuilder::own_writes_timeout`](crate::ManagerBuilder::own_writes_timeout)),
-//!   and fails with [`Error::Stale`] then: a reconcile that fails is repeated with back-off,
-//!   while one that acts on an old state may create an object twice. [`CachedClient::stale`] reads without waiting.
-//! - The object that a reconciler is called with is read in the same way.
+//! # Not guaranteed
 //!
-//! # What is not
-//!
-//! - These writes are not waited for: those whose answer was lost; requests that the caller has built; bindings and evictions;
-//!   those of other clients of the same program; and those that are older than 5 minutes. [`Context::store`](crate::Context::store)
-//!   shows what the cache has at that moment.
-//! - In a cache that is selected by fields other than name and namespace, a created object may not be shown yet.
-//! - A namespace that the manager's caches are not of is refused, see [`CacheOptions`](crate::CacheOptions); the live client
-//!   has it.
-//! - A kind that the server does not have is waited for, as long as whoever asks has patience.
+//! - Reads do not wait for these writes: writes whose response was lost; requests built by the caller; bindings and
+//!   evictions; writes of other clients in the program; writes older than 5 minutes.
+//!   [`Context::store`](crate::Context::store) shows the current content of the cache.
+//! - If a cache is restricted by fields other than name and namespace, a created object may not be visible yet.
+//! - A read of a namespace that the manager's caches do not cover is an error, see
+//!   [`CacheOptions`](crate::CacheOptions). The live client can read it.
+//! - A read of a kind that the server does not serve waits until the caller gives up.
 
 use std::{
     collections::HashSet,
@@ -44,19 +45,19 @@ use crate::{
     own_writes::{self, Unseen},
 };
 
-/// Reads from the caches of a manager and writes to the server.
+/// Reads from a manager's caches and writes to the server.
 ///
-/// Everything that is not here is the [live client's](Client), which it can be used as: writes, subresources, watches. What
-/// that answers is without managedFields.
+/// All other operations (writes, subresources, watches) are those of the [live client](Client), to which this type
+/// dereferences. Their responses contain no managedFields.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Pod};
 /// # use windlass_runtime::{Context, Result};
 /// # async fn reconcile(cx: Context) -> Result<()> {
-/// let config = cx.client().get::<ConfigMap>("colours").await?; // cached
-/// let pods = cx.client().list::<Pod>().within("shop").labels("app=web").await?; // cached
-/// cx.client().delete::<Pod>("web-0").await?; // sent
-/// let fresh = cx.live().get::<ConfigMap>("colours").await?; // sent
+/// let config = cx.client().get::<ConfigMap>("colours").await?; // from the cache
+/// let pods = cx.client().list::<Pod>().within("shop").labels("app=web").await?; // from the cache
+/// cx.client().delete::<Pod>("web-0").await?; // a request
+/// let fresh = cx.live().get::<ConfigMap>("colours").await?; // a request
 /// # let _ = (config, pods, fresh);
 /// # Ok(())
 /// # }
@@ -67,43 +68,43 @@ pub struct CachedClient {
     freshness: Freshness,
 }
 
-/// How fresh reads are.
+/// The freshness of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Freshness {
-    /// They show the manager's own writes.
+    /// Reads show the manager's own writes.
     #[default]
     OwnWrites,
-    /// They show what the cache has.
+    /// Reads show the current content of the cache.
     Stale,
 }
 
 #[derive(Debug)]
 struct Parts {
     live: Client,
-    /// The live one, but for managedFields in what it answers.
+    /// The live client, except that it removes managedFields from responses.
     writing: Client,
     cluster: Cluster,
 }
 
-/// The cached objects of one resource, as `K`. Made by [`CachedClient::kind`] and [`CachedClient::kind_of`].
+/// The cached objects of one resource, as `K`. Created by [`CachedClient::kind`] and [`CachedClient::kind_of`].
 pub struct CachedKind<K> {
     client: CachedClient,
     watch: Watch<K>,
 }
 
-/// A list of cached objects: awaited, it is read.
-#[must_use = "a list is read when it is awaited"]
+/// A list of cached objects. It is read when it is awaited.
+#[must_use = "a list does nothing until it is awaited"]
 pub struct CachedList<K> {
     kind: CachedKind<K>,
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
-    /// The uid of an owner.
+    /// The owner's UID.
     owner: Option<String>,
     limit: usize,
 }
 
-/// The index of objects by the uids of their owners, which the first list by owner adds to a cache.
+/// The index of objects by the UIDs of their owners. The first list by owner adds it to a cache.
 const OWNER_INDEX: &str = "windlass.dev/owner";
 
 // === impl CachedClient ===
@@ -114,7 +115,7 @@ impl CachedClient {
         Self { parts: Arc::new(parts), freshness: Freshness::default() }
     }
 
-    /// The same client, whose reads do not wait until the cache shows the manager's own writes.
+    /// Returns the same client with reads that do not wait until the cache shows the manager's own writes.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -130,20 +131,20 @@ impl CachedClient {
         Self { parts: Arc::clone(&self.parts), freshness: Freshness::Stale }
     }
 
-    /// The client that asks the server.
+    /// Returns the live client, which sends each read to the server.
     #[must_use]
     pub fn live(&self) -> &Client {
         &self.parts.live
     }
 
-    /// The cluster, whose caches are read.
+    /// Returns the cluster whose caches this client reads.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.parts.cluster
     }
 
-    /// The same client, its live one changed: to one that is [confined](Client::confined_to) to a namespace, as reads from
-    /// the caches are then, or whose writes are [dry runs](Client::with_dry_run).
+    /// Returns the same client with a modified live client: [confined](Client::confined_to) to a namespace, or with
+    /// writes as [dry runs](Client::with_dry_run). Reads from the caches are confined to the same namespace.
     ///
     /// ```
     /// # use windlass_runtime::Context;
@@ -158,37 +159,36 @@ impl CachedClient {
         Self { freshness: self.freshness, ..changed }
     }
 
-    /// The cached objects of a type.
+    /// Returns the cached objects of a type.
     #[must_use]
     pub fn kind<K: Resource>(&self) -> CachedKind<K> {
         self.kind_of(K::api_resource())
     }
 
-    /// The cached objects of a resource that is known only at run time, as
-    /// [`DynamicObject`](windlass_api::DynamicObject), or as [`PartialObject`] where metadata is
-    /// enough: then no more is cached.
+    /// Returns the cached objects of a resource that is known only at run time. Use
+    /// [`DynamicObject`](windlass_api::DynamicObject), or [`PartialObject`] to cache metadata only.
     #[must_use]
     pub fn kind_of<K: Object>(&self, resource: ApiResource) -> CachedKind<K> {
         CachedKind { client: self.clone(), watch: Watch::dynamic(resource) }
     }
 
-    /// The cached metadata of the objects of a type: no more is cached for it.
+    /// Returns the cached metadata of the objects of a type. Only metadata is cached for it.
     #[must_use]
     pub fn metadata_of<K: Resource>(&self) -> CachedKind<PartialObject> {
         self.kind_of(K::api_resource())
     }
 
-    /// The cached object of that name.
+    /// Returns the cached object with this name, or an error if it does not exist.
     pub async fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
         self.kind().get(key).await
     }
 
-    /// The cached object of that name, if there is one.
+    /// Returns the cached object with this name, or `None` if it does not exist.
     pub async fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
         self.kind().get_opt(key).await
     }
 
-    /// The cached objects of a type.
+    /// Lists the cached objects of a type.
     pub fn list<K: Resource>(&self) -> CachedList<K> {
         self.kind().list()
     }
@@ -205,7 +205,7 @@ impl Deref for CachedClient {
 // === impl CachedKind ===
 
 impl<K: Object> CachedKind<K> {
-    /// The object of that name; a namespaced one without a namespace is in the client's.
+    /// Returns the object with this name, or an error if it does not exist. The namespace defaults to the client's.
     pub async fn get(&self, key: impl Into<ObjectRef<K>>) -> Result<Arc<K>, Error> {
         let (key, operation) = self.target(key.into());
         let cached = self.lister(&operation, Reads::Object(key.key())).await?.require(&key);
@@ -213,21 +213,21 @@ impl<K: Object> CachedKind<K> {
         decoded(&cached, &operation)
     }
 
-    /// The object of that name, if there is one.
+    /// Returns the object with this name, or `None` if it does not exist.
     pub async fn get_opt(&self, key: impl Into<ObjectRef<K>>) -> Result<Option<Arc<K>>, Error> {
         let (key, operation) = self.target(key.into());
         let cached = self.lister(&operation, Reads::Object(key.key())).await?.get(&key);
         cached.map(|cached| decoded(&cached, &operation)).transpose()
     }
 
-    /// The same objects, whose reads do not wait until the cache shows the manager's own writes.
+    /// Returns the same objects with reads that do not wait until the cache shows the manager's own writes.
     #[must_use]
     pub fn stale(mut self) -> Self {
         self.client.freshness = Freshness::Stale;
         self
     }
 
-    /// The objects.
+    /// Lists the objects.
     pub fn list(&self) -> CachedList<K> {
         CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, owner: None, limit: usize::MAX }
     }
@@ -241,7 +241,7 @@ impl<K: Object> CachedKind<K> {
         (key, operation)
     }
 
-    /// Returns the cache, once it is complete and shows the manager's own writes.
+    /// Returns the cache after it has synced and shows the manager's own writes.
     async fn lister(&self, operation: &Operation, reads: Reads<'_>) -> Result<Lister<K>, Error> {
         let resource = &self.watch.resource;
         if let (Some(namespace), Some(own)) = (&operation.namespace, self.client.live().confinement())
@@ -255,8 +255,8 @@ impl<K: Object> CachedKind<K> {
         if let Some(namespace) = operation.namespace.as_deref().filter(|namespace| !namespace.is_empty())
             && !self.client.cluster().holds(resource, namespace)
         {
-            // Nothing found would look like nothing there.
-            let why = format!("the cache of {} is not of namespace {namespace}", resource.group_resource());
+            // An empty result would look like a namespace without objects.
+            let why = format!("the cache of {} does not cover namespace {namespace}", resource.group_resource());
             return Err(refused(operation, Status::bad_request(why)));
         }
         let informers = self.client.cluster().informer(&self.watch);
@@ -301,27 +301,28 @@ impl<K> Debug for CachedKind<K> {
 // === impl CachedList ===
 
 impl<K: Object> CachedList<K> {
-    /// Only those in one namespace.
+    /// Lists only the objects in one namespace.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Only those that match a label selector, in its string form.
+    /// Lists only the objects that match a label selector, in its string form.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// Only those whose fields have these values: `spec.nodeName=n1`. A cache finds by `metadata.name`, by
-    /// `metadata.namespace`, and by each index that it has under the name of the field, see [`Cluster::index`].
+    /// Lists only the objects with these field values, for example `spec.nodeName=n1`. A cache supports
+    /// `metadata.name`, `metadata.namespace`, and each index that is named after a field, see [`Cluster::index`].
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
     }
 
-    /// Only those that name this object among their owners; of an owner in a namespace, the objects in that namespace. Found by an
-    /// index of the cache, which the first such list adds. An owner without a uid, which was never stored, owns nothing.
+    /// Lists only the objects with an owner reference to this object. If the owner is namespaced, only its namespace is
+    /// searched. Uses an index of the cache, which the first such list adds. An owner without a UID was never stored
+    /// and owns nothing.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
@@ -339,26 +340,26 @@ impl<K: Object> CachedList<K> {
         self
     }
 
-    /// Only so many. There are no pages: what is left out is not to be had otherwise.
+    /// Limits the number of listed objects. There is no paging: the remaining objects cannot be requested.
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = objects;
         self
     }
 
-    /// Without waiting until the cache shows the manager's own writes.
+    /// Lists without waiting until the cache shows the manager's own writes.
     pub fn stale(mut self) -> Self {
         self.kind = self.kind.stale();
         self
     }
 
-    /// The objects as they are cached: their metadata costs nothing.
+    /// Returns the objects as they are cached. Access to their metadata needs no decoding.
     pub async fn cached(self) -> Result<Vec<Cached<K>>, Error> {
         let list = self.confined();
         let operation = list.operation();
         list.select(&operation).await
     }
 
-    /// What names no namespace is about the one that the client is confined to.
+    /// Adds the namespace that the client is confined to, if no namespace is set.
     fn confined(mut self) -> Self {
         if self.kind.watch.resource.scope == Scope::Namespaced
             && self.namespace.as_deref().unwrap_or_default().is_empty()
@@ -394,7 +395,9 @@ impl<K: Object> CachedList<K> {
         for requirement in fields.requirements() {
             let (field, value) = (&*requirement.field, &*requirement.value);
             if !requirement.equal {
-                return Err(bad(format!("caches find by equal fields only, not by {field}!={value}")));
+                return Err(bad(format!(
+                    "cached lists support only equality in field selectors, not {field}!={value}"
+                )));
             }
             found = Some(match (field, found) {
                 ("metadata.name", found) => kept(found.unwrap_or_else(|| lister.list()), |key| &*key.name == value),
@@ -452,7 +455,7 @@ impl<K> Debug for CachedList<K> {
     }
 }
 
-/// Returns the objects of an owner; the cache gets an index of them if it has none.
+/// Returns the objects of an owner. Adds the owner index to the cache if it is missing.
 async fn owned<K: Object>(
     kind: &CachedKind<K>,
     lister: &Lister<K>,
@@ -470,7 +473,7 @@ async fn owned<K: Object>(
             meta.owner_references().iter().map(|owner| Arc::clone(&owner.uid)).collect::<Vec<_>>()
         });
         match informer.add_index(index).await {
-            // Another list has added it meanwhile.
+            // A concurrent list has added the index.
             Ok(()) | Err(AddIndexError::Conflict(_)) => {}
             Err(error) => {
                 let operation = Box::new(operation.clone());
@@ -491,7 +494,7 @@ fn decoded<K: Object>(cached: &Cached<K>, operation: &Operation) -> Result<Arc<K
     cached.get().map_err(failed)
 }
 
-/// As the server would have refused it.
+/// Creates the error that the server would return.
 fn refused(operation: &Operation, status: Status) -> Error {
     Error::Status { operation: Box::new(operation.clone()), status: Box::new(status) }
 }

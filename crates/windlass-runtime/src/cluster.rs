@@ -1,4 +1,4 @@
-//! One cluster as a manager sees it: a client, and the caches that everything in the manager shares.
+//! A cluster as a manager sees it: a client, and the caches shared by all runnables of the manager.
 
 use std::{
     fmt::{self, Debug},
@@ -18,13 +18,13 @@ use crate::{
     own_writes,
 };
 
-/// Makes the source of a cache: of a resource, in one namespace or in all.
+/// Creates the list-watch source of a cache, for a resource in one namespace or in all.
 pub(crate) type ListWatches = Arc<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync>;
 
-/// A client and its caches. Clones are handles to the same.
+/// A client and its caches. Clones are handles to the same caches.
 ///
-/// There is one cache per type, resource, namespace and selectors, however many ask for it. It is started by the first
-/// and ends with the manager.
+/// There is one cache per type, resource, namespace and selectors, shared by all users. The first use starts it; it
+/// ends with the manager.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -37,27 +37,27 @@ pub struct Cluster {
 
 /// The caches of all kinds.
 struct Kept {
-    /// Of the kinds that are not in `chosen`.
+    /// The caches of the kinds that are not in `chosen`.
     usual: OfKind,
-    /// Of the kinds whose caches are kept otherwise.
+    /// The caches of the kinds with options of their own.
     chosen: Vec<(ApiResource, OfKind)>,
 }
 
-/// How the caches of a kind are kept.
+/// The caches of one kind.
 struct OfKind {
-    /// Of a namespaced kind, those that hold together all that is wanted of it. At least one.
+    /// The parts of a namespaced kind, which together cover all selected namespaces. At least one.
     parts: Vec<Part>,
-    /// Of a kind without namespaces, and of a watch in a namespace that no part is for.
+    /// Informers of cluster-scoped kinds, and of watches in a namespace that no part covers.
     whole: InformerFactory,
 }
 
-/// A part of a kind, with an informer for each type and each selection.
+/// A part of a kind, with an informer for each type and selection.
 struct Part {
-    /// `None`: of all, or of those that are not in `except`.
+    /// `None`: all namespaces, or all that are not in `except`.
     namespace: Option<String>,
-    /// Which namespaces are other parts', as a field selector.
+    /// A field selector that excludes the namespaces of other parts.
     except: Option<String>,
-    /// The field selector of the part's options.
+    /// The field selector from the part's options.
     fields: Option<String>,
     informers: InformerFactory,
 }
@@ -95,7 +95,7 @@ impl Cluster {
         Self { client, caches, own_writes_timeout, clock, entropy, events }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -105,48 +105,48 @@ impl Cluster {
         self.own_writes_timeout
     }
 
-    /// The wall clock.
+    /// Returns the wall clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The source of randomness.
+    /// Returns the source of randomness.
     pub fn entropy(&self) -> &Entropy {
         &self.entropy
     }
 
-    /// Tells people what `component` does. What is recorded is written while the manager runs.
+    /// Returns a recorder of events, with `component` as their source. Events are written while the manager runs.
     #[must_use]
     pub fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
         self.events.recorder(component)
     }
 
-    /// The informers of a watch (its predicate does not matter here), started if this is the first to ask: one, or one for
-    /// each of the namespaces that the manager's caches are of. They may not be synced yet, and never will be after the
-    /// manager has stopped.
+    /// Returns the informers of a watch, and starts them if they do not run yet. The watch's predicate is ignored.
+    /// There is one informer, or one per namespace that the manager's caches cover. They may not have synced yet, and
+    /// never sync after the manager has stopped.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn informer<T: Object>(&self, watch: &Watch<T>) -> Informers<T> {
         let mut parts = self.caches.parts_of(watch).into_iter().map(|(factory, selection)| {
             let informer = factory.for_resource(watch.resource.clone(), selection);
             factory.start();
             informer
         });
-        let first = parts.next().expect("a kind has one part at least");
+        let first = parts.next().expect("a kind has at least one part");
         Informers::new(first, parts)
     }
 
-    /// Whether the caches of a kind are to hold what is in a namespace.
+    /// Reports whether the caches of a kind cover a namespace.
     pub(crate) fn holds(&self, resource: &ApiResource, namespace: &str) -> bool {
         resource.scope == Scope::Cluster || self.caches.of(resource).part_with(namespace).is_some()
     }
 
-    /// Ends the informers of a watch and waits until they have; their memory is free once nobody reads them any more: for
-    /// kinds that a program has found at run time and is done with. Says whether there was one.
+    /// Stops the informers of a watch and waits until they have ended. Returns `true` if there was one. Their memory is
+    /// freed when the last reader drops it. Use it for kinds that were discovered at run time and are no longer needed.
     ///
-    /// Controllers that still watch it, or hold its store, see no further change; whoever asks for it anew, as reads of a
-    /// [`CachedClient`] do, gets a new one. controller-runtime's `RemoveInformer`.
+    /// Controllers that still watch the objects, or hold the store, see no further changes. A new use, such as a read
+    /// of a [`CachedClient`], starts a new informer. The counterpart of controller-runtime's `RemoveInformer`.
     pub async fn forget<T: Object>(&self, watch: &Watch<T>) -> bool {
         let mut found = false;
         for (factory, selection) in self.caches.parts_of(watch) {
@@ -155,14 +155,15 @@ impl Cluster {
         found
     }
 
-    /// The client that reads from the caches.
+    /// Returns the client that reads from the caches.
     #[must_use]
     pub fn cached_client(&self) -> CachedClient {
         CachedClient::new(self.client.clone(), self.clone())
     }
 
-    /// Adds an index to the cache of all objects of a type, which begins with this if it has not. Named after a field, it
-    /// answers to [`CachedList::fields`](crate::client::CachedList::fields). A name that is taken is an error.
+    /// Adds an index to the cache of all objects of a type, and starts the cache if it does not run yet. An index with
+    /// the name of a field makes the field available to [`CachedList::fields`](crate::client::CachedList::fields).
+    /// Returns an error if the name is in use.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -174,19 +175,20 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub async fn index<K: Resource>(&self, index: Index<K>) -> Result<()> {
         let added = self.informer(&Watch::<K>::all()).add_index(index).await;
         added.map_err(|source| Error::Index { resource: Box::new(K::api_resource()), source })
     }
 
-    /// Asks how each cache is, without keeping the caches alive.
+    /// Returns a function that reports the status of each cache without keeping the caches alive.
     pub(crate) fn cache_statuses(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
         let observers: Vec<_> = self.caches.factories().map(InformerFactory::observer).collect();
         move || observers.iter().flat_map(|statuses| statuses()).collect()
     }
 
-    /// The client as a controller uses it: it writes in the controller's name, unless the program has chosen one.
+    /// Returns the client of a controller. Its field manager is the controller's name, unless the program has set
+    /// another.
     pub(crate) fn client_for(&self, controller: &Arc<str>) -> Client {
         match self.client.field_owner() {
             Some(_) => self.client.clone(),
@@ -201,9 +203,9 @@ impl Cluster {
         }
     }
 
-    /// Ends all informers without waiting.
+    /// Stops all informers without waiting.
     pub(crate) fn abort(&self) {
-        // The first poll takes the tasks; dropped, they are aborted.
+        // The first poll takes the tasks. Dropping the future aborts them.
         for informers in self.caches.factories() {
             let _ = informers.shutdown().now_or_never();
         }
@@ -224,7 +226,7 @@ impl Kept {
         chosen.map_or(&self.usual, |(_, chosen)| chosen)
     }
 
-    /// Whose informers a watch is of, and what each of them selects. At least one.
+    /// Returns the factories that hold the informers of a watch, each with its selection. At least one.
     fn parts_of<T>(&self, watch: &Watch<T>) -> Vec<(&InformerFactory, Selection)> {
         let (of_kind, selection) = (self.of(&watch.resource), &watch.selection);
         if watch.resource.scope == Scope::Cluster {
@@ -257,7 +259,7 @@ impl Debug for Kept {
 // === impl OfKind ===
 
 impl OfKind {
-    /// The part that holds what is in a namespace.
+    /// Returns the part that covers a namespace.
     fn part_with(&self, namespace: &str) -> Option<&Part> {
         let named = self.parts.iter().find(|part| part.namespace.as_deref() == Some(namespace));
         named.or_else(|| self.parts.iter().find(|part| part.namespace.is_none()))
@@ -275,7 +277,7 @@ impl Part {
         Self { namespace, except, fields, informers: factory(informer) }
     }
 
-    /// What a watch of all namespaces selects in this part.
+    /// Returns the selection of this part for a watch of all namespaces.
     fn selection(&self, wanted: &Selection) -> Selection {
         let selection = wanted.clone();
         if let Some(namespace) = &self.namespace {

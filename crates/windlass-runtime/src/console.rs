@@ -1,8 +1,9 @@
-//! The console: a page that shows what a manager does, while it does it.
+//! The console: a web page that shows the live state of a manager.
 //!
-//! Controllers with their queues, keys in hand, rates, latencies and errors; caches with what they hold and cost; who leads;
-//! and the control loop as it happens: watch event → key → reconcile → write. For a browser at `/`, as JSON at `/api/state`,
-//! and as a stream of server-sent events at `/api/events`; [`state`] is the format of both.
+//! It shows controllers with their queues, keys in progress, rates, latencies and errors; caches with their objects and
+//! memory use; the leader; and the control loop as it happens: watch event → key → reconcile → write. The page is
+//! served at `/`, JSON at `/api/state`, and a stream of server-sent events at `/api/events`. [`state`] defines the
+//! format of both.
 //!
 //! ```no_run
 //! # use windlass_runtime::{Manager, Result, shutdown};
@@ -12,19 +13,20 @@
 //! # }
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - Nothing can be changed here: only GET and HEAD are answered.
-//! - It is bound to the loopback unless an address is given in full, and answers only who asks for an address, for
-//!   `localhost`, or for a name that was [allowed](Console::allow_host): a page elsewhere cannot read it by giving its own name
-//!   this address. The page asks nobody else for anything.
-//! - Who reads slowly holds up nobody, and is told how much was left out. Without a console nothing is kept.
+//! - The console is read-only: it accepts only GET and HEAD.
+//! - It binds to loopback unless a full address is given. It answers only requests for an IP address, for `localhost`,
+//!   or for an [allowed](Console::allow_host) name, so DNS rebinding cannot expose it to other web pages. The page
+//!   loads nothing from other hosts.
+//! - A slow reader delays nothing, and gets the number of skipped events. Without a console, no history is stored.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - Who can reach it may read it: there are no accounts. It shows names of objects and what errors say, and no more of objects.
-//! - It shows what happens in this process. Other replicas have their own.
-//! - Writes that a reconcile leaves to other tasks are not in its story.
+//! - There is no authentication: everyone who can connect can read. The console shows names of objects and error
+//!   messages, but no other content of objects.
+//! - It shows this process only. Other replicas have their own console.
+//! - Writes that a reconcile delegates to other tasks are not attributed to it.
 
 mod answers;
 mod events;
@@ -43,19 +45,19 @@ pub(crate) use self::ledger::{Ledger, Opened, Shown};
 use self::server::Server;
 use crate::serving::Listen;
 
-/// Where a console is, for [`ManagerBuilder::console`](crate::ManagerBuilder::console). Made of a port, of an address, or of a
-/// listener.
+/// The address and the allowed host names of a console, for
+/// [`ManagerBuilder::console`](crate::ManagerBuilder::console). Converts from a port, an address, or a listener.
 #[derive(Debug)]
-#[must_use = "a console is shown by a manager"]
+#[must_use = "a console does nothing until it is passed to a `ManagerBuilder`"]
 pub struct Console {
     listen: Listen,
-    /// By which names it may be asked, beside addresses and `localhost`.
+    /// Host names that requests may use, in addition to addresses and `localhost`.
     hosts: Vec<String>,
 }
 
 impl Console {
-    /// Answers at an address. A port alone, `9090` or `:9090`, is one of this machine's loopback; whatever others are to reach
-    /// must be given in full, `0.0.0.0:9090`. Nowhere if it is empty or `0`.
+    /// Serves at an address. A port alone, `9090` or `:9090`, binds to loopback. To accept remote connections, give a
+    /// full address: `0.0.0.0:9090`. An empty address or `0` disables the console.
     pub fn bind(address: impl Into<String>) -> Self {
         let address = address.into();
         let port = address.strip_prefix(':').unwrap_or(&address);
@@ -67,18 +69,18 @@ impl Console {
         Self { listen, hosts: Vec::new() }
     }
 
-    /// Answers what comes over a listener.
+    /// Serves connections of a listener.
     pub fn on(listener: TcpListener) -> Self {
         Self { listen: Listen::Bound(listener), hosts: Vec::new() }
     }
 
-    /// Lets it be asked by a name, as behind a proxy: `console.example.com`.
+    /// Allows requests for a host name, for example behind a proxy: `console.example.com`.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.hosts.push(name.into());
         self
     }
 
-    /// What shows it, and what it shows.
+    /// Returns the console's server and the ledger that it shows.
     pub(crate) fn server(self, clock: Clock) -> (Server, std::sync::Arc<Ledger>) {
         let ledger = std::sync::Arc::new(Ledger::new(clock));
         (Server::new(self, std::sync::Arc::clone(&ledger)), ledger)

@@ -1,4 +1,4 @@
-//! A controller: which objects to reconcile, which others concern them, and how.
+//! Controllers: the objects to reconcile, the related objects to watch, and the reconciler.
 
 mod defaults;
 mod handle;
@@ -41,7 +41,7 @@ use crate::{
 
 /// Reconciles objects of type `K` with a reconciler of type `R`.
 ///
-/// Built like a sentence, and run by a [`Manager`](crate::Manager):
+/// Configure it as a builder, then add it to a [`Manager`](crate::Manager):
 ///
 /// ```no_run
 /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
@@ -54,7 +54,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Without a reconciler it cannot be added:
+/// A controller without a reconciler cannot be added:
 ///
 /// ```compile_fail
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
@@ -64,7 +64,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// and what is given to `reconcile` must take the controller's kind:
+/// The reconciler must accept the controller's kind:
 ///
 /// ```compile_fail
 /// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -76,33 +76,33 @@ use crate::{
 /// # }
 /// ```
 ///
-/// # What happens
+/// # Behaviour
 ///
-/// Events of the watched objects become keys in a queue: of the object itself, of its owner, or what a function says.
-/// Workers take keys, look up the newest state in the cache and call the reconciler. It is called once for many events
-/// in a row, never twice at once for the same key, and not before every cache of the controller is complete. After a
-/// success the key rests until something changes or the asked time has passed; after a failure it comes back with
-/// back-off, unless [`Reconciler::retry`] says otherwise.
+/// Events of the watched objects become keys in a queue: the key of the object itself, of its owner, or keys from a
+/// mapping function. Workers take keys, read the newest state from the cache and call the reconciler. Several events
+/// for one key lead to one call. The reconciler never runs twice at once for the same key, and never before all caches
+/// of the controller have synced. After a success the key is reconciled again when something changes or the requested
+/// delay has passed. After a failure it is retried with back-off, unless [`Reconciler::retry`] decides otherwise.
 #[must_use = "a controller does nothing until it is added to a `Manager`"]
 pub struct Controller<K, R = NoReconciler> {
-    /// `None`: the kind, in lower case.
+    /// `None`: the kind in lower case.
     name: Option<String>,
     root: ApiResource,
-    /// The root's comes first.
+    /// The source of the reconciled kind comes first.
     sources: Vec<Box<dyn Source<K>>>,
-    /// Sources that come later.
+    /// Sources added while the controller runs.
     additions: Additions<K>,
     limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
     choices: Choices,
-    /// Keys that come from elsewhere than caches.
+    /// Streams of keys from other places than caches.
     triggers: Vec<BoxStream<'static, ObjectRef<K>>>,
-    /// The outermost comes last.
+    /// The outermost layer comes last.
     layers: Vec<Box<dyn Layer>>,
     leadership: Need,
     reconciler: R,
 }
 
-/// What a controller has chosen of what the manager's [`ControllerDefaults`] say otherwise.
+/// Settings of one controller that override the manager's [`ControllerDefaults`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Choices {
     concurrency: Option<NonZeroUsize>,
@@ -111,31 +111,31 @@ struct Choices {
     order: Option<Order>,
 }
 
-/// Which key a worker takes next.
+/// The order in which workers take keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// The one that has been ready for longest.
+    /// The key that has been ready for longest.
     Arrival,
-    /// One that has changed, before those that were listed or resynced.
+    /// Keys of changed objects first, then keys from lists and resyncs.
     Priority,
 }
 
-/// In place of a reconciler that has not been given yet.
+/// A placeholder for a missing reconciler.
 #[derive(Debug)]
 pub struct NoReconciler(());
 
-/// A controller whose reconciler gets keys, see [`Controller::reconcile_keys`].
+/// A controller whose reconciler receives keys, see [`Controller::reconcile_keys`].
 ///
-/// A type of its own, because any type could be a [`Reconciler`] of some user's kind.
+/// A separate type, because any type could implement [`Reconciler`] for a user's kind.
 #[must_use = "a controller does nothing until it is added to a `Manager`"]
 #[derive(Debug)]
 pub struct KeyController<K, F>(Controller<K, F>);
 
 // === impl Controller ===
 
-// The bound is the function's, so that who forgets a derive reads our words for it.
+// The bound is on the function, so that a missing derive produces our diagnostic.
 impl<K> Controller<K> {
-    /// A controller of all objects of the type. The same as `Controller::watching(Watch::all())`.
+    /// Creates a controller for all objects of the type. The same as `Controller::watching(Watch::all())`.
     #[allow(clippy::new_without_default, reason = "there is no default controller: it would have no reconciler")]
     pub fn new() -> Self
     where
@@ -146,15 +146,15 @@ impl<K> Controller<K> {
 }
 
 impl Controller<PartialObject> {
-    /// A controller of all objects of a type that sees their metadata alone: no more is sent by the server, and no more is
-    /// cached. The same as `Controller::watching(Watch::metadata_of::<K>())`.
+    /// Creates a controller for all objects of a type that watches and caches only their metadata. The same as
+    /// `Controller::watching(Watch::metadata_of::<K>())`.
     pub fn for_metadata<K: Resource>() -> Self {
         Self::watching(Watch::metadata_of::<K>())
     }
 }
 
 impl<K: Object> Controller<K> {
-    /// A controller of the objects that `root` selects.
+    /// Creates a controller for the objects that `root` selects.
     pub fn watching(root: Watch<K>) -> Self {
         let resource = root.resource.clone();
         Self {
@@ -171,15 +171,15 @@ impl<K: Object> Controller<K> {
         }
     }
 
-    /// Completes the controller.
+    /// Sets the reconciler, which completes the controller.
     pub fn reconcile<R: Reconciler<K>>(self, reconciler: R) -> Controller<K, R> {
         self.with(reconciler)
     }
 
-    /// Completes the controller with a function of keys, which is also called when the object is gone.
+    /// Completes the controller with a function of keys, which is also called if the object does not exist.
     ///
-    /// For the rare controllers that must act on a deletion without a finalizer, such as those that track expectations.
-    /// The object, if there is one, is in [`Context::store`]. Every error is retried with back-off.
+    /// For the rare controllers that must act on a deletion without a finalizer, such as controllers that track
+    /// expectations. Read the object from [`Context::store`]. Every error is retried with back-off.
     pub fn reconcile_keys<F, Fut, E>(self, reconcile: F) -> KeyController<K, F>
     where
         F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
@@ -206,41 +206,43 @@ impl<K: Object> Controller<K> {
 }
 
 impl<K: Object, R> Controller<K, R> {
-    /// The name in logs, metrics and field ownership; by default the kind in lower case. Unique within a manager.
+    /// Sets the name in logs, metrics and managed fields. Defaults to the kind in lower case. It must be unique within
+    /// a manager.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Objects of type `T` trigger the `K` that is their controller owner. The same as `owns_with(Watch::all())`.
+    /// Watches objects of type `T` and reconciles the `K` that is their controller owner. The same as
+    /// `owns_with(Watch::all())`.
     pub fn owns<T: Resource>(self) -> Self {
         self.owns_with(Watch::<T>::all())
     }
 
-    /// The objects that `watch` selects trigger the `K` that is their controller owner. The same as
+    /// Watches the objects that `watch` selects and reconciles the `K` that is their controller owner. The same as
     /// `owns_by(watch, Owners::Controller)`.
     pub fn owns_with<T: Object>(self, watch: Watch<T>) -> Self {
         self.owns_by(watch, Owners::Controller)
     }
 
-    /// Objects of type `T` trigger the `K` that is their controller owner, and are watched by their metadata alone. The
-    /// same as `owns_with(Watch::metadata_of::<T>())`; `cx.client().metadata_of::<T>()` reads them.
+    /// Watches the metadata of objects of type `T` and reconciles the `K` that is their controller owner. The same as
+    /// `owns_with(Watch::metadata_of::<T>())`. Read them with `cx.client().metadata_of::<T>()`.
     pub fn owns_metadata<T: Resource>(self) -> Self {
         self.owns_with(Watch::metadata_of::<T>())
     }
 
-    /// The objects that `watch` selects trigger the `K`s among their owners that `owners` says.
+    /// Watches the objects that `watch` selects and reconciles the owners of kind `K` that `owners` selects.
     ///
-    /// Only metadata is read: group and kind of an owner reference must match, its version need not.
+    /// Only metadata is read. Group and kind of an owner reference must match; its version is ignored.
     pub fn owns_by<T: Object>(self, watch: Watch<T>, owners: Owners) -> Self {
         let mapper = handler::enqueue_owners(&self.root, owners);
         self.source(watch, Some(mapper))
     }
 
-    /// Objects of type `T` trigger the keys that `map` makes of them, before and after a change.
+    /// Watches objects of type `T` and reconciles the keys that `map` returns for the object before and after a change.
     ///
-    /// The same as `watches_with(Watch::all(), map)`, except that `map` gets the decoded object. Where metadata is
-    /// enough, `watches_with` saves the decoding of every event.
+    /// The same as `watches_with(Watch::all(), map)`, except that `map` receives the decoded object. If metadata is
+    /// sufficient, `watches_with` avoids decoding every event.
     pub fn watches<T, I>(self, map: impl Fn(&T) -> I + Send + Sync + 'static) -> Self
     where
         T: Resource,
@@ -249,7 +251,8 @@ impl<K: Object, R> Controller<K, R> {
         self.source(Watch::<T>::all(), Some(handler::enqueue_mapped_decoded(map)))
     }
 
-    /// The objects that `watch` selects trigger the keys that `map` makes of them, before and after a change.
+    /// Watches the objects that `watch` selects and reconciles the keys that `map` returns for the object before and
+    /// after a change.
     pub fn watches_with<T, I>(self, watch: Watch<T>, map: impl Fn(&Cached<T>) -> I + Send + Sync + 'static) -> Self
     where
         T: Object,
@@ -258,8 +261,8 @@ impl<K: Object, R> Controller<K, R> {
         self.source(watch, Some(handler::enqueue_mapped(map)))
     }
 
-    /// Objects of type `T` trigger the keys that `map` makes of their metadata, before and after a change; no more of them
-    /// is watched. The same as `watches_with(Watch::metadata_of::<T>(), map)`.
+    /// Watches the metadata of objects of type `T` and reconciles the keys that `map` returns for it before and after a
+    /// change. The same as `watches_with(Watch::metadata_of::<T>(), map)`.
     pub fn watches_metadata<T, I>(self, map: impl Fn(&Cached<PartialObject>) -> I + Send + Sync + 'static) -> Self
     where
         T: Resource,
@@ -268,87 +271,88 @@ impl<K: Object, R> Controller<K, R> {
         self.watches_with(Watch::metadata_of::<T>(), map)
     }
 
-    /// Keeps a cache of `T` for [`Context::store`], without being triggered by it. The same as
+    /// Keeps a cache of `T` for [`Context::store`] without triggering reconciles. The same as
     /// `reads_with(Watch::all())`.
     pub fn reads<T: Resource>(self) -> Self {
         self.reads_with(Watch::<T>::all())
     }
 
-    /// Keeps a cache of what `watch` selects for [`Context::store`], without being triggered by it.
+    /// Keeps a cache of the objects that `watch` selects for [`Context::store`] without triggering reconciles.
     pub fn reads_with<T: Object>(self, watch: Watch<T>) -> Self {
         self.source(watch, None)
     }
 
-    /// A handle by which watches are added while the controller runs.
+    /// Returns a handle that adds watches while the controller runs.
     pub fn handle(&self) -> ControllerHandle<K> {
         ControllerHandle::new(self.root.clone(), &self.additions)
     }
 
-    /// How many keys may be reconciled at the same time; by default what the manager's [`ControllerDefaults`] say, or 1,
-    /// which 0 means as well.
+    /// Sets the maximum number of concurrent reconciles. Defaults to the manager's [`ControllerDefaults`], or 1. The
+    /// value 0 means 1.
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.choices.concurrency = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
-    /// How long to wait for the caches at the start before the controller fails; by default what the manager's
-    /// [`ControllerDefaults`] say, or 2 minutes.
+    /// Sets how long to wait for the caches at the start before the controller fails. Defaults to the manager's
+    /// [`ControllerDefaults`], or 2 minutes.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.choices.sync_timeout = Some(timeout);
         self
     }
 
-    /// How long failed keys wait; by default [`DefaultRateLimiter`](windlass_queue::DefaultRateLimiter).
+    /// Sets the delays of failed keys. Defaults to [`DefaultRateLimiter`](windlass_queue::DefaultRateLimiter).
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<ObjectRef<K>>) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
     }
 
-    /// Takes keys of changes before those of initial lists and resyncs, which come in order by default: a controller that
-    /// starts among many objects, or is resynced, goes on to answer what happens meanwhile. Keys that come back keep the
-    /// priority they had. See [`Builder::by_priority`](windlass_queue::Builder::by_priority).
+    /// Takes keys of changed objects before keys from initial lists and resyncs. By default keys are taken in order.
+    /// With priorities, a controller with many objects responds to changes during its start and during resyncs.
+    /// Requeued keys retain their priority. See [`Builder::by_priority`](windlass_queue::Builder::by_priority).
     pub fn by_priority(mut self) -> Self {
         self.choices.order = Some(Order::Priority);
         self
     }
 
-    /// How long a reconcile may take; as long as it likes unless the manager's [`ControllerDefaults`] say otherwise. One that
-    /// takes longer is dropped where it awaits something, and tried again with back-off.
+    /// Limits the duration of a reconcile. Defaults to the manager's [`ControllerDefaults`], or no limit. A reconcile
+    /// that exceeds the limit is dropped at an await point and retried with back-off.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.choices.reconcile_timeout = Some(limit);
         self
     }
 
-    /// Keys from a stream trigger reconciles as well: what webhooks, timers or other systems have to say. Its end ends
-    /// nothing else. What it holds when the controller stops is dropped.
+    /// Also reconciles keys from a stream, for example from webhooks, timers or other systems. The end of the stream
+    /// does not stop the controller. Keys left in the stream when the controller stops are dropped.
     pub fn triggered_by(mut self, keys: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.triggers.push(keys.boxed());
         self
     }
 
-    /// Wraps each reconcile, outside of the layers given before, but within the timeout.
+    /// Wraps each reconcile in a layer, outside the layers added before and inside the timeout.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.layers.push(Box::new(layer));
         self
     }
 
-    /// Fills caches and queue in every process, so that the leader's successor can begin at once. Reconciles in the
-    /// leader's only.
+    /// Fills caches and queue in every process, so that a new leader can start at once. Only the leader reconciles.
     pub fn warm_up(mut self) -> Self {
         self.leadership = Need::WarmUp;
         self
     }
 
-    /// Reconciles in every process, whoever is the leader: for controllers of what belongs to the process itself.
+    /// Reconciles in every process, regardless of leadership. For controllers of objects that belong to the process
+    /// itself.
     pub fn in_every_process(mut self) -> Self {
         self.leadership = Need::None;
         self
     }
 
-    /// Reconciles in every process, each the objects of its [shard](crate::sharding), if the manager divides them; otherwise
-    /// it [warms up](Self::warm_up).
+    /// Reconciles in every process the objects of the process's [shard](crate::sharding), if the manager uses sharding.
+    /// Without sharding it [warms up](Self::warm_up).
     ///
-    /// For controllers whose reconciles touch only what belongs to their object, and write with preconditions.
+    /// For controllers whose reconciles touch only objects that belong to the reconciled object, and write with
+    /// preconditions.
     pub fn sharded(mut self) -> Self {
         self.leadership = Need::Shard;
         self

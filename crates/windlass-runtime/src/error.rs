@@ -1,11 +1,11 @@
-//! What ends a manager, and what reconcilers may pass on with `?`.
+//! Errors that end a manager, and that reconcilers return with `?`.
 
 use std::time::Duration;
 
 use thiserror::Error;
 use windlass_api::{ApiResource, BoxError};
 
-/// An error of the runtime, or of the layers below it on its way through a reconciler.
+/// An error of the runtime, or an error of a lower layer that a reconciler returned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,167 +13,168 @@ pub enum Error {
     #[error(transparent)]
     Client(#[from] windlass_client::Error),
 
-    /// An object in the cache is not what its type says.
+    /// A cached object cannot be decoded as its type.
     #[error(transparent)]
     Decode(#[from] windlass_cache::DecodeError),
 
-    /// What whoever runs the program has chosen makes no sense.
+    /// The configuration of the program is invalid.
     #[cfg(feature = "config")]
     #[error(transparent)]
     Configuration(#[from] crate::config::ConfigurationError),
 
-    /// Two runnables of one manager have the same name: their logs and metrics could not be told apart.
-    #[error("two runnables are named {name:?}: name one of them with `.named(..)`")]
+    /// Two runnables of a manager have the same name, so their logs and metrics would be indistinguishable.
+    #[error("two runnables have the name {name:?}: rename one of them with `.named(..)`")]
     DuplicateName {
-        /// The name in question.
+        /// The duplicate name.
         name: String,
     },
 
-    /// Something is said of a controller by name, and no runnable has that name.
-    #[error("no controller is named {name:?}, of which something is said: there are {}", .there.join(", "))]
+    /// The configuration names a controller that does not exist.
+    #[error("cannot override the settings of controller {name:?}: the controllers are {}", .there.join(", "))]
     NoSuchController {
-        /// The name in question.
+        /// The unknown name.
         name: String,
-        /// The names that there are.
+        /// The names of the existing controllers.
         there: Vec<String>,
     },
 
     /// A server of the manager cannot listen.
     #[error("cannot listen")]
     Listen {
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
 
-    /// The object of a reconcile is older in the cache than the manager's own write to it.
-    #[error("the cache does not show an own write to {object} after {limit:?}")]
+    /// The cached object is older than the manager's own write to it.
+    #[error("the cache does not show the manager's own write to {object} after {limit:?}")]
     Stale {
         /// The object.
         object: windlass_api::ObjectKey,
-        /// How long the reconcile has waited.
+        /// How long the reconcile waited.
         limit: std::time::Duration,
     },
 
-    /// A cache did not become complete in time; the log says what the server answered.
+    /// A cache did not sync in time. The log contains the server's responses.
     #[error("the cache of {} ({}) did not sync within {timeout:?}", .resource.plural, .resource.api_version())]
     SyncTimeout {
-        /// What it waited for.
+        /// The resource of the cache.
         resource: Box<ApiResource>,
-        /// For how long.
+        /// How long the controller waited.
         timeout: Duration,
     },
 
-    /// A reconcile took too long, and was dropped.
+    /// A reconcile exceeded its time limit and was dropped.
     #[error("the reconcile took longer than {limit:?}")]
     ReconcileTimeout {
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
 
     /// An index could not be added to a cache.
     #[error("cannot add an index to the cache of {} ({})", .resource.plural, .resource.api_version())]
     Index {
-        /// Which cache.
+        /// The resource of the cache.
         resource: Box<ApiResource>,
-        /// Why not.
+        /// The cause.
         source: windlass_cache::AddIndexError,
     },
 
-    /// The informer of a cache ended while it was needed, which only a bug can cause.
+    /// The informer of a cache ended while it was in use. This is a bug.
     #[error("the cache of {} ({}) stopped", .resource.plural, .resource.api_version())]
     CacheStopped {
-        /// Which one.
+        /// The resource of the cache.
         resource: Box<ApiResource>,
     },
 
-    /// A watch was to be added to a controller that has ended, or ended meanwhile.
+    /// A watch was added to a controller that has ended, or that ended before the cache synced.
     #[error("cannot watch {} ({}): the controller has stopped", .resource.plural, .resource.api_version())]
     ControllerStopped {
-        /// What was to be watched.
+        /// The watched resource.
         resource: Box<ApiResource>,
     },
 
-    /// A runnable was to be added to a manager that has been stopped.
+    /// A runnable was added to a manager that has stopped.
     #[error("cannot start {name}: the manager has stopped")]
     ManagerStopped {
-        /// Which one.
+        /// The runnable's name.
         name: String,
     },
 
     /// A runnable failed, which stopped the manager.
     #[error("{name} failed")]
     Runnable {
-        /// Which one.
+        /// The runnable's name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Self>,
     },
 
-    /// A runnable panicked, which stopped the manager. Panics of reconcilers are contained and never get here.
+    /// A runnable panicked, which stopped the manager. Panics of reconcilers are contained and do not lead to this
+    /// error.
     #[error("{name} panicked: {message}")]
     Panicked {
-        /// Which one.
+        /// The runnable's name.
         name: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
 
-    /// A runnable was aborted from outside: the asynchronous runtime shuts down while the manager runs.
-    #[error("{name} was aborted with its runtime")]
+    /// A runnable was aborted from outside: the async runtime shut down while the manager ran.
+    #[error("{name} was aborted because its runtime shut down")]
     Aborted {
-        /// Which one.
+        /// The runnable's name.
         name: String,
     },
 
-    /// The leader election of the manager cannot be held like this.
+    /// The leader election of the manager is invalid.
     #[error("invalid leader election")]
     Election(#[from] crate::leader_election::InvalidElection),
 
-    /// The manager cannot share its keys like this.
+    /// The sharding of the manager is invalid.
     #[error("invalid sharding")]
     Sharding(#[from] crate::sharding::InvalidSharding),
 
-    /// A manager shares its keys, and something needs to be the only one of its kind.
-    #[error("{name} would run in every replica: shard it with `.sharded()`, or hold a leader election as well")]
+    /// The manager uses sharding, and a runnable must run only once in the cluster.
+    #[error("{name} would run in every replica: shard it with `.sharded()`, or use leader election as well")]
     NotSharded {
-        /// What it is.
+        /// The runnable's name.
         name: String,
     },
 
-    /// The key of a reconcile became another replica's, or might have.
+    /// The key of a reconcile moved to another replica, or may have moved.
     #[error("the reconcile was dropped: its key is another replica's, or the lease could not be renewed in time")]
     ShardLost,
 
-    /// This process led and does not any more. What needed leadership has been aborted.
+    /// This process lost its leadership. All runnables that need leadership were aborted.
     #[error("leader election lost")]
     LeadershipLost,
 
     /// Some runnables had to be aborted.
-    #[error("still running after the grace period of {grace:?}, and aborted: {}", .names.join(", "))]
+    #[error("aborted after the grace period of {grace:?}: {}", .names.join(", "))]
     GraceExceeded {
-        /// Which ones.
+        /// The names of the runnables.
         names: Vec<String>,
-        /// The time they had.
+        /// The grace period.
         grace: Duration,
     },
 
-    /// Anything else that a reconciler wants to pass on, see [`Error::other`].
+    /// Any other error of a reconciler, see [`Error::other`].
     #[error(transparent)]
     Other(BoxError),
 }
 
-/// The result of most things in this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of whatever type, or a text: `Err(Error::other("no image given"))`.
+    /// Wraps an error of any type, or a text: `Err(Error::other("no image given"))`.
     pub fn other(error: impl Into<BoxError>) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// What a panic said, as far as it said it in words.
+/// Returns a panic's message, if it is a string.
 pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no message)").to_owned()

@@ -1,20 +1,20 @@
-//! Events: what a controller tells people, stored beside the objects that it is about.
+//! Events: messages of controllers about objects, stored as Kubernetes Events.
 //!
-//! A [`Recorder`] takes a [`Note`] about an object and returns at once; a task of the manager writes it as an Event, by the
-//! core API or by events.k8s.io ([`EventApi`]). `kubectl describe` and `kubectl events` show it.
+//! A [`Recorder`] takes a [`Note`] about an object and returns at once. A task of the manager writes it as an Event
+//! through the core API or events.k8s.io ([`EventApi`]). `kubectl describe` and `kubectl events` show it.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - Recording never waits and never fails: a controller works as well where nobody can write events.
-//! - By the core API, a note that comes again counts up the event that is there; ten different notes for one reason within ten minutes
-//!   become one event that stands for all that follow; what a component says of one object is limited to 25 events at once
-//!   and one in five minutes then.
-//! - What was recorded before the manager stops is written before it has stopped, if the server takes it at once.
+//! - Recording never waits and never fails. A controller also works if it may not write events.
+//! - With the core API, a repeated note increments the count of the existing event. From the tenth different note with
+//!   the same reason within ten minutes on, notes are combined into one event. The events of a component about one
+//!   object are limited to a burst of 25 and then one per five minutes.
+//! - Events recorded before the manager stops are written before it has stopped, if the server accepts them at once.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - That every note becomes an event: what is too much is dropped, and so is what a server refuses. No logic may hang on
-//!   events.
+//! - Not every note becomes an event: notes above the limits, and events that the server refuses, are dropped. Do not
+//!   base logic on events.
 
 mod correlator;
 mod note;
@@ -28,14 +28,14 @@ pub(crate) use recorder::{Outlet, Queue};
 pub use recorder::{Recorded, Recorder, reference};
 pub(crate) use writer::Writer;
 
-/// The API that events are written by. The server shows each in both.
+/// The API for writing events. The server serves each event through both APIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventApi {
-    /// `v1`: what is the same is counted up, what is alike combined, what is too much dropped.
+    /// `v1`: equal events are counted, similar events are combined, and events above the limits are dropped.
     #[default]
     Core,
-    /// `events.k8s.io/v1`: what is alike, whatever its text, is a series, whose number is written when it begins, every half
-    /// hour, and when nothing was added for six minutes. Nothing is dropped.
+    /// `events.k8s.io/v1`: events that differ only in their text form a series. The count of a series is written when
+    /// it begins, every 30 minutes, and after six minutes without a new event. No event is dropped.
     Series,
 }

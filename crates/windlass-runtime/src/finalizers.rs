@@ -1,15 +1,16 @@
-//! What must be done before an object may go: finalizers, in order.
+//! Finalizers: ordered clean-up of an object before its deletion.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - A live object is reconciled only when it has all finalizers: what its reconcile makes will be cleaned up.
-//! - Of an object that is being deleted, one after the other is cleaned up, and each finalizer is removed when its clean-up
-//!   has succeeded. What comes later waits for what comes earlier.
-//! - Finalizers of others stay as they are, whoever writes at the same time: a conflict is an error, and tried again.
+//! - A live object is reconciled only after it has all finalizers, so everything that its reconcile creates will be
+//!   cleaned up.
+//! - The clean-ups of a deleted object run one after the other, in order. Each finalizer is removed after its clean-up
+//!   has succeeded.
+//! - Finalizers of other controllers are never changed. A concurrent write leads to a conflict error, which is retried.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - A clean-up may run several times, and must not mind: its finalizer is removed afterwards.
+//! - A clean-up may run several times, because its finalizer is removed afterwards. It must be idempotent.
 
 use std::{
     fmt::{self, Debug},
@@ -23,7 +24,7 @@ use windlass_api::{BoxError, ObjectExt as _, Patch, Resource};
 
 use crate::{Context, Error, Result};
 
-/// The clean-ups of a kind, by the names of their finalizers.
+/// The finalizers of a kind, each with a clean-up function.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
@@ -39,12 +40,12 @@ use crate::{Context, Error, Result};
 ///     let Finalized::Live(object) = clean_ups().finalize(object, &cx).await? else {
 ///         return Ok(Action::await_change());
 ///     };
-///     // … what is to be done for a live object.
+///     // … reconcile the live object.
 ///     # drop(object);
 ///     Ok(Action::await_change())
 /// }
 /// ```
-#[must_use = "finalizers do nothing until they are asked to finalize an object"]
+#[must_use = "finalizers do nothing until `finalize` is called"]
 pub struct Finalizers<K> {
     in_order: Vec<Finalizer<K>>,
 }
@@ -54,23 +55,23 @@ struct Finalizer<K> {
     clean_up: Box<dyn Fn(Arc<K>, Context) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>,
 }
 
-/// How far it is with an object.
+/// The state of an object after its finalizers were processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "only live objects are to be reconciled"]
+#[must_use = "reconcile only live objects"]
 pub enum Finalized<K> {
-    /// It is live, and has all finalizers.
+    /// The object is live and has all finalizers.
     Live(Arc<K>),
-    /// It is being deleted, and all is cleaned up: nothing is left to be done.
+    /// The object is being deleted, and all clean-ups have succeeded.
     CleanedUp,
 }
 
 impl<K: Resource> Finalizers<K> {
-    /// None yet.
+    /// Creates an empty list of finalizers.
     pub fn new() -> Self {
         Self { in_order: Vec::new() }
     }
 
-    /// One more, which is cleaned up after those before. The name is like `example.com/bucket`.
+    /// Adds a finalizer, which is processed after the previous ones. The name has the form `example.com/bucket`.
     pub fn then<F, E>(
         mut self,
         name: impl Into<String>,
@@ -85,7 +86,7 @@ impl<K: Resource> Finalizers<K> {
         self
     }
 
-    /// Gives a live object the finalizers that it lacks; cleans up for one that is being deleted.
+    /// Adds missing finalizers to a live object, or runs the clean-ups of an object that is being deleted.
     pub async fn finalize(&self, object: Arc<K>, cx: &Context) -> Result<Finalized<K>> {
         if !object.is_deleting() {
             return self.complete(object, cx).await.map(Finalized::Live);
@@ -99,7 +100,7 @@ impl<K: Resource> Finalizers<K> {
             let rest: Vec<_> = object.finalizers().iter().filter(|other| *other != name).cloned().collect();
             match write(&*object, &rest, cx).await {
                 Ok(written) => object = Arc::new(written),
-                // With the last finalizer it goes, whoever has removed it.
+                // Removing the last finalizer deletes the object, whichever client removed it.
                 Err(Error::Client(error)) if error.is_not_found() => return Ok(Finalized::CleanedUp),
                 Err(error) => return Err(error),
             }
@@ -118,7 +119,7 @@ impl<K: Resource> Finalizers<K> {
     }
 }
 
-/// Writes the finalizers of an object that nobody else has changed.
+/// Writes the finalizers, and fails if the object was modified concurrently.
 async fn write<K: Resource>(object: &K, finalizers: &[String], cx: &Context) -> Result<K> {
     let metadata = json!({
         "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": finalizers,

@@ -1,30 +1,30 @@
-//! From an object to the keys of those who care about it.
+//! Event handlers: functions from a changed object to the keys to reconcile.
 
 use std::sync::Arc;
 
 use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef, Scope};
 use windlass_cache::Cached;
 
-/// Appends the keys that an object leads to.
+/// Appends the keys for an object.
 pub(crate) type Mapper<T, K> = Arc<dyn Fn(&Cached<T>, &mut Vec<ObjectRef<K>>) + Send + Sync>;
 
-/// Which owners of an object an event of it concerns, of those that are of the controller's kind.
+/// Selects the owners of the controller's kind that are reconciled after an event of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owners {
-    /// The one that manages it: `controller: true`.
+    /// The controller owner: the reference with `controller: true`.
     Controller,
-    /// Every one: for what several objects own together. controller-runtime's `MatchEveryOwner`.
+    /// Every owner, for objects shared by several owners. controller-runtime's `MatchEveryOwner`.
     Every,
 }
 
-/// The object itself.
+/// Returns a mapper to the object's own key.
 pub(crate) fn enqueue_self<K: Object>() -> Mapper<K, K> {
     Arc::new(|object, keys| keys.push(object.key().clone().into()))
 }
 
-/// Those of the object's owners that are of the resource's group and kind, in whatever version.
+/// Returns a mapper to the object's owners of the resource's group and kind, in any version.
 ///
-/// Reads metadata only. Whether an owner exists, with that uid, is for the reconciler to see.
+/// Reads metadata only. The reconciler must check that the owner exists and has the UID of the reference.
 pub(crate) fn enqueue_owners<T: Object, K: Object>(owner: &ApiResource, which: Owners) -> Mapper<T, K> {
     let owner = owner.clone();
     Arc::new(move |object, keys| {
@@ -44,7 +44,7 @@ pub(crate) fn enqueue_owners<T: Object, K: Object>(owner: &ApiResource, which: O
     })
 }
 
-/// What a function of the encoded object says.
+/// Returns a mapper that calls a function with the encoded object.
 pub(crate) fn enqueue_mapped<T, K, I, F>(map: F) -> Mapper<T, K>
 where
     T: Object,
@@ -55,7 +55,8 @@ where
     Arc::new(move |object, keys| keys.extend(map(object)))
 }
 
-/// What a function of the decoded object says. An object that cannot be decoded leads nowhere, and is logged.
+/// Returns a mapper that calls a function with the decoded object. Objects that cannot be decoded are logged and lead
+/// to no keys.
 pub(crate) fn enqueue_mapped_decoded<T, K, I, F>(map: F) -> Mapper<T, K>
 where
     T: Object,

@@ -1,8 +1,8 @@
-//! Probes: whether a process lives, and whether it is ready, as the kubelet asks.
+//! Liveness and readiness probes.
 //!
-//! `/healthz` and `/readyz` answer `ok` when all of their checks pass, else 500 and which did not; with `?verbose` they tell
-//! of each, `?exclude=NAME` leaves one out, and `/readyz/NAME` is one check by itself, with its reason. The answers are
-//! controller-runtime's to the letter.
+//! `/healthz` and `/readyz` return `ok` if all of their checks pass, otherwise status 500 and the names of the failed
+//! checks. `?verbose` lists each check, `?exclude=NAME` excludes a check, and `/readyz/NAME` runs a single check. The
+//! responses are byte-identical to those of controller-runtime.
 
 use std::{
     borrow::Cow,
@@ -23,8 +23,8 @@ use crate::{
     serving::{Answer, Listen, not_found, serve, text},
 };
 
-/// A server for probes, to be added to a [`Manager`](crate::Manager). It answers from the beginning, while caches still
-/// fill, to the end.
+/// A server for probes, to be added to a [`Manager`](crate::Manager). It serves from the start of the manager, while
+/// caches still sync, until the end.
 ///
 /// ```
 /// # use windlass_runtime::{Manager, Result, health::Probes};
@@ -32,12 +32,12 @@ use crate::{
 /// manager.add(Probes::bind(":8081").readyz("database", async || -> Result<()> { Ok(()) }));
 /// # }
 /// ```
-#[must_use = "probes are answered when they are added to a `Manager`"]
+#[must_use = "probes are not served until they are added to a `Manager`"]
 pub struct Probes {
     listen: Listen,
     healthz: Checks,
     readyz: Checks,
-    /// How long after its expiry a lease may still be believed in.
+    /// How long after its expiry a lease is still accepted.
     lease_tolerance: Option<Duration>,
 }
 
@@ -54,12 +54,13 @@ struct Check {
 // === impl Probes ===
 
 impl Probes {
-    /// Answers at an address: `host:port`, or `:port` for every address of the machine. Nowhere if it is empty or `0`.
+    /// Serves at an address: `host:port`, or `:port` for every address of the machine. An empty address or `0` disables
+    /// the server.
     pub fn bind(address: impl Into<String>) -> Self {
         Self::new(Listen::at(address))
     }
 
-    /// Answers what comes over a listener.
+    /// Serves connections of a listener.
     pub fn on(listener: TcpListener) -> Self {
         Self::new(Listen::Bound(listener))
     }
@@ -72,7 +73,7 @@ impl Probes {
         Self { listen, healthz: Checks::default(), readyz: Checks::default(), lease_tolerance: None }
     }
 
-    /// Something that must hold, or else the process is to be killed.
+    /// Adds a liveness check. If it fails, the kubelet restarts the container.
     pub fn healthz<F, E>(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -86,7 +87,7 @@ impl Probes {
         self
     }
 
-    /// Something that must hold before the process is sent requests.
+    /// Adds a readiness check. If it fails, the pod receives no requests.
     pub fn readyz<F, E>(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -122,13 +123,13 @@ impl Probes {
         self.readyz.0.push(Check::new(name, check));
     }
 
-    /// Whether there is anywhere to ask.
+    /// Reports whether the probes are served.
     pub(crate) fn are_answered(&self) -> bool {
         !matches!(self.listen, Listen::Off)
     }
 
-    /// `/healthz` fails when the manager believes to lead although its lease has expired so long ago: see
-    /// [`Leadership::check`]. The check is called `leaderElection`.
+    /// Fails `/healthz` if the manager considers itself the leader although its lease has expired by more than
+    /// `tolerance`, see [`Leadership::check`]. The check is named `leaderElection`.
     pub fn leader_election(mut self, tolerance: Duration) -> Self {
         self.lease_tolerance = Some(tolerance);
         self
@@ -173,7 +174,7 @@ impl Debug for Probes {
     }
 }
 
-/// The answer to a request of either probe.
+/// Returns the response to a request of either probe.
 async fn answer<B>(probes: &[(&str, Checks)], request: &Request<B>) -> Answer {
     let path = request.uri().path();
     let found = probes.iter().find_map(|(probe, checks)| {
@@ -193,7 +194,7 @@ async fn answer<B>(probes: &[(&str, Checks)], request: &Request<B>) -> Answer {
 // === impl Checks ===
 
 impl Checks {
-    /// Who asks nothing is told that the process answers.
+    /// Adds the default check `ping` if there are no checks.
     fn or_ping(mut self) -> Self {
         if self.0.is_empty() {
             self.0.push(Check::new("ping", || std::future::ready(Ok::<_, BoxError>(()))));
@@ -218,7 +219,7 @@ impl Checks {
             match (check.run)().await {
                 Ok(()) => report += &format!("[+]{name} ok\n"),
                 Err(error) => {
-                    // Everybody may ask: the reason is for the log.
+                    // The endpoint is public, so the reason is only logged.
                     tracing::debug!(check = name, error = %ErrorChain(&*error), "a health check failed");
                     report += &format!("[-]{name} failed: reason withheld\n");
                     passed = false;
@@ -264,7 +265,7 @@ impl Check {
     }
 }
 
-/// A value of a query.
+/// Decodes a query value.
 fn decoded(value: &str) -> String {
     let value = value.replace('+', " ");
     percent_encoding::percent_decode_str(&value).decode_utf8_lossy().into_owned()

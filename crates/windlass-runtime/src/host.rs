@@ -1,13 +1,13 @@
-//! The machine that this runs on, and the process on it.
+//! Properties of the host and of this process.
 
-/// What it calls itself, in a cluster the pod's name.
+/// Returns the host name. In a cluster this is the pod's name.
 pub(crate) fn name() -> String {
     let known = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
     let known = known.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     known.unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// What the process has in memory, where the system tells.
+/// Returns the process's resident memory in bytes, if the operating system reports it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! What goes around every reconcile of a controller: timing, auditing, tracing, refusing.
+//! Layers: middleware around each reconcile of a controller, for timing, auditing, tracing or rejection.
 
 use std::fmt::{self, Debug};
 
@@ -7,7 +7,7 @@ use windlass_api::{BoxError, ObjectKey};
 
 use crate::{Action, Retry};
 
-/// Wraps the reconciles of a controller. Closures of the two arguments are layers.
+/// Wraps the reconciles of a controller. Closures with these two arguments are layers.
 ///
 /// ```
 /// # use futures::FutureExt;
@@ -26,30 +26,30 @@ use crate::{Action, Retry};
 /// # }
 /// ```
 pub trait Layer: Send + Sync + 'static {
-    /// What is to be done in place of `inner`, which does nothing unless it is awaited.
+    /// Returns the future that runs in place of `inner`. `inner` runs only when it is awaited.
     fn around(&self, call: Call<'_>, inner: Reconciling) -> Reconciling;
 }
 
-/// A reconcile that is to be done. `Ok(None)`: the object is gone.
+/// The future of a reconcile. It returns `Ok(None)` if the object does not exist.
 pub type Reconciling = BoxFuture<'static, Result<Option<Action>, Failure>>;
 
-/// Which reconcile it is.
+/// The identity of a reconcile.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Call<'c> {
     /// The controller's name.
     pub controller: &'c str,
-    /// What is reconciled.
+    /// The key of the reconciled object.
     pub key: &'c ObjectKey,
-    /// The same as in the log.
+    /// The reconcile ID, as in the log.
     pub id: &'c str,
 }
 
 /// A reconcile that failed.
 pub struct Failure {
-    /// Why.
+    /// The error.
     pub error: BoxError,
-    /// Whether to try again.
+    /// The retry policy for this error.
     pub retry: Retry,
 }
 

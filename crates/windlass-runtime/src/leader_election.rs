@@ -1,21 +1,24 @@
-//! Leader election: of several candidates, one at a time acts. They agree by a Lease.
+//! Leader election: only one of several candidates acts at a time. They coordinate by a Lease.
 //!
-//! A candidate that finds the lease free writes its name into it and renews that; the others look at it now and then. A lease
-//! that has not *changed* for as long as it says, by the clock of who looks, is free. Times in the lease are for people:
-//! the clocks of candidates need not agree, only go at about the same speed.
+//! A candidate that finds the lease free writes its identity into it and renews it. The other candidates read it
+//! periodically. A lease is free if it has not *changed* for its lease duration, measured by the clock of the reader.
+//! The timestamps in the lease are informational: the clocks of candidates need not agree, but must run at about the
+//! same rate.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - [`Leadership::is_leader`] holds for one candidate at a time, if their clocks go at the same speed: a leader counts from
-//!   when it *sent* its last renewal, and for the renew deadline; the others count from when they *saw* it, and for the
-//!   longer lease duration. A process that was stopped meanwhile finds that it is no leader any more before it acts.
-//! - When a leader is gone, another takes over within the lease duration and a retry period, if the server answers.
+//! - [`Leadership::is_leader`] returns `true` for at most one candidate at a time, if all clocks run at the same rate. A
+//!   leader relies on its lease for the renew deadline, counted from the moment it *sent* its last renewal. The other
+//!   candidates respect the lease for the longer lease duration, counted from the moment they *saw* the renewal. A
+//!   process that was paused notices that its leadership has expired before it acts.
+//! - If a leader stops, another candidate takes over within the lease duration plus one retry period, if the server
+//!   responds.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - There are no fencing tokens. A request that a leader has sent before it lost the lease may be carried out afterwards:
-//!   what must not happen twice needs a precondition of its own, such as a resource version.
-//! - Clocks that stand still while a machine is suspended may delay a takeover, or the loss of leadership.
+//! - There are no fencing tokens. A request that a leader sent before it lost the lease may be processed afterwards.
+//!   Operations that must not happen twice need their own precondition, such as a resource version.
+//! - Clocks that stop while a machine is suspended may delay a takeover, or the detection of lost leadership.
 
 mod elector;
 mod leadership;
@@ -42,10 +45,10 @@ pub use self::{
 use self::{lock::LeaseLock, metrics::NoMetrics};
 use crate::{Cluster, events::Recorder, host};
 
-/// How much longer than the retry period the renew deadline must be.
+/// The factor by which the renew deadline must exceed the retry period.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// How candidates for one lease behave. All of them should agree on it.
+/// The settings of a leader election. All candidates for a lease should use the same.
 ///
 /// ```no_run
 /// # use windlass_runtime::{LeaderElection, Manager, Result, shutdown};
@@ -55,30 +58,30 @@ const JITTER_FACTOR: f64 = 1.2;
 /// manager.run(shutdown::signal()).await
 /// # }
 /// ```
-#[must_use = "an election is held when a manager or an elector runs"]
+#[must_use = "an election does nothing until it is passed to a manager or an elector"]
 pub struct LeaderElection {
     lease: String,
-    /// `None`: the client's.
+    /// `None`: the client's namespace.
     namespace: Option<String>,
-    /// `None`: the host's name and something unique.
+    /// `None`: the host name and a unique suffix.
     identity: Option<String>,
     labels: BTreeMap<String, String>,
     timings: Timings,
     on_stop: OnStop,
     on_new_leader: Option<NewLeader>,
-    /// `None`: the system's.
+    /// `None`: the system clock.
     clock: Option<Clock>,
-    /// `None`: the operating system's.
+    /// `None`: the operating system's source.
     entropy: Option<Entropy>,
     recorder: Option<Recorder>,
-    /// `None`: nobody.
+    /// `None`: no metrics.
     metrics: Option<Arc<dyn ElectionMetrics>>,
 }
 
 /// Called with the identity of each leader.
 type NewLeader = Box<dyn Fn(&str) + Send + Sync>;
 
-/// The three durations of a lease.
+/// The three durations of an election.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timings {
     pub(crate) lease_duration: Duration,
@@ -86,19 +89,19 @@ pub(crate) struct Timings {
     pub(crate) retry_period: Duration,
 }
 
-/// What becomes of a lease that is held when its holder stops.
+/// The treatment of a held lease when its holder stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnStop {
-    /// Others may have it at once.
+    /// Other candidates may acquire it at once.
     Release,
     /// It expires.
     Keep,
 }
 
-/// Why an election cannot be held. The texts are client-go's and controller-runtime's.
+/// The reason why the settings of an election are invalid. The texts are those of client-go and controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each says in its text what is wrong")]
+#[allow(missing_docs, reason = "the error texts describe the variants")]
 pub enum InvalidElection {
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseNotLongerThanDeadline,
@@ -119,8 +122,8 @@ pub enum InvalidElection {
 // === impl LeaderElection ===
 
 impl LeaderElection {
-    /// An election by the Lease of that name, which is made when it is missing. The name must not be that of another
-    /// program's lease.
+    /// Creates the settings of an election with this Lease, which is created if it does not exist. The name must not be
+    /// used by another program's lease.
     pub fn new(lease: impl Into<String>) -> Self {
         Self {
             lease: lease.into(),
@@ -137,103 +140,104 @@ impl LeaderElection {
         }
     }
 
-    /// The lease's namespace; by default the client's, which in a cluster is that of the pod.
+    /// Sets the lease's namespace. Defaults to the client's namespace, which in a cluster is the pod's.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// The candidate's name, unique among the candidates; by default made of the host's name and a random number.
+    /// Sets the candidate's identity, which must be unique. Defaults to the host name and a random number.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// A label that is set on the lease.
+    /// Sets a label on the lease.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// How long a lease that nobody renews is respected; 15 seconds by default. Written to the lease in whole seconds,
-    /// rounded up.
+    /// Sets how long a lease stays valid without a renewal. Defaults to 15 s. The value in the lease is rounded up to
+    /// whole seconds.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timings.lease_duration = duration;
         self
     }
 
-    /// How long after its last renewal a leader that cannot renew goes on; 10 seconds by default. What it has begun then
-    /// should end within the rest of the lease duration.
+    /// Sets how long a leader keeps acting after its last successful renewal. Defaults to 10 s. Work in progress at
+    /// that moment should end within the rest of the lease duration.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timings.renew_deadline = deadline;
         self
     }
 
-    /// How often a leader renews; others look at the lease at least as often. 2 seconds by default.
+    /// Sets the interval of renewals. Other candidates read the lease at least as often. Defaults to 2 s.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timings.retry_period = period;
         self
     }
 
-    /// Gives the lease up on a graceful stop, so that another candidate need not wait until it has expired.
+    /// Releases the lease on a graceful stop, so that another candidate need not wait for its expiry.
     ///
-    /// A [`Manager`](crate::Manager) does so when all that needed leadership has ended. Who uses [`Elector::run`] must have
-    /// ended it before stopping the elector.
+    /// A [`Manager`](crate::Manager) releases it after all runnables that need leadership have ended. If you use
+    /// [`Elector::run`], end your own work before you stop the elector.
     pub fn release_on_stop(mut self) -> Self {
         self.on_stop = OnStop::Release;
         self
     }
 
-    /// Calls a function with the identity of each leader that is seen, once until another one is. The elector calls it
-    /// itself: it must be quick.
+    /// Calls a function with the identity of each newly observed leader. The elector calls it directly, so it must
+    /// return quickly.
     pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Box::new(tell));
         self
     }
 
-    /// The wall clock for the times in the lease; by default the system's, or the manager's.
+    /// Sets the wall clock for the timestamps in the lease. Defaults to the manager's, or the system's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Spreads the attempts of several candidates; by default the operating system's randomness, or the manager's.
+    /// Sets the source of randomness for the jitter of retries. Defaults to the manager's, or the operating system's.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = Some(entropy);
         self
     }
 
-    /// Who tells people, as events of the lease; by default nobody, or a recorder of the manager's.
+    /// Sets the recorder for events of the lease. Defaults to a recorder of the manager; without a manager no events
+    /// are recorded.
     pub fn recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
         self
     }
 
-    /// Who counts; by default the manager's registry, or nobody.
+    /// Sets the receiver of metrics. Defaults to the manager's registry; without a manager there are no metrics.
     pub fn metrics(mut self, metrics: impl ElectionMetrics) -> Self {
         self.metrics = Some(Arc::new(metrics));
         self
     }
 
-    /// Who counts unless somebody else was chosen.
+    /// Sets the receiver of metrics unless one is set.
     pub(crate) fn counted_by(mut self, metrics: impl ElectionMetrics) -> Self {
         self.metrics.get_or_insert_with(|| Arc::new(metrics));
         self
     }
 
-    /// A candidate.
+    /// Creates a candidate. Returns an error if the settings are invalid.
     pub fn elector(self, client: &Client) -> Result<Elector, InvalidElection> {
         self.elector_with(client, |_| None)
     }
 
-    /// The manager's candidate: what was not chosen is the manager's.
+    /// Creates the manager's candidate. The manager provides the clock, randomness and recorder that are not set.
     pub(crate) fn in_manager(mut self, cluster: &Cluster) -> Result<Elector, InvalidElection> {
         self.clock.get_or_insert_with(|| cluster.clock().clone());
         self.entropy.get_or_insert_with(|| cluster.entropy().clone());
         self.elector_with(cluster.client(), |identity| Some(cluster.recorder(identity)))
     }
 
-    /// Whether it can be held.
+    /// Checks the settings.
     pub(crate) fn validate(&self) -> Result<(), InvalidElection> {
         self.timings.validate()?;
         if self.lease.is_empty() { Err(InvalidElection::NoLease) } else { Ok(()) }
@@ -297,7 +301,7 @@ impl Timings {
         checks.into_iter().find(|(wrong, _)| *wrong).map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// How long one request may take: time must be left for another one.
+    /// Returns the time limit of one request. It leaves time for another attempt.
     pub(crate) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }

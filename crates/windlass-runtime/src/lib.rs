@@ -1,37 +1,38 @@
-//! Controllers: what turns changes in a cluster into work, and work into changes.
+//! Controllers and their manager, the counterpart of Go's controller-runtime.
 //!
-//! The way of a change, and the module of each station:
+//! The path of a change through the modules:
 //!
-//! 1. A [`Watch`] says what is watched; the [`cluster`] has one informer for it, shared by all that ask (`source`).
-//! 2. An event that passes the [`predicate`] becomes keys (`handler`): the object's own, its owner's, or what a function
-//!    says.
-//! 3. Keys wait in a queue of the [`controller`], each once.
-//! 4. A worker takes a key, looks up the newest state of its object and calls the [`Reconciler`] ([`reconcile`]).
-//! 5. The reconciler brings the world closer to what the object asks for, through the client in its [`Context`], and says
-//!    what is next: an [`Action`]; after an error, a [`Retry`]. What it reads comes from the caches ([`client`]); what it
-//!    often has to do is at hand ([`upsert`], [`finalizers`], [`owners`]).
-//! 6. The [`manager`] runs controllers and what else belongs to them until the [`shutdown`]; where several processes run
-//!    the same, in the one that is elected ([`leader_election`]), or in each for a part of the objects ([`sharding`]). What
-//!    whoever runs it may choose stands in a file, or in flags (`config`, a feature).
+//! 1. A [`Watch`] selects objects. The [`cluster`] runs one informer per selection, shared by all controllers
+//!    (`source`).
+//! 2. An event that passes the [`predicate`] becomes keys (`handler`): the object's own key, its owner's, or keys from
+//!    a mapping function.
+//! 3. The queue of the [`controller`] holds each key once.
+//! 4. A worker takes a key, reads the newest cached state of its object and calls the [`Reconciler`] ([`reconcile`]).
+//! 5. The reconciler compares the desired state with the observed state and writes changes through the client in its
+//!    [`Context`]. It returns an [`Action`], or an error with a [`Retry`] policy. Reads come from the caches
+//!    ([`client`]). Helpers cover common tasks: [`upsert`], [`finalizers`], [`owners`].
+//! 6. The [`manager`] runs controllers and other runnables until the [`shutdown`]. If several processes run the same
+//!    manager, only the elected leader reconciles ([`leader_election`]), or each reconciles a part of the objects
+//!    ([`sharding`]). Settings come from code, from a file or from flags (feature `config`).
 //!
-//! What people should know of it is told by [`events`]. What happens can be counted ([`metrics`]) and watched ([`observer`]), with
-//! a browser, too ([`console`]); the kubelet asks for its [`health`]. What client-go and controller-runtime promise, and which
-//! test holds it here, is in [`contracts`].
+//! Controllers record [`events`] for users. [`metrics`] counts what happens, an [`observer`] sees each step, and the
+//! [`console`] shows it in a browser. The kubelet probes the manager's [`health`]. [`contracts`] lists the guarantees
+//! of client-go and controller-runtime, with the test for each.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! - A controller never reconciles one object twice at the same time, whatever its concurrency.
 //! - No reconcile begins before all caches of its controller hold their initial lists.
-//! - Each state that a cache has seen last is reconciled: a change during a reconcile leads to another one.
+//! - The last state that a cache has received is always reconciled: a change during a reconcile leads to another one.
 //! - A panic of a reconciler, predicate, mapper or observer is contained.
-//! - Nothing of a manager runs any more when [`Manager::run`] has returned.
+//! - When [`Manager::run`] returns, no task of the manager is running.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - Not every state is seen: between two reconciles there may have been many.
-//! - Caches lag behind the server; a reconciler may read what it has itself overwritten since.
-//! - Two processes that run the same manager both act, unless they hold a [`leader_election`] or share their keys by
-//!   [`sharding`]. What even these do not guarantee is said there.
+//! - Not every state is seen: an object may change several times between two reconciles.
+//! - Caches lag behind the server, so a reconciler may read an object that another client has changed since.
+//! - Two processes that run the same manager both act, unless they use [`leader_election`] or [`sharding`]. These
+//!   modules document their own limits.
 
 mod caches;
 pub mod client;

@@ -1,4 +1,4 @@
-//! The manager: runs controllers and whatever else belongs to them, in order, until the end.
+//! The manager: starts controllers and other runnables in order, and stops them.
 
 mod additions;
 mod beside;
@@ -46,8 +46,8 @@ use crate::{
     shutdown::Stopper,
 };
 
-/// Runs controllers over one cluster. They share its client and its caches: two controllers that watch the same kind
-/// cost one watch and one copy of the objects.
+/// Runs controllers against one cluster. They share a client and caches: two controllers that watch the same kind share
+/// one watch and one copy of the objects.
 ///
 /// ```no_run
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
@@ -63,11 +63,11 @@ use crate::{
 #[must_use = "a manager does nothing until it is run"]
 pub struct Manager {
     cluster: Cluster,
-    /// What the recorders of the cluster say.
+    /// The events recorded by the recorders of the cluster.
     events: Queue,
     runnables: Vec<Box<dyn Runnable>>,
     handle: ManagerHandle,
-    /// What is asked for by clones of `handle`.
+    /// Requests sent by clones of `handle`.
     requests: mpsc::UnboundedReceiver<Request>,
     defaults: ControllerDefaults,
     overrides: Overrides,
@@ -77,40 +77,40 @@ pub struct Manager {
     event_api: EventApi,
     observers: Vec<Arc<dyn ReconcileObserver>>,
     metrics: Arc<dyn ControllerMetrics>,
-    /// Answered where the builder was told to, if anywhere.
+    /// The probes configured by the builder, if any.
     probes: Probes,
-    /// What the console shows, if there is one.
+    /// The data of the console, if there is one.
     ledger: Option<Arc<Ledger>>,
 }
 
 impl Manager {
-    /// A manager for the cluster that the environment names: see `Client::try_default`.
+    /// Creates a manager for the cluster that the environment configures, see `Client::try_default`.
     pub async fn try_default() -> Result<Self> {
         Ok(Self::new(Client::try_default().await?))
     }
 
-    /// A manager for the client's cluster. The same as `Manager::builder(client).build()`.
+    /// Creates a manager for the client's cluster. The same as `Manager::builder(client).build()`.
     pub fn new(client: Client) -> Self {
         Self::builder(client).build()
     }
 
-    /// A manager with choices.
+    /// Returns a builder of managers.
     pub fn builder(client: Client) -> ManagerBuilder {
         ManagerBuilder::new(client)
     }
 
-    /// The client and the caches.
+    /// Returns the client and the caches.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Adds a controller or something else to run. Runnables of one group start in the order in which they were added.
+    /// Adds a controller or another runnable. Runnables of one group start in the order in which they were added.
     pub fn add(&mut self, runnable: impl Runnable) -> &mut Self {
         self.runnables.push(Box::new(runnable));
         self
     }
 
-    /// A handle by which controllers and others are added, and ended, while the manager runs.
+    /// Returns a handle that adds and removes runnables while the manager runs.
     pub fn handle(&self) -> ManagerHandle {
         self.handle.clone()
     }
@@ -143,19 +143,18 @@ impl Manager {
         self
     }
 
-    /// Shows each step of every controller to `observer`.
+    /// Adds an observer of each step of every controller.
     pub fn on_reconcile(&mut self, observer: impl ReconcileObserver) -> &mut Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Runs everything until `shutdown` resolves or something fails, and stops everything then.
+    /// Runs everything until `shutdown` resolves or a runnable fails, then stops everything.
     ///
-    /// Stopping is graceful: no new work is begun, and what has begun gets the grace period to finish before it is
-    /// aborted. When this returns, nothing of the manager is running any more. When its future is dropped, all of it is
-    /// aborted.
+    /// The stop is graceful: no new work begins, and work in progress gets the grace period to finish before it is
+    /// aborted. When this method returns, no task of the manager is running. Dropping its future aborts all tasks.
     ///
-    /// Returns the first error, if any: a runnable that failed or panicked, or had to be aborted at the end.
+    /// Returns the first error, if any: a runnable failed, panicked, or was aborted after the grace period.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
         let Self {
             cluster,
@@ -181,7 +180,7 @@ impl Manager {
         let mut runnables = named.collect::<Result<Vec<_>>>()?;
         overrides.are_of(runnables.iter().map(Addition::name))?;
 
-        // Without an election it would run in every replica, on all keys.
+        // Without leader election it would run in every replica, on all keys.
         if sharding.is_some()
             && election.is_none()
             && let Some(alone) = runnables.iter().find(|addition| addition.group().needs_leadership())
@@ -191,7 +190,7 @@ impl Manager {
         let membership = sharding.map(|sharding| sharding.in_manager(&cluster)).transpose()?;
         let elector = election.map(|election| election.in_manager(&cluster)).transpose()?;
 
-        // Its own set: dropped with this future, it is aborted.
+        // A separate set: dropping this future aborts it.
         let (mut writer, writer_stop) = (JoinSet::new(), Stopper::new());
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
@@ -202,12 +201,12 @@ impl Manager {
         let mut groups = Groups::new(cluster, reporter, leadership, shard, defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);
 
-        // 1. Start. Each runnable sees to what it needs itself: controllers wait for their caches.
-        //    - Servers first: probes must be answered while caches fill, or the process is killed for being slow.
-        //    - Webhooks before caches: the API server may need a conversion webhook of ours to answer our own lists.
-        //    - Caches: begun by the first runnable that asks for one, on behalf of the manager.
-        //    - Others, which do not need to be the only one of their kind in the cluster.
-        //    - Those that get ready to act when this process is the leader.
+        // 1. Start. Each runnable waits for its own dependencies: controllers wait for their caches.
+        //    - Servers first: probes must be answered while caches sync, or the kubelet restarts the process.
+        //    - Webhooks before caches: the API server may need our conversion webhook to answer our own lists.
+        //    - Caches: started by the first runnable that uses one.
+        //    - Other runnables that may run in several processes.
+        //    - Runnables that warm up for leadership.
         runnables.sort_by_key(Addition::group); // stable
         let leaders_at = runnables.partition_point(|runnable| !runnable.group().needs_leadership());
         let mut leaders = runnables.split_off(leaders_at);
@@ -215,10 +214,11 @@ impl Manager {
             groups.start(runnable);
         }
 
-        // 2. Run until told to stop, or until the first failure.
-        //    - The others, controllers above all, when this process is elected; at once if there is no election.
-        //    - What is added later, at once, or with them.
-        //    - Those that are ready on their shard, when it is theirs.
+        // 2. Run until shutdown or the first failure.
+        //    - All other runnables, mainly controllers, start when this process is elected, or at once without an
+        //      election.
+        //    - Runnables added later start at once, or with them.
+        //    - Sharded runnables start when the process has its shard.
         campaign.start();
         sharing.start();
         let leadership = campaign.leadership().clone();
@@ -247,15 +247,15 @@ impl Manager {
         drop((requests, leaders)); // Whoever asks now, or waits for these, hears that it is too late.
         match &first_error {
             None => tracing::info!("stopping"),
-            // A program that ends is no failure of ours.
+            // The end of the program is not a failure of a runnable.
             Some(Error::Aborted { name }) => tracing::info!(name, "stopping with the runtime"),
             Some(error) => tracing::error!(error = %ErrorChain(error), "stopping because of a failure"),
         }
 
-        // 3. Stop, in the opposite order: controllers write until their last reconcile, which may need caches, webhooks
-        //    and probes. One grace period for all of it.
-        //    The events come last: until then there may be something to say.
-        //    Who has lost an election may not act any more: there is no grace then.
+        // 3. Stop, in the opposite order: controllers write until their last reconcile ends, which may need caches,
+        //    webhooks and probes. All share one grace period.
+        //    The event writer stops last, because events may be recorded until then.
+        //    A process that has lost an election may not act any more, so it gets no grace period.
         let grace = if matches!(first_error, Some(Error::LeadershipLost)) { Duration::ZERO } else { grace };
         let stop = async {
             groups.stop(&mut campaign, &mut sharing, &mut first_error).await;
@@ -267,10 +267,10 @@ impl Manager {
             let names = groups.abort().await;
             campaign.abort().await;
             sharing.abort().await;
-            tracing::error!(?names, ?grace, "aborted what was still running after the grace period");
+            tracing::error!(?names, ?grace, "aborted runnables after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });
         }
-        // 4. The tasks that belong to runnables (workers, handlers) end with them; this sees them gone.
+        // 4. The tasks that belong to runnables (workers, handlers) end with them; this waits for them.
         groups.gone().await;
         first_error.map_or(Ok(()), Err)
     }

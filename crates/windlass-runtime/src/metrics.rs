@@ -1,5 +1,5 @@
-//! What controllers tell about themselves in numbers: [`ControllerMetrics`] is told, [`Registry`] keeps it as Prometheus
-//! does, and [`MetricsServer`] shows it.
+//! Metrics of controllers: [`ControllerMetrics`] receives measurements, [`Registry`] stores them in the Prometheus
+//! format, and [`MetricsServer`] serves them.
 
 mod access;
 mod caches;
@@ -17,41 +17,41 @@ pub(crate) use self::caches::{selector, short};
 pub use self::{registry::Registry, requests::RequestCounter, server::MetricsServer};
 use crate::observer::Outcome;
 
-/// Says what the workers of a queue have in their hands.
+/// Returns the unfinished work of a queue's workers.
 pub type UnfinishedProbe = Box<dyn Fn() -> UnfinishedWork + Send + Sync>;
 
-/// Receives what happens in the controllers of a manager. Each method has a default that does nothing.
+/// Receives the measurements of a manager's controllers. Each method has a default that does nothing.
 ///
-/// The meanings are controller-runtime's. For the story behind the numbers, see
+/// The metrics have the meanings of controller-runtime. For the individual steps, see
 /// [`ReconcileObserver`](crate::ReconcileObserver).
 pub trait ControllerMetrics: Debug + Send + Sync + 'static {
-    /// A controller starts `workers` workers: `max_concurrent_reconciles`. What is returned receives the events of its
-    /// queue.
+    /// A controller starts `workers` workers: `max_concurrent_reconciles`. The returned value receives the measurements
+    /// of its queue.
     fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
         let _ = (controller, workers);
         None
     }
 
-    /// A controller has a queue, whose unfinished work can be asked for: `unfinished_work_seconds` and
+    /// A controller has created its queue. `unfinished` reports its unfinished work: `unfinished_work_seconds` and
     /// `longest_running_processor_seconds`.
     fn queue(&self, controller: &str, unfinished: UnfinishedProbe) {
         let _ = (controller, unfinished);
     }
 
-    /// A reconcile begins: `active_workers` rises by one.
+    /// A reconcile begins: `active_workers` increases by one.
     fn started(&self, controller: &str) {
         let _ = controller;
     }
 
-    /// A reconcile has ended: `active_workers` falls by one, `reconcile_time_seconds`, `reconcile_total` by result;
-    /// [`Outcome::Failed`] also counts as `reconcile_errors_total`, and `terminal_reconcile_errors_total` when it is not
-    /// retried; [`Outcome::Panicked`] as `reconcile_panics_total` and as an error.
+    /// A reconcile has ended: `active_workers` decreases by one; `reconcile_time_seconds` and `reconcile_total` are
+    /// updated. [`Outcome::Failed`] also counts in `reconcile_errors_total`, and in `terminal_reconcile_errors_total`
+    /// if it is not retried. [`Outcome::Panicked`] counts in `reconcile_panics_total` and as an error.
     fn finished(&self, controller: &str, outcome: &Outcome, duration: Duration) {
         let _ = (controller, outcome, duration);
     }
 }
 
-/// Counts nothing.
+/// Discards all measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

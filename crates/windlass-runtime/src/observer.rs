@@ -1,7 +1,7 @@
-//! The control loop as a story: which event led to which key, which key to which reconcile, what it wrote, and what came of it.
+//! Observation of the control loop: the event behind each key, the reconcile of the key, its writes, and its outcome.
 //!
-//! For live views, tests and the [`console`](crate::console). Numbers go to
-//! [`ControllerMetrics`](crate::ControllerMetrics), prose to `tracing`.
+//! For live views, tests and the [`console`](crate::console). For metrics, see
+//! [`ControllerMetrics`](crate::ControllerMetrics); logs use `tracing`.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use windlass_client::Operation;
 
 use crate::{Action, Retry};
 
-/// Sees each step of the controllers of a manager. Closures are observers.
+/// Receives each step of a manager's controllers. Closures are observers.
 ///
-/// Observers are called by the tasks that do the work: they must be quick and must not block.
+/// The tasks that do the work call observers directly, so observers must return quickly and must not block.
 pub trait ReconcileObserver: Send + Sync + 'static {
-    /// Something happened.
+    /// Called for each step.
     fn observe(&self, event: &ReconcileEvent<'_>);
 }
 
-/// A step of the loop.
+/// A step of the control loop.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ReconcileEvent<'e> {
-    /// A change in a cache made a key dirty. A change that leads to no key is not told.
+    /// A change in a cache added a key to the queue. Changes that lead to no key are not reported.
     Triggered(Trigger<'e>),
     /// A worker took a key.
     Started(ReconcileStarted<'e>),
-    /// The reconcile has sent a request that was to change something. What it leaves to other tasks to send is not told.
+    /// The reconcile sent a write request. Writes that it delegates to other tasks are not reported.
     Wrote(ReconcileWrote<'e>),
-    /// The worker is done with it.
+    /// The worker has finished the reconcile.
     Finished(ReconcileFinished<'e>),
 }
 
@@ -37,24 +37,24 @@ pub enum ReconcileEvent<'e> {
 pub struct Trigger<'e> {
     /// The controller's name.
     pub controller: &'e str,
-    /// What kind of object changed.
+    /// The resource of the changed object.
     pub resource: &'e ApiResource,
-    /// Which object changed.
+    /// The changed object.
     pub object: &'e ObjectKey,
-    /// How.
+    /// The kind of change.
     pub change: Change,
     /// The key that was added to the controller's queue.
     pub key: &'e ObjectKey,
 }
 
-/// How an object changed.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is in the cache now and was not before: new, or part of the initial list.
+    /// The object was added to the cache: it is new, or part of the initial list.
     Added,
-    /// It has another state.
+    /// The object was updated.
     Updated,
-    /// It is no longer in the cache.
+    /// The object was removed from the cache.
     Deleted,
 }
 
@@ -63,26 +63,26 @@ pub enum Change {
 pub struct ReconcileStarted<'e> {
     /// The controller's name.
     pub controller: &'e str,
-    /// What is reconciled.
+    /// The reconciled key.
     pub key: &'e ObjectKey,
-    /// The same as in the log and in [`Context::reconcile_id`](crate::Context::reconcile_id).
+    /// The reconcile ID, as in the log and in [`Context::reconcile_id`](crate::Context::reconcile_id).
     pub id: &'e str,
 }
 
-/// A request of a reconcile that was to change something, and its answer. One that is sent again is told again.
+/// A write request of a reconcile, and its response. Each retry of a request is reported again.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileWrote<'e> {
     /// The controller's name.
     pub controller: &'e str,
-    /// What is reconciled.
+    /// The reconciled key.
     pub key: &'e ObjectKey,
-    /// The same as at the start.
+    /// The reconcile ID, as at the start.
     pub id: &'e str,
-    /// What was to be done, to which object.
+    /// The operation and its object.
     pub operation: &'e Operation,
-    /// The answer's; `None` when there was none.
+    /// The status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// From the sending to the answer.
+    /// The time from the request to the response.
     pub took: Duration,
 }
 
@@ -91,39 +91,39 @@ pub struct ReconcileWrote<'e> {
 pub struct ReconcileFinished<'e> {
     /// The controller's name.
     pub controller: &'e str,
-    /// What was reconciled.
+    /// The reconciled key.
     pub key: &'e ObjectKey,
-    /// The same as at the start.
+    /// The reconcile ID, as at the start.
     pub id: &'e str,
-    /// How long it took.
+    /// The duration of the reconcile.
     pub duration: Duration,
-    /// What came of it.
+    /// The outcome of the reconcile.
     pub outcome: &'e Outcome,
 }
 
-/// What came of a reconcile.
+/// The outcome of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It succeeded.
+    /// The reconcile succeeded.
     Done(Action),
-    /// The object was gone: there was nothing to reconcile.
+    /// The object does not exist any more, so there was nothing to reconcile.
     Gone,
-    /// It failed.
+    /// The reconcile failed.
     Failed {
         /// The error and its causes, in one line.
         message: String,
-        /// Whether it is tried again.
+        /// The retry policy for the error.
         retry: Retry,
     },
-    /// It took longer than the controller allows, and was dropped; it is tried again with back-off.
+    /// The reconcile exceeded the controller's time limit and was dropped. It is retried with back-off.
     TimedOut {
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
-    /// It panicked; it is tried again with back-off.
+    /// The reconciler panicked. The reconcile is retried with back-off.
     Panicked {
-        /// What the panic said.
+        /// The panic message.
         message: String,
     },
 }

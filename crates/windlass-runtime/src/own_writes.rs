@@ -1,4 +1,4 @@
-//! Reads that show the manager's own writes: the manager's client records them, reads wait for the caches.
+//! Reads that show the manager's own writes: the client records the writes, and reads wait for the caches.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,33 +7,33 @@ use windlass_api::{ApiResource, Object, ObjectKey, Uid};
 use windlass_cache::{Informers, Reads, Stopped, WriteJournals};
 use windlass_client::{Client, Stored, WriteObserver};
 
-/// How long a read waits for the cache, unless the manager's builder sets another limit.
+/// The default time that a read waits for the cache.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Records the writes of a client for the caches.
 #[derive(Debug)]
 struct Recorder(WriteJournals);
 
-/// Why a cache does not show the manager's own writes.
+/// The reason why a cache does not show the manager's own writes.
 #[derive(Debug)]
 pub(crate) enum Unseen {
-    /// It has stopped.
+    /// The cache has stopped.
     Stopped(Stopped),
-    /// It has not caught up in time.
+    /// The cache has not caught up in time.
     Late {
         /// The object that was written.
         object: ObjectKey,
-        /// How long the read has waited.
+        /// How long the read waited.
         limit: Duration,
     },
 }
 
-/// Returns the client, its writes recorded in the journals.
+/// Returns the client with its writes recorded in the journals.
 pub(crate) fn recorded(client: Client, journals: &WriteJournals) -> Client {
     client.with_write_observer(Arc::new(Recorder(journals.clone())))
 }
 
-/// Waits until the caches show the manager's own writes. Without a pending write this is a comparison of two numbers.
+/// Waits until the caches show the manager's own writes. Without a pending write this compares two numbers.
 pub(crate) async fn wait<K: Object>(informers: &Informers<K>, reads: Reads<'_>, limit: Duration) -> Result<(), Unseen> {
     if informers.unseen_own_write(reads).is_none() {
         return Ok(());

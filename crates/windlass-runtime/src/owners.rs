@@ -1,35 +1,36 @@
-//! Who owns an object, set with the rules of the garbage collector: an owner is in the object's namespace, or in none.
+//! Owner references, checked against the rules of the garbage collector: an owner is in the object's namespace or
+//! cluster-scoped.
 //!
-//! [`ObjectExt::controlled_by`](windlass_api::ObjectExt::controlled_by) is shorter, and takes no for no answer.
+//! [`ObjectExt::controlled_by`](windlass_api::ObjectExt::controlled_by) is shorter and does not check.
 
 use thiserror::Error;
 use windlass_api::{ObjectExt as _, Resource, Scope, k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference};
 
-/// Why an object cannot have an owner.
+/// The reason why an owner reference cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OwnerError {
-    /// There is a controller already, and one is all there may be.
-    #[error("{object} is controlled by {kind} {name:?} already")]
+    /// The object already has a controller owner. There can be only one.
+    #[error("{object} is already controlled by {kind} {name:?}")]
     AlreadyControlled {
-        /// Which object.
+        /// The object.
         object: String,
         /// The controller's kind.
         kind: String,
         /// The controller's name.
         name: String,
     },
-    /// The garbage collector would not find the owner, and would take it for gone.
+    /// The owner is in another namespace. The garbage collector would treat it as deleted.
     #[error("{object} cannot be owned by {owner}: it is in another namespace")]
     ElsewhereInCluster {
-        /// Which object.
+        /// The object.
         object: String,
-        /// Which owner.
+        /// The owner.
         owner: String,
     },
 }
 
-/// Makes `owner` the one that manages an object, unless another does.
+/// Sets `owner` as the controller owner of an object. Returns an error if the object has another one.
 pub fn control<K: Resource, O: Resource>(object: &mut K, owner: &O) -> Result<(), OwnerError> {
     let reference = owner.controller_ref();
     if let Some(other) = object.controller().filter(|other| !is_same(other, &reference)) {
@@ -39,7 +40,7 @@ pub fn control<K: Resource, O: Resource>(object: &mut K, owner: &O) -> Result<()
     set(object, owner, reference)
 }
 
-/// Adds an owner that does not manage the object, but without which it is not needed.
+/// Adds an owner that is not the controller. The garbage collector deletes the object when all owners are deleted.
 pub fn own<K: Resource, O: Resource>(object: &mut K, owner: &O) -> Result<(), OwnerError> {
     let reference = OwnerReference { controller: None, block_owner_deletion: None, ..owner.controller_ref() };
     set(object, owner, reference)
@@ -54,7 +55,7 @@ fn set<K: Resource, O: Resource>(object: &mut K, owner: &O, reference: OwnerRefe
         return Err(OwnerError::ElsewhereInCluster { object, owner });
     }
     let owners = object.metadata_mut().owner_references.get_or_insert_default();
-    // Another version of the same kind is the same owner.
+    // A reference in another version of the same kind refers to the same owner.
     match owners.iter_mut().find(|known| is_same(known, &reference)) {
         Some(known) => *known = reference,
         None => owners.push(reference),
@@ -62,7 +63,7 @@ fn set<K: Resource, O: Resource>(object: &mut K, owner: &O, reference: OwnerRefe
     Ok(())
 }
 
-/// Whether two references are to the same object, whatever its uid was.
+/// Reports whether two references name the same object, ignoring its UID.
 fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
     let group = |reference: &OwnerReference| reference.api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     a.kind == b.kind && a.name == b.name && group(a) == group(b)
@@ -89,7 +90,7 @@ mod tests {
         let [reference] = pod.owner_references() else { panic!("one: {:?}", pod.owner_references()) };
         assert_eq!((reference.controller, reference.block_owner_deletion), (Some(true), Some(true)));
         let error = control(&mut pod, &Deployment::named("e").in_namespace("ns")).unwrap_err();
-        assert_eq!(error.to_string(), "ns/p is controlled by Deployment \"d\" already");
+        assert_eq!(error.to_string(), "ns/p is already controlled by Deployment \"d\"");
         own(&mut pod, &ConfigMap::named("c").in_namespace("ns")).unwrap();
         own(&mut pod, &Node::named("n")).unwrap();
         assert_eq!(pod.owner_references().len(), 3);
@@ -101,7 +102,10 @@ mod tests {
         let elsewhere = ConfigMap::named("c").in_namespace("other");
         let error = own(&mut Pod::named("p").in_namespace("ns"), &elsewhere).unwrap_err();
         assert_eq!(error.to_string(), "ns/p cannot be owned by other/c: it is in another namespace");
-        assert!(control(&mut Namespace::named("n"), &elsewhere).is_err(), "nothing without a namespace is owned by it");
+        assert!(
+            control(&mut Namespace::named("n"), &elsewhere).is_err(),
+            "a cluster-scoped object has no namespaced owner"
+        );
     }
 
     #[test]

@@ -1,29 +1,29 @@
-//! Which events are worth a reconcile.
+//! Predicates: filters for the events that lead to a reconcile.
 //!
-//! Predicates see metadata and, if they ask for it, the decoded object; see [`Cached`].
+//! Predicates receive metadata, and can decode the object; see [`Cached`].
 
 use std::collections::BTreeMap;
 
 use windlass_api::{LabelSelector, Object};
 use windlass_cache::Cached;
 
-/// Decides whether an event of a watch leads to keys. Everything passes unless a method says otherwise.
+/// Decides whether an event of a watch leads to keys. The default methods let every event pass.
 ///
-/// Closures over the old and the new state are predicates that let every creation and deletion pass.
+/// Closures over the old and the new state are predicates that filter updates and let every creation and deletion pass.
 pub trait Predicate<T: Object>: Send + Sync + 'static {
-    /// The object is new in the cache.
+    /// Decides about an object that was added to the cache.
     fn added(&self, object: &Cached<T>) -> bool {
         let _ = object;
         true
     }
 
-    /// The object changed.
+    /// Decides about an object that was updated.
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
         let _ = (old, new);
         true
     }
 
-    /// The object is gone; this is its last known state.
+    /// Decides about an object that was deleted, given its last known state.
     fn deleted(&self, object: &Cached<T>) -> bool {
         let _ = object;
         true
@@ -36,84 +36,84 @@ impl<T: Object, F: Fn(&Cached<T>, &Cached<T>) -> bool + Send + Sync + 'static> P
     }
 }
 
-/// See [`generation_changed`].
+/// The predicate returned by [`generation_changed`].
 #[derive(Clone, Copy, Debug)]
 pub struct GenerationChanged;
 
-/// See [`labels_changed`].
+/// The predicate returned by [`labels_changed`].
 #[derive(Clone, Copy, Debug)]
 pub struct LabelsChanged;
 
-/// See [`annotations_changed`].
+/// The predicate returned by [`annotations_changed`].
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationsChanged;
 
-/// See [`labelled`].
+/// The predicate returned by [`labelled`].
 #[derive(Clone, Debug)]
 pub struct Labelled(LabelSelector);
 
-/// See [`version_changed`].
+/// The predicate returned by [`version_changed`].
 #[derive(Clone, Copy, Debug)]
 pub struct VersionChanged;
 
-/// See [`and`].
+/// The predicate returned by [`and`].
 #[derive(Clone, Copy, Debug)]
 pub struct And<A, B>(A, B);
 
-/// See [`or`].
+/// The predicate returned by [`or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<A, B>(A, B);
 
-/// See [`not`].
+/// The predicate returned by [`not`].
 #[derive(Clone, Copy, Debug)]
 pub struct Not<P>(P);
 
-/// Updates that change the desired state.
+/// Passes updates that change the generation, and so the desired state.
 ///
-/// It hides every change of metadata and status, which includes labels, annotations and the beginning of a deletion of
-/// kinds whose servers do not count that as a generation. Kinds without generations never pass.
+/// It drops updates that change only metadata or status, including labels and annotations. It also drops the start of a
+/// deletion if the server does not increment the generation for it. Updates of kinds without generations never pass.
 #[must_use]
 pub fn generation_changed() -> GenerationChanged {
     GenerationChanged
 }
 
-/// Updates that change labels.
+/// Passes updates that change labels.
 #[must_use]
 pub fn labels_changed() -> LabelsChanged {
     LabelsChanged
 }
 
-/// Updates that change annotations. They are looked up in the object's text, twice for each update.
+/// Passes updates that change annotations. The annotations are read from the encoded objects, twice per update.
 #[must_use]
 pub fn annotations_changed() -> AnnotationsChanged {
     AnnotationsChanged
 }
 
-/// Objects whose labels match, when they are added, changed and deleted; of a change the new ones count.
+/// Passes additions, updates and deletions of objects whose labels match. For updates, the new labels are compared.
 #[must_use]
 pub fn labelled(selector: LabelSelector) -> Labelled {
     Labelled(selector)
 }
 
-/// Updates that are changes at all, not resyncs.
+/// Passes updates that change the resource version, which excludes resyncs.
 #[must_use]
 pub fn version_changed() -> VersionChanged {
     VersionChanged
 }
 
-/// Both must agree.
+/// Passes events that pass both predicates.
 #[must_use]
 pub fn and<A, B>(a: A, b: B) -> And<A, B> {
     And(a, b)
 }
 
-/// One suffices.
+/// Passes events that pass at least one of the predicates.
 #[must_use]
 pub fn or<A, B>(a: A, b: B) -> Or<A, B> {
     Or(a, b)
 }
 
-/// The opposite, for creations and deletions too.
+/// Passes events that do not pass the predicate, including additions and deletions.
 #[must_use]
 pub fn not<P>(predicate: P) -> Not<P> {
     Not(predicate)
@@ -127,7 +127,7 @@ impl<T: Object> Predicate<T> for GenerationChanged {
 
 impl<T: Object> Predicate<T> for LabelsChanged {
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
-        // Servers write labels in the order of their keys; another order would only cost a reconcile.
+        // Servers write labels in the order of their keys. A different order would only cause an extra reconcile.
         old.meta().labels() != new.meta().labels()
     }
 }
@@ -137,7 +137,7 @@ impl<T: Object> Predicate<T> for AnnotationsChanged {
         let annotations = |object: &Cached<T>| object.at::<BTreeMap<String, String>>(&["metadata", "annotations"]);
         match (annotations(old), annotations(new)) {
             (Ok(old), Ok(new)) => old.unwrap_or_default() != new.unwrap_or_default(),
-            // What cannot be read is for the reconciler to see.
+            // The reconciler handles objects that cannot be decoded.
             _ => true,
         }
     }

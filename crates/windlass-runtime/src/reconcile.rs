@@ -1,4 +1,4 @@
-//! What a user writes: a reconciler, and what it is given.
+//! Reconcilers, written by users, and the context that each call receives.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -14,75 +14,79 @@ use windlass_client::Client;
 
 use crate::{CachedClient, events::Recorder};
 
-/// What is to happen after a reconcile that succeeded.
+/// The next step after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     requeue_after: Option<Duration>,
-    /// `None`: that which the key had.
+    /// `None`: the key retains its priority.
     priority: Option<i32>,
 }
 
 impl Action {
-    /// Nothing, until something changes.
+    /// Waits for the next change.
     #[must_use]
     pub const fn await_change() -> Self {
         Self { requeue_after: None, priority: None }
     }
 
-    /// Another reconcile after `delay`, or earlier if something changes; at once if it is zero.
+    /// Requests another reconcile after `delay`, or earlier if something changes. Zero means at once.
     #[must_use]
     pub const fn requeue_after(delay: Duration) -> Self {
         Self { requeue_after: Some(delay), priority: None }
     }
 
-    /// The same, the key coming back with this priority in place of that which it had. It counts for controllers that take
-    /// keys [by priority](crate::Controller::by_priority); higher ones are taken first.
+    /// Sets the priority with which the key is requeued, in place of its previous priority. It has an effect on
+    /// controllers that take keys [by priority](crate::Controller::by_priority). Higher priorities are taken first.
     #[must_use]
     pub const fn at_priority(self, priority: i32) -> Self {
         Self { priority: Some(priority), ..self }
     }
 
-    /// The priority given to [`Action::at_priority`].
+    /// Returns the priority passed to [`Action::at_priority`].
     #[must_use]
     pub const fn priority(&self) -> Option<i32> {
         self.priority
     }
 
-    /// The delay given to [`Action::requeue_after`].
+    /// Returns the delay passed to [`Action::requeue_after`].
     #[must_use]
     pub const fn delay(&self) -> Option<Duration> {
         self.requeue_after
     }
 }
 
-/// What is to happen after a reconcile that failed.
+/// The retry policy after a failed reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retry {
-    /// Another reconcile, after a delay that grows with each failure in a row.
+    /// Retries after a delay that grows with each consecutive failure.
     Backoff,
-    /// Nothing, until something changes: trying again cannot help.
+    /// Waits for the next change, because a retry cannot succeed.
     Never,
 }
 
-/// Brings the world closer to what an object asks for. Async functions and closures with these arguments are reconcilers.
+/// Moves the observed state of an object toward its desired state. Async functions and closures with these arguments
+/// are reconcilers.
 ///
-/// A reconciler is called with the newest state that the cache knows of, which may be older than the server's, but not older
-/// than the manager's own last write to the object. It must be idempotent, and must not rely on having seen every
-/// intermediate state. Reads by [`Context::client`] show the manager's own writes; [`Context::store`] may not show them yet. It is never called for one object twice at the same time. For an object that is gone it is not called; what has
-/// to be cleaned up then needs a finalizer, or [`Controller::reconcile_keys`](crate::Controller::reconcile_keys).
+/// A reconciler receives the newest cached state. It may be older than the server's, but not older than the manager's
+/// own last write to the object. Reads through [`Context::client`] show the manager's own writes; reads from
+/// [`Context::store`] may not show them yet.
+///
+/// A reconciler must be idempotent, and must not rely on seeing every intermediate state. It never runs twice at the
+/// same time for one object. It is not called for objects that no longer exist. Use a finalizer for clean-up, or
+/// [`Controller::reconcile_keys`](crate::Controller::reconcile_keys).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler for `{K}`",
     note = "give the controller one with `.reconcile(..)`: an `async fn(Arc<{K}>, Context) -> Result<Action, E>`, where `E` is a `std::error::Error`, such as `windlass::Error`; or a type implementing `Reconciler<{K}>`"
 )]
 pub trait Reconciler<K: Object>: Send + Sync + 'static {
-    /// Why it can fail.
+    /// The error type.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Reconciles one object. A panic is contained and counts as a failure.
     fn reconcile(&self, object: Arc<K>, cx: Context) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Whether to try again after `error`. With back-off unless overridden.
+    /// Returns the retry policy for `error`. Defaults to back-off.
     fn retry(&self, error: &Self::Error) -> Retry {
         let _ = error;
         Retry::Backoff
@@ -104,14 +108,14 @@ where
     }
 }
 
-/// What the runtime owns and lends to a reconciler for one call. Cheap to clone.
+/// The context of one reconcile: clients, caches, clock and event recorder. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Context {
     shared: Arc<Shared>,
     reconcile_id: Arc<str>,
 }
 
-/// The part of the contexts that is the same for all calls of one controller.
+/// The part of a context that is the same for all calls of a controller.
 pub(crate) struct Shared {
     pub(crate) controller: Arc<str>,
     pub(crate) client: CachedClient,
@@ -121,15 +125,15 @@ pub(crate) struct Shared {
     pub(crate) stores: Stores,
 }
 
-/// The caches that a controller has declared, complete from before its first reconcile.
+/// The caches declared by a controller. They have synced before its first reconcile.
 #[derive(Default)]
 pub(crate) struct Stores(Vec<Store>);
 
 struct Store {
-    /// Of the object type.
+    /// The ID of the object type.
     type_id: TypeId,
     resource: ApiResource,
-    /// `Informers` of that type.
+    /// The `Informers` of that type.
     informers: Box<dyn Any + Send + Sync>,
 }
 
@@ -140,25 +144,26 @@ impl Context {
         Self { shared, reconcile_id }
     }
 
-    /// The client of the manager: `get` and `list` read from its caches, everything else goes to the server. It writes in
-    /// the controller's name where the caller chose none.
+    /// Returns the manager's client: `get` and `list` read from its caches, all other operations are sent to the
+    /// server. The field manager of its writes is the controller's name, unless the caller sets another.
     #[must_use]
     pub fn client(&self) -> &CachedClient {
         &self.shared.client
     }
 
-    /// The same client without caches: it asks the server each time.
+    /// Returns the same client without caches: it sends each read to the server.
     #[must_use]
     pub fn live(&self) -> &Client {
         self.shared.client.live()
     }
 
-    /// The cache of a kind that the controller reconciles, owns, watches or [reads](crate::Controller::reads).
+    /// Returns the cache of a kind that the controller reconciles, owns, watches or [reads](crate::Controller::reads).
     ///
-    /// Of several watches on one type it is that of the first declared.
+    /// If the controller has several watches of one type, this is the cache of the first one.
     ///
     /// # Panics
-    /// When the controller has not declared the kind: an empty cache would look like a cluster without such objects.
+    /// Panics if the controller has not declared the kind. An empty cache would look like a cluster without such
+    /// objects.
     #[must_use]
     #[track_caller]
     pub fn store<T: Object>(&self) -> Lister<T> {
@@ -168,11 +173,11 @@ impl Context {
         }
     }
 
-    /// As [`Context::store`], for types that stand for several kinds, such as
+    /// Like [`Context::store`], for types that represent several kinds, such as
     /// [`DynamicObject`](windlass_api::DynamicObject).
     ///
     /// # Panics
-    /// When the controller has not declared the kind with this type.
+    /// Panics if the controller has not declared the kind with this type.
     #[must_use]
     #[track_caller]
     pub fn store_of<T: Object>(&self, resource: &ApiResource) -> Lister<T> {
@@ -182,31 +187,31 @@ impl Context {
         }
     }
 
-    /// The wall clock, for what the API writes down. Durations belong to `tokio::time`.
+    /// Returns the wall clock, for timestamps in objects. Use `tokio::time` for durations.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// The source of randomness.
+    /// Returns the source of randomness.
     #[must_use]
     pub fn entropy(&self) -> &Entropy {
         &self.shared.entropy
     }
 
-    /// Tells people what the controller does, in its name.
+    /// Returns a recorder of events, with the controller as their source.
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         &self.shared.recorder
     }
 
-    /// The name of the controller.
+    /// Returns the name of the controller.
     #[must_use]
     pub fn controller(&self) -> &str {
         &self.shared.controller
     }
 
-    /// Unique for this call; the log lines of the call carry it.
+    /// Returns the unique ID of this reconcile. The log lines of the reconcile contain it.
     #[must_use]
     pub fn reconcile_id(&self) -> &str {
         &self.reconcile_id
@@ -237,12 +242,12 @@ impl Stores {
         self.0.push(Store { type_id: TypeId::of::<T>(), resource, informers: Box::new(informers) });
     }
 
-    /// The store of a resource as `T`.
+    /// Returns the store of a resource as `T`.
     pub(crate) fn of<T: Object>(&self, resource: &ApiResource) -> Option<Lister<T>> {
         self.informers(resource).map(Informers::store)
     }
 
-    /// The informers of a resource as `T`.
+    /// Returns the informers of a resource as `T`.
     pub(crate) fn informers<T: Object>(&self, resource: &ApiResource) -> Option<&Informers<T>> {
         self.find(|other| other == resource)
     }

@@ -1,4 +1,4 @@
-//! Small HTTP servers: what probes, metrics and the console are asked over.
+//! Small HTTP servers for probes, metrics and the console.
 
 use std::{future::Future, io, net::Ipv6Addr, pin::pin, sync::Arc, time::Duration};
 
@@ -24,23 +24,23 @@ use windlass_net::{Acceptor, WriteTimeout};
 
 use crate::shutdown::Stop;
 
-/// Connections at a time; more wait to be accepted.
+/// The maximum number of concurrent connections. Further connections wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// How long a TLS handshake may take.
+/// The time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take to send the head of a request, and how long a connection may be idle.
+/// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(32);
-/// How long a client may read nothing of what waits for it.
+/// How long a client may read nothing while a response is pending.
 const STALL: Duration = Duration::from_mins(1);
-/// How long answers that are under way may take after the end.
+/// The time for pending responses to complete after the stop.
 const LINGER: Duration = Duration::from_secs(1);
 
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// Where a server listens.
+/// The address or listener of a server.
 #[derive(Debug)]
 pub(crate) enum Listen {
-    /// Nowhere: it is switched off.
+    /// The server is disabled.
     Off,
     /// `host:port`, or `:port` for every address of the machine.
     Address(String),
@@ -48,7 +48,7 @@ pub(crate) enum Listen {
 }
 
 impl Listen {
-    /// As flags have it: empty or `0` is off.
+    /// Parses an address as in flags: an empty address or `0` disables the server.
     pub(crate) fn at(address: impl Into<String>) -> Self {
         match address.into() {
             address if address.is_empty() || address == "0" => Self::Off,
@@ -56,7 +56,7 @@ impl Listen {
         }
     }
 
-    /// `None` if it is switched off.
+    /// Returns the listener, or `None` if the server is disabled.
     pub(crate) async fn bind(self) -> io::Result<Option<TcpListener>> {
         let address = match self {
             Self::Off => return Ok(None),
@@ -64,8 +64,8 @@ impl Listen {
             Self::Address(address) => address,
         };
         let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await.map(Some) };
-        let port = port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is no number"))?;
-        // Both families where the machine has both.
+        let port = port.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the port is not a number"))?;
+        // Accepts IPv4 and IPv6 where the machine supports both.
         match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
                 TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)).await.map(Some)
@@ -75,7 +75,7 @@ impl Listen {
     }
 }
 
-/// Answers what comes over a listener until it is to stop. No connection outlives this.
+/// Serves connections of a listener until the stop. No connection outlives this function.
 pub(crate) async fn serve<H, F, B>(listener: TcpListener, tls: Option<TlsAcceptor>, stop: &Stop, handle: H)
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -117,7 +117,7 @@ where
     }
 }
 
-/// One connection. Failures are the client's business.
+/// Serves one connection. Connection errors are ignored.
 async fn converse<S, H, F, B>(stream: S, stop: &Stop, handle: H)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -146,7 +146,7 @@ where
     }
 }
 
-/// An answer in plain text, which browsers are to take for nothing else.
+/// Creates a plain-text response that browsers do not sniff as another type.
 pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;

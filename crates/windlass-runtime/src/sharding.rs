@@ -1,9 +1,9 @@
-//! Sharding: N replicas of a program divide the objects of its controllers among themselves, and all of them work.
+//! Sharding: several replicas of a program divide the objects of its controllers, and all replicas reconcile.
 //!
-//! Each replica has a Lease of its own, labelled with the group's name. It shows that the replica lives, and the members of
-//! the group that it counts. The members divide all keys by rendezvous hashing: a replica that comes gets a part of
-//! everybody's keys, the keys of one that goes are divided among those who stay, and no others move. An object is one
-//! replica's, whatever controllers reconcile it there.
+//! Each replica has its own Lease, labelled with the name of the group. The lease shows that the replica is running,
+//! and lists the members that the replica counts. The members divide all keys by rendezvous hashing. A new replica
+//! takes over a part of the keys of every other replica. The keys of a departing replica are divided among the
+//! remaining ones; no other keys move. One replica owns an object for all controllers.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -17,55 +17,58 @@
 //! # }
 //! ```
 //!
-//! A controller takes part when it says so ([`Controller::sharded`](crate::Controller::sharded)): its reconciler has to be
-//! written for it. It must touch only what belongs to its key, and write with preconditions. A controller that does not take
-//! part needs to be the only one, as without sharding: a manager that shards refuses it unless it also holds a
-//! [leader election](crate::LeaderElection), or the controller runs
-//! [in every process](crate::Controller::in_every_process).
+//! A controller takes part if it is [sharded](crate::Controller::sharded). Its reconciler must be written for it: it
+//! may touch only objects that belong to its key, and must write with preconditions. A controller that is not sharded
+//! must run only once, as without sharding. A manager with sharding rejects it unless the manager also uses [leader
+//! election](crate::LeaderElection), or the controller runs [in every process](crate::Controller::in_every_process).
 //!
-//! Caches are those of all keys in every replica: sharding divides the work and the writes, not the memory.
+//! Caches contain all objects in every replica: sharding divides the work and the writes, not the memory.
 //!
 //! # How a key moves
 //!
-//! 1. A replica joins when the caches of its controllers are complete: it puts up its lease. It leaves when it stops, by
-//!    deleting it, when all reconciles have ended. When it has crashed, others delete its lease when that has expired.
-//! 2. The others see it at their next look, within the retry period. Each begins no more reconciles of the keys that it
-//!    loses, waits for those that run (for the [patience](Sharding::patience) at most; what takes longer is dropped), and then
-//!    shows the new members on its lease.
-//! 3. Who gets keys looks at the leases after its own shows its claim, and acts on those keys that no other lease claims. They
-//!    are put into the queues from the caches.
+//! 1. A replica joins when the caches of its controllers have synced: it creates its lease. It leaves when it stops, by
+//!    deleting the lease after all reconciles have ended. If it crashes, other replicas delete its lease after it has
+//!    expired.
+//! 2. The other replicas see the change within the retry period. Each of them starts no more reconciles of the keys
+//!    that it loses, and waits for the running ones. A reconcile that exceeds the [patience](Sharding::patience) is
+//!    dropped. Then the replica lists the new members on its lease.
+//! 3. The new owner reads the leases after its own lease shows its claim, and acts on the keys that no other lease
+//!    claims. It adds these keys to its queues from the caches.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - No two replicas have a reconcile of one object under way at the same time, whatever crashes, stands still, is cut off or
-//!   comes back, and whatever requests are lost, late or carried out twice. It needs a server whose lists are those of one
-//!   moment (any API server's are), and clocks whose *speeds* are within a factor of (lease duration + margin) / renew
-//!   deadline of each other: 1.7 with the defaults. What the clocks show does not matter.
-//! - After its local deadline, the renew deadline from when it *sent* its last renewal, a replica begins no reconcile, goes on
-//!   with none (also when the process has stood still meanwhile), and sends no request by the clients of its reconcilers.
-//! - A key moves when its owner has shown that it gives it up, or when the owner's lease has not *changed* for as long as it
-//!   says and the [margin](Sharding::margin), by the clock of who looks, and could be deleted in the version that was seen.
-//! - No key is forgotten: as long as some replica lives and reaches the server, each object in the caches is some replica's
-//!   after a while, and is reconciled there when it has moved.
-//! - Each write of a sharded reconciler by the clients of its [`Context`](crate::Context) carries a precondition: it names the
-//!   resourceVersion or the uid of what it changes, or creates an object of a given name. Others are refused before they are
-//!   sent, unless [`Sharding::allow_unconditional_writes`] was chosen.
+//! - No two replicas reconcile one object at the same time. This holds for replicas that crash, pause, are partitioned
+//!   or return, and for requests that are lost, delayed or processed twice. It requires a server with consistent lists
+//!   (as any API server has), and clocks that run at similar *rates*: they may differ by a factor of (lease duration +
+//!   margin) / renew deadline, which is 1.7 with the defaults. The times on the clocks do not matter.
+//! - The local deadline of a replica is one renew deadline after it *sent* its last renewal. After its deadline, a
+//!   replica starts no reconcile, continues none, and sends no request through the clients of its reconcilers. This
+//!   also holds if the process was paused meanwhile.
+//! - A key moves in two cases only. Either its owner has shown on its lease that it has given the key up. Or the
+//!   owner's lease has not *changed* for the lease duration plus the [margin](Sharding::margin), by the clock of the
+//!   observer, and could be deleted in the observed version.
+//! - No key is lost: as long as one replica runs and reaches the server, some replica owns each cached object after a
+//!   while, and reconciles it after a move.
+//! - Each write of a sharded reconciler through the clients of its [`Context`](crate::Context) carries a precondition:
+//!   the resourceVersion or UID of the object, or, for a creation, a fixed name. Other writes are rejected before they
+//!   are sent, unless [`Sharding::allow_unconditional_writes`] is set.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - **The window of what was sent.** A request that was sent before the deadline may be carried out after it, when the key is
-//!   another's: it may wait in the connection, in the network, or in the process while that stands still. Its precondition
-//!   decides then. With a resourceVersion it is carried out only if nobody, and so not the new owner, has written the object
-//!   since; the new owner meets a conflict in turn, and reconciles again with what is there. With a uid alone it may undo what
-//!   the new owner has written, though never to another object of the same name. A creation may bring back what the new owner
-//!   has deleted. What has effects outside of the API server needs its own protection.
-//! - What a reconciler leaves behind, such as tasks that it has spawned, is not ended with it; only its requests stop at the
-//!   deadline. The same holds for clients that are not the [`Context`](crate::Context)'s.
-//! - A deletion that nobody's owner was told of during a move, or after a crash, is not told again to controllers
-//!   [of keys](crate::Controller::reconcile_keys): what has to be cleaned up needs a finalizer.
-//! - Delays and back-offs do not move with a key; it is reconciled at once where it arrives.
-//! - Clocks that stand still while a machine is suspended are no clocks for this; the preconditions still hold.
-//! - Who deletes the lease of a replica that works, or changes its labels, takes its keys away while it acts.
+//! - **Requests in flight.** A request sent before the deadline may be processed after it, when another replica owns
+//!   the key. It may be delayed in the connection, in the network, or in a paused process. Its precondition then
+//!   decides. With a resourceVersion, it succeeds only if no client, including the new owner, has written the object
+//!   since. The new owner may get a conflict and reconciles again with the current state. With a UID only, it may undo
+//!   a write of the new owner, but never changes a recreated object. A creation may restore an object that the new
+//!   owner has deleted. Effects outside the API server need their own protection.
+//! - Tasks that a reconciler has spawned do not end with it; only their requests are rejected after the deadline.
+//!   Requests of clients that do not come from the [`Context`](crate::Context) are not rejected.
+//! - A deletion that no owner received, during a move or after a crash, is not delivered again to controllers [of
+//!   keys](crate::Controller::reconcile_keys). Use a finalizer for clean-up.
+//! - Delays and back-offs do not move with a key. The new owner reconciles it at once.
+//! - Clocks that stop while a machine is suspended break the first guarantee. The preconditions still hold.
+//! - If a user deletes the lease of a running replica, or changes its labels, other replicas take over its keys while
+//!   it still acts.
 
 mod claims;
 mod gate;
@@ -96,61 +99,62 @@ use crate::{
     leader_election::{InvalidElection, Timings},
 };
 
-/// On the lease of each member: the name of its group.
+/// The label with the group's name, on the lease of each member.
 const GROUP_LABEL: &str = "sharding.windlass.dev/group";
-/// On the lease of each member: the members that it counts.
+/// The annotation with the counted members, on the lease of each member.
 const MEMBERS_ANNOTATION: &str = "sharding.windlass.dev/members";
 
 const MARGIN: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How the replicas of a program divide its keys. All of them should agree on it.
+/// The settings of sharding. All replicas should use the same.
 ///
-/// Replicas need to `get`, `list`, `create`, `update` and `delete` Leases (coordination.k8s.io) in the namespace.
-#[must_use = "keys are shared when a manager runs"]
+/// Replicas need the verbs `get`, `list`, `create`, `update` and `delete` on Leases (coordination.k8s.io) in the
+/// namespace.
+#[must_use = "sharding does nothing until it is passed to a `ManagerBuilder`"]
 pub struct Sharding {
     group: String,
-    /// `None`: the client's.
+    /// `None`: the client's namespace.
     namespace: Option<String>,
-    /// `None`: the host's name and something unique.
+    /// `None`: the host name and a unique suffix.
     identity: Option<String>,
     timings: Timings,
     margin: Duration,
     patience: Duration,
     writes: Writes,
-    /// `None`: nobody.
+    /// `None`: no metrics.
     metrics: Option<Arc<dyn ShardMetrics>>,
 }
 
-/// What reconcilers may write.
+/// The writes that reconcilers may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// With a precondition only.
+    /// Only writes with a precondition.
     Conditional,
     Any,
 }
 
-/// Why keys cannot be shared like this.
+/// The reason why the settings of sharding are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidSharding {
-    /// The durations do not go together.
+    /// The durations are inconsistent.
     #[error(transparent)]
     Timings(#[from] InvalidElection),
-    /// The group's name is a label and begins the names of leases.
-    #[error("the group {group:?} cannot be a label: {}", .why.join(", "))]
+    /// The group's name is not a valid label value. It is used as a label and as the prefix of lease names.
+    #[error("the group {group:?} is not a valid label value: {}", .why.join(", "))]
     Group {
-        /// The name in question.
+        /// The group's name.
         group: String,
-        /// What is wrong with it.
+        /// The violated rules.
         why: Vec<String>,
     },
-    /// The lease of a member has the name of its group and its own.
-    #[error("a lease cannot be named {lease:?}: {}", .why.join(", "))]
+    /// The name of a lease, formed from the group and the identity, is invalid.
+    #[error("{lease:?} is not a valid lease name: {}", .why.join(", "))]
     Lease {
-        /// The name in question.
+        /// The lease's name.
         lease: String,
-        /// What is wrong with it.
+        /// The violated rules.
         why: Vec<String>,
     },
 }
@@ -158,7 +162,7 @@ pub enum InvalidSharding {
 // === impl Sharding ===
 
 impl Sharding {
-    /// Shares the keys with the other replicas of that group. A group is one program: whoever is in it runs the same sharded
+    /// Shares the keys with the other replicas of this group. All replicas of a group must run the same sharded
     /// controllers.
     pub fn new(group: impl Into<String>) -> Self {
         Self {
@@ -173,81 +177,82 @@ impl Sharding {
         }
     }
 
-    /// The namespace of the leases; by default the client's, which in a cluster is that of the pod.
+    /// Sets the namespace of the leases. Defaults to the client's namespace, which in a cluster is the pod's.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// The member's name, unique in the group; by default made of the host's name and something random.
+    /// Sets the member's identity, which must be unique in the group. Defaults to the host name and a random suffix.
     ///
-    /// A replica that comes back under its name has the keys again that it had: good for those that have names, such as the
-    /// pods of a StatefulSet. Its former lease has to be gone, or to expire, before it joins.
+    /// A replica that restarts with the same identity owns the same keys again. Set it for replicas with stable names,
+    /// such as the pods of a StatefulSet. The replica joins after its former lease was deleted or has expired.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How long a lease that does not change is respected, but for the margin; 15 seconds by default, whole seconds.
+    /// Sets how long an unchanged lease stays valid, without the margin. Defaults to 15 s. The lease contains whole
+    /// seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timings.lease_duration = duration;
         self
     }
 
-    /// How long after its last renewal a replica that cannot renew goes on; 10 seconds by default.
+    /// Sets how long a replica keeps acting after its last successful renewal. Defaults to 10 s.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timings.renew_deadline = deadline;
         self
     }
 
-    /// How often a replica renews its lease and looks at the others'; 2 seconds by default.
+    /// Sets the interval at which a replica renews its lease and reads the leases of the others. Defaults to 2 s.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timings.retry_period = period;
         self
     }
 
-    /// How much longer than it says the lease of another is respected: for what was sent at the last moment to arrive, and
-    /// for clocks that go at different speeds. 2 seconds by default.
+    /// Sets the time added to the lease duration before another replica's lease counts as expired. It covers requests
+    /// in flight and clocks that run at different rates. Defaults to 2 s.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 
-    /// How long a reconcile that runs when its key moves may go on before it is dropped; 30 seconds by default. The key moves
-    /// when it has ended.
+    /// Sets how long a running reconcile may continue after its key was assigned to another replica, before it is
+    /// dropped. Defaults to 30 s. The key moves when the reconcile has ended.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Lets reconcilers send writes without a precondition, such as server-side apply of an object without a
-    /// resourceVersion or uid. Such a write, sent by a replica at its last moment, may overwrite what the next owner has
-    /// written.
+    /// Allows reconcilers to send writes without a precondition, for example server-side apply of an object without a
+    /// resourceVersion or UID. If a replica sends such a write just before its deadline, the write may overwrite
+    /// changes of the next owner.
     pub fn allow_unconditional_writes(mut self) -> Self {
         self.writes = Writes::Any;
         self
     }
 
-    /// Who counts; by default the manager's registry, or nobody.
+    /// Sets the receiver of metrics. Defaults to the manager's registry; without a manager there are no metrics.
     pub fn metrics(mut self, metrics: impl ShardMetrics) -> Self {
         self.metrics = Some(Arc::new(metrics));
         self
     }
 
-    /// Who counts unless somebody else was chosen.
+    /// Sets the receiver of metrics unless one is set.
     pub(crate) fn counted_by(mut self, metrics: impl ShardMetrics) -> Self {
         self.metrics.get_or_insert_with(|| Arc::new(metrics));
         self
     }
 
-    /// Whether keys can be shared so, by members of any name.
+    /// Checks the settings that do not depend on the member's identity.
     pub(crate) fn validate(&self) -> Result<(), InvalidSharding> {
         self.timings.validate()?;
         let (group, why) = (self.group.clone(), validation::label_value(&self.group));
         if group.is_empty() || !why.is_empty() { Err(InvalidSharding::Group { group, why }) } else { Ok(()) }
     }
 
-    /// The manager's member.
+    /// Creates the manager's membership.
     pub(crate) fn in_manager(self, cluster: &Cluster) -> Result<Membership, InvalidSharding> {
         self.validate()?;
         let Self { group, namespace, identity, timings, margin, patience, writes, metrics } = self;
@@ -287,7 +292,7 @@ impl Debug for Sharding {
     }
 }
 
-/// A host's name as a part of a lease's.
+/// Converts a host name to a part of a lease name.
 fn label(host: &str) -> String {
     let plain =
         host.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>();

@@ -1,16 +1,16 @@
-//! When to stop, and how that is told.
+//! Shutdown: the signal to stop, and its delivery to runnables.
 //!
-//! The program passes a future to [`Manager::run`](crate::Manager::run): [`signal`] in a `main`, whatever fits in a test.
-//! Inside, each group of runnables gets a [`Stop`], which it waits on beside its work.
+//! The program passes a future to [`Manager::run`](crate::Manager::run): usually [`signal`] in `main`, and any other
+//! future in a test. Each group of runnables receives a [`Stop`], which it awaits alongside its work.
 
 use tokio::sync::watch;
 
-/// Resolves at the first SIGINT or SIGTERM (on other systems: Ctrl-C). A second one ends the process with status 1.
+/// Resolves at the first SIGINT or SIGTERM (on other systems: Ctrl-C). A second signal ends the process with status 1.
 ///
-/// A process whose handlers cannot be installed cannot be stopped gracefully; this is logged and the future never
-/// resolves.
+/// If the signal handlers cannot be installed, this is logged and the future never resolves.
 ///
-/// The watcher for the second signal belongs to the process: it is the one task of this crate that outlives its caller.
+/// The task that waits for the second signal belongs to the process. It is the only task of this crate that outlives
+/// its caller.
 pub async fn signal() {
     let mut signals = match Signals::install() {
         Ok(signals) => signals,
@@ -67,22 +67,22 @@ impl Signals {
     }
 }
 
-/// Tells its holder to stop. Clones hear the same.
+/// The receiving side of a stop request. Clones receive the same request.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// The other end: stops all holders of its [`Stop`]s, also when its last clone is dropped.
+/// The sending side: stops all holders of its [`Stop`]s. Dropping its last clone also stops them.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopper(watch::Sender<bool>);
 
 impl Stop {
-    /// Resolves when stopping was asked for. Cancel-safe.
+    /// Resolves when a stop has been requested. Cancel-safe.
     pub async fn requested(&self) {
-        // An error means that the stopper is gone, and with it whoever could want us to go on.
+        // An error means that the stopper was dropped, which also requests a stop.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }
 
-    /// Whether stopping was asked for.
+    /// Reports whether a stop has been requested.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }

@@ -1,4 +1,4 @@
-//! What feeds a controller's queue: the informer of a watch, through a predicate and a mapper.
+//! Sources of keys: the informer of a watch, filtered by a predicate and mapped to keys for a controller's queue.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -19,11 +19,11 @@ use crate::{
 
 /// A source with its object type erased.
 pub(crate) trait Source<K: Object>: Send {
-    /// Subscribes to the informer and enters its store. Does not wait.
+    /// Subscribes to the informer and registers its store. Does not wait.
     fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started;
 }
 
-/// Where keys go.
+/// The destination of keys.
 pub(crate) struct Target<K> {
     pub(crate) cluster: Cluster,
     pub(crate) controller: Arc<str>,
@@ -31,25 +31,26 @@ pub(crate) struct Target<K> {
     pub(crate) reporter: Reporter,
 }
 
-/// A source that has been started.
+/// A started source.
 pub(crate) struct Started {
     pub(crate) resource: ApiResource,
     /// Adds the indices of the watch.
     pub(crate) indexed: BoxFuture<'static, Result<(), AddIndexError>>,
-    /// Ready when the initial list is in the store, and its keys in the queue.
+    /// Resolves when the initial list is in the store and its keys are in the queue.
     pub(crate) synced: BoxFuture<'static, Result<(), Stopped>>,
-    /// `None`: only the store is wanted.
+    /// `None`: the source only fills the store.
     pub(crate) registrations: Option<Arc<Registrations>>,
 }
 
 /// The informer of a watch.
 pub(crate) struct Informed<T: Object, K> {
     pub(crate) watch: Watch<T>,
-    /// `None`: only the store is wanted.
+    /// `None`: the source only fills the store.
     pub(crate) mapper: Option<Mapper<T, K>>,
 }
 
-/// Turns notifications into keys. Runs in an informer's task for this handler; of several informers, at the same time.
+/// Converts notifications to keys. Runs in the informer's task for this handler. With several informers, calls may run
+/// concurrently.
 struct Enqueue<T: Object, K> {
     controller: Arc<str>,
     resource: ApiResource,
@@ -102,7 +103,7 @@ impl<T: Object, K: Object> Source<K> for Informed<T, K> {
 // === impl Enqueue ===
 
 impl<T: Object, K: Object> Enqueue<T, K> {
-    /// A panic of a predicate or a mapper is contained by the informer; that event leads nowhere.
+    /// The informer contains a panic of a predicate or a mapper; that event leads to no keys.
     fn handle(&self, notification: &Notification<T>) {
         let mut keys = Vec::new();
         let (object, change) = match notification {
@@ -114,7 +115,7 @@ impl<T: Object, K: Object> Enqueue<T, K> {
             }
             Notification::Updated { old, new } => {
                 if self.predicate.as_ref().is_none_or(|predicate| predicate.updated(old, new)) {
-                    // Both: what the object no longer leads to has changed as well.
+                    // Both states are mapped, because keys of the old state may lose the object.
                     (self.mapper)(old, &mut keys);
                     (self.mapper)(new, &mut keys);
                 }
@@ -151,7 +152,8 @@ impl<T: Object, K: Object> Enqueue<T, K> {
     }
 }
 
-/// Where priorities count: what is merely shown, in an initial list or by a resync, can wait for what has changed.
+/// Returns the priority of a notification: objects from initial lists and resyncs get a lower priority than changed
+/// objects.
 fn priority<T: Object>(notification: &Notification<T>) -> i32 {
     match notification {
         Notification::Added { initial: InitialList::Yes, .. } => LOW_PRIORITY,

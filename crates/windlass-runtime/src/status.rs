@@ -1,4 +1,4 @@
-//! Writes the status of an object: only if it has changed, whole, and on the version that is there.
+//! Status updates that are sent only on change, replace the whole status, and detect conflicts.
 
 use serde_json::Value;
 use windlass_api::{ObjectExt as _, Resource};
@@ -6,17 +6,17 @@ use windlass_client::Client;
 
 use crate::{Error, Result};
 
-/// The number of times that a status is written after a conflict.
+/// The maximum number of retries after a conflict.
 const RETRIES: usize = 4;
 
 /// The outcome of writing a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatusWrite<K> {
-    /// The status was written; the object as the server stored it.
+    /// The status was written. Contains the object as stored by the server.
     Written(Box<K>),
-    /// The status was so already. Nothing was sent.
+    /// The status already had this value. No request was sent.
     Unchanged,
-    /// The object is gone, or another one has its name.
+    /// The object was deleted, or was recreated with a new UID.
     Gone,
 }
 
@@ -28,16 +28,17 @@ impl<K> StatusWrite<K> {
     }
 }
 
-/// Changes the status of an object and writes it if that changed something.
+/// Applies `change` to the object and writes its status if it changed.
 ///
-/// - The status is replaced, not merged: a field that is left out when it is encoded (`skip_serializing_if`) is cleared on the
-///   server, too. A merge patch would leave it there.
-/// - The version of the object is sent along. If it is not the newest one, the object is read from the server, changed again
-///   and written again, up to four times. `change` therefore sets the fields that it owns, and derives nothing from the old ones
-///   that another client may have changed.
-/// - Everything but the status is ignored by the server.
+/// - The status is replaced, not merged: a field that is omitted from the encoding (`skip_serializing_if`) is cleared
+///   on the server. A merge patch would retain it.
+/// - The request carries the object's resource version. On a conflict, the object is read from the server, changed and
+///   written again, up to four times. Therefore `change` should set only the fields that it owns. It must not derive
+///   values from old fields that another client may have changed.
+/// - The server ignores all changes outside the status.
 ///
-/// The kind needs the status subresource, and the controller the verbs `get` on the resource and `update` on its status.
+/// The kind needs the status subresource. The controller needs the verbs `get` on the resource and `update` on its
+/// status.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::apps::v1::Deployment;

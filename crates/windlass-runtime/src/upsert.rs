@@ -1,7 +1,7 @@
-//! An object as it should be, whether it is there already or not.
+//! Creation or update of an object, depending on whether it exists.
 //!
-//! Where all that matters is what one's own program wants, [`Client::apply`] says it in one request. This is for changes that
-//! depend on what is there.
+//! If the program owns all fields that it sets, [`Client::apply`] does the same with one request. Use these functions
+//! for changes that depend on the current state.
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -10,39 +10,39 @@ use windlass_client::Client;
 
 use crate::{Error, Result};
 
-/// What became of an object.
+/// The outcome of an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upserted<K> {
-    /// It was not there, and is now.
+    /// The object did not exist and was created.
     Created(K),
-    /// It was changed.
+    /// The object was changed.
     Changed(K),
-    /// It was so already, and nothing was written.
+    /// The object already had the desired state. Nothing was written.
     Unchanged(K),
 }
 
-/// The change made another object of it.
+/// The change function modified the identity of the object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a change of {before} may not make it {after}")]
+#[error("a change of {before} must not rename it to {after}")]
 pub struct Renamed {
-    /// Which object was to be changed.
+    /// The object passed to the function.
     pub before: String,
-    /// What it would have been.
+    /// The object after the change.
     pub after: String,
 }
 
 impl<K> Upserted<K> {
-    /// The object as it is now.
+    /// Returns the current object.
     pub fn into_object(self) -> K {
         let (Self::Created(object) | Self::Changed(object) | Self::Unchanged(object)) = self;
         object
     }
 }
 
-/// Reads an object, changes it and writes it back if that changed something; creates it if it is not there.
+/// Reads an object, applies `change`, and writes it back if it changed. Creates the object if it does not exist.
 ///
-/// `wanted` names the object, and is what is changed and created if it is not there. The status is not written. Somebody
-/// else's write in between is a conflict, and an error: the next reconcile begins with what is there then.
+/// `wanted` names the object. If the object does not exist, `change` is applied to `wanted`, which is then created. The
+/// status is not written. A concurrent write leads to a conflict error; the next reconcile starts from the new state.
 ///
 /// ```
 /// # use windlass_api::{ObjectBuilder as _, k8s_openapi::api::core::v1::ConfigMap};
@@ -72,7 +72,8 @@ pub async fn create_or_update<K: Resource>(
     }
 }
 
-/// Creates an object, or returns the one that has its name already, unchanged: for what is made once and left alone then.
+/// Creates an object, or returns the existing object with the same name unchanged. For objects that are created once
+/// and never updated.
 ///
 /// ```
 /// # use windlass_api::{ObjectBuilder as _, k8s_openapi::api::core::v1::ConfigMap};
@@ -91,8 +92,8 @@ pub async fn create_if_absent<K: Resource>(client: &Client, object: &K) -> Resul
     }
 }
 
-/// As [`create_or_update`], but only the difference is sent, as a merge patch, and that of the status to the status: writes
-/// of others to other fields are no conflict.
+/// Like [`create_or_update`], but sends only the difference as a merge patch, and changes of the status to the status
+/// subresource. Concurrent writes to other fields do not conflict.
 pub async fn create_or_patch<K: Resource>(
     client: &Client,
     wanted: K,
@@ -105,7 +106,7 @@ pub async fn create_or_patch<K: Resource>(
     let after = encoded(&object)?;
     let Some(before) = before else {
         let created = client.create(&object).await?;
-        // What is not stored with the rest is patched afterwards, if there is something to it.
+        // A creation does not store the status, so it is patched afterwards if it is not empty.
         return match after.get("status").filter(|status| is_something(status)) {
             Some(status) if encoded(&created)?.get("status") != Some(status) => {
                 let patch = Patch::Merge(json!({"status": status}));
@@ -130,7 +131,7 @@ pub async fn create_or_patch<K: Resource>(
     Ok(written.map_or(Upserted::Unchanged(object), Upserted::Changed))
 }
 
-/// What is there, as it is encoded, and the object to be changed.
+/// Returns the current encoded object, if it exists, and the object to change.
 async fn read<K: Resource>(client: &Client, wanted: K) -> Result<(Option<Value>, K)> {
     match client.get_opt::<K>(wanted.object_ref()).await? {
         Some(found) => Ok((Some(encoded(&found)?), found)),

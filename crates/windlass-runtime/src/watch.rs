@@ -1,4 +1,4 @@
-//! What to watch, as a value: a type or a resource, a scope, selectors, a predicate.
+//! Watches as values: a type or resource, a namespace, selectors and a predicate.
 
 use std::{
     fmt::{self, Debug},
@@ -10,21 +10,21 @@ use windlass_cache::{Cached, Index, Selection};
 
 use crate::predicate::Predicate;
 
-/// A watch on objects of type `T`: which of them, and which of their events matter.
+/// A selection of objects of type `T`, and of the events that matter.
 ///
-/// Watches that differ only in their predicates and indices share one connection and one cache within a manager; other namespaces
-/// or selectors make another watch.
-#[must_use = "a watch does nothing until a controller is given it"]
+/// Within a manager, watches that differ only in their predicates and indices share one connection and one cache.
+/// Different namespaces or selectors need separate watches.
+#[must_use = "a watch does nothing until it is passed to a controller"]
 pub struct Watch<T> {
     pub(crate) resource: ApiResource,
-    /// With the resource, what tells one informer of a type from another.
+    /// Identifies an informer, together with the type and resource.
     pub(crate) selection: Selection,
     pub(crate) predicate: Option<Arc<dyn Predicate<T>>>,
     pub(crate) indices: Vec<Index<T>>,
 }
 
 impl<T: Object> Watch<T> {
-    /// All objects of the type, in every namespace.
+    /// Watches all objects of the type, in all namespaces.
     pub fn all() -> Self
     where
         T: Resource,
@@ -32,7 +32,7 @@ impl<T: Object> Watch<T> {
         Self::dynamic(T::api_resource())
     }
 
-    /// The objects of the type in one namespace.
+    /// Watches the objects of the type in one namespace.
     pub fn within(namespace: impl Into<String>) -> Self
     where
         T: Resource,
@@ -40,25 +40,25 @@ impl<T: Object> Watch<T> {
         Self::all().in_namespace(namespace)
     }
 
-    /// All objects of a resource that is known only at run time, as `T`: for
-    /// [`DynamicObject`](windlass_api::DynamicObject) and [`PartialObject`].
+    /// Watches all objects of a resource that is known only at run time, as `T`:
+    /// [`DynamicObject`](windlass_api::DynamicObject) or [`PartialObject`].
     pub fn dynamic(resource: ApiResource) -> Self {
         Self { resource, selection: Selection::default(), predicate: None, indices: Vec::new() }
     }
 
-    /// Only those in one namespace; the empty namespace is all of them.
+    /// Restricts the watch to one namespace. An empty namespace means all namespaces.
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.selection = self.selection.within(namespace);
         self
     }
 
-    /// Only those that match a label selector, in its string form. The server does the selecting.
+    /// Restricts the watch to objects that match a label selector, in its string form. The server filters.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.selection = self.selection.labels(selector);
         self
     }
 
-    /// Only those that match a field selector, in its string form. The server does the selecting.
+    /// Restricts the watch to objects that match a field selector, in its string form. The server filters.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.selection = self.selection.fields(selector);
         self
@@ -66,14 +66,15 @@ impl<T: Object> Watch<T> {
 
     /// Adds an index to the cache, for `by_index` of [`Context::store`](crate::Context::store).
     ///
-    /// The cache is shared with others that watch the same, and so are the names of its indices: another index of a taken
-    /// name is an error at the start of the controller. Clones of one index are the same index.
+    /// All watches with the same selection share the cache and the names of its indices. If another index already has
+    /// the name, the controller fails at its start. Clones of an index are the same index.
     pub fn index(mut self, index: Index<T>) -> Self {
         self.indices.push(index);
         self
     }
 
-    /// Only events that pass `predicate`. The cache still follows all of them. Given twice, both must agree.
+    /// Passes only events that match `predicate`. The cache still receives all events. Several predicates are combined
+    /// with AND.
     pub fn filter(mut self, predicate: impl Predicate<T>) -> Self {
         self.predicate = Some(match self.predicate.take() {
             Some(first) => Arc::new(Both(first, predicate)),
@@ -82,15 +83,15 @@ impl<T: Object> Watch<T> {
         self
     }
 
-    /// Only updates for which `changed(old, new)` holds; every creation and deletion. The same as `filter(changed)`, but
-    /// the argument types of a closure need not be spelled.
+    /// Passes only updates for which `changed(old, new)` returns `true`, and every creation and deletion. The same as
+    /// `filter(changed)`, but closures need no argument types.
     pub fn filter_updates(self, changed: impl Fn(&Cached<T>, &Cached<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filter(changed)
     }
 }
 
 impl Watch<PartialObject> {
-    /// The metadata of all objects of a type; no more is asked of the server, and no more is cached.
+    /// Watches the metadata of all objects of a type. Only metadata is requested from the server and cached.
     pub fn metadata_of<K: Resource>() -> Self {
         Self::dynamic(K::api_resource())
     }
@@ -112,7 +113,7 @@ impl<T: Object, P: Predicate<T>> Predicate<T> for Both<T, P> {
     }
 }
 
-// By hand: `T` need not be cloned or shown.
+// Implemented by hand, because `T` need not implement `Clone` or `Debug`.
 impl<T> Clone for Watch<T> {
     fn clone(&self) -> Self {
         Self {

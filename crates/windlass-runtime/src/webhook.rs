@@ -1,8 +1,9 @@
-//! Webhooks in a manager: their server, and certificates that nobody else has to make.
+//! Webhooks in a manager: the webhook server, and certificates that the program manages itself.
 //!
-//! A [`windlass_webhook::Server`] is a runnable. [`WebhookCertificates`] is another: it makes an authority and a serving
-//! certificate, keeps them in a Secret that the replicas of the program share, replaces them in time, and tells the API server
-//! whom to trust (`caBundle`). Needs the feature `webhook`.
+//! A [`windlass_webhook::Server`] is a runnable. So is [`WebhookCertificates`]: it creates a certificate authority and
+//! a serving certificate, stores them in a Secret shared by the replicas, and renews them before they expire. It also
+//! injects the authority's certificate (`caBundle`) into webhook configurations and CRDs. Requires the feature
+//! `webhook`.
 //!
 //! ```no_run
 //! use windlass_runtime::{Manager, shutdown, webhook::{Trustee, WebhookCertificates}};
@@ -19,17 +20,18 @@
 //! # }
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - A serving certificate comes into use when the API server has been told of its authority, and an authority is forgotten
-//!   when it has ended: whichever of the two a replica and an API server know, calls succeed.
-//! - Replicas agree: what is in the Secret is replaced only by who has read it.
-//! - A `caBundle` that somebody takes away is put back.
+//! - A serving certificate is used only after the API server was given its authority, and an authority is removed only
+//!   after it has expired. Calls succeed whichever version a replica and an API server use.
+//! - Replicas agree: a replica replaces the content of the Secret only if it has read the current version.
+//! - A `caBundle` that another client removes is restored.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - That an API server has heard of a `caBundle` is not asked, but waited for ([`WebhookCertificates::settle`]).
-//! - Who reads the Secret can be taken for the webhooks.
+//! - API servers do not confirm that they use a new `caBundle`. The rotation waits for a fixed time instead
+//!   ([`WebhookCertificates::settle`]).
+//! - A client that can read the Secret can impersonate the webhooks.
 
 mod certificates;
 mod numbers;

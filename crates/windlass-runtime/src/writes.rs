@@ -1,7 +1,7 @@
-//! Which reconcile a write belongs to.
+//! Attribution of write requests to reconciles.
 //!
-//! A reconcile runs on one task, and so do the requests that it awaits. What it has spawned, or left to somebody else to
-//! send, is not taken for its own.
+//! A reconcile and the requests that it awaits run on one task. Requests of spawned tasks, or requests delegated to
+//! other tasks, are not attributed to it.
 
 use std::{future::Future, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     observer::{ReconcileEvent, ReconcileWrote},
 };
 
-/// A reconcile that is being done.
+/// A running reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Acting {
     pub(crate) reporter: Reporter,
@@ -26,7 +26,7 @@ pub(crate) struct Acting {
     pub(crate) id: Arc<str>,
 }
 
-/// Hears of the requests of a controller's client.
+/// Receives the requests of a controller's client.
 #[derive(Debug)]
 struct Writes;
 
@@ -34,7 +34,8 @@ tokio::task_local! {
     static ACTING: Acting;
 }
 
-/// What the future writes is told to the observers, if there are any, as long as it goes through a client that is [`told`].
+/// Reports the writes of a future to the observers, if there are any. The future must send them through a client
+/// returned by [`told`].
 pub(crate) fn during<F: Future, A: FnOnce() -> Acting>(
     reporter: &Reporter,
     acting: A,
@@ -43,7 +44,7 @@ pub(crate) fn during<F: Future, A: FnOnce() -> Acting>(
     if reporter.is_observed() { Either::Left(ACTING.scope(acting(), reconcile)) } else { Either::Right(reconcile) }
 }
 
-/// The client of a controller, whose writes are told to observers; the same if there are none.
+/// Returns a controller's client that reports its writes to observers, or the same client if there are none.
 pub(crate) fn told(client: Client, reporter: &Reporter) -> Client {
     if reporter.is_observed() { client.with_metrics(Writes) } else { client }
 }
@@ -54,7 +55,7 @@ impl ClientMetrics for Writes {
         if matches!(operation.verb, Verb::Get | Verb::List | Verb::Watch | Verb::Connect) || attempt.method.is_safe() {
             return;
         }
-        // Outside of a reconcile it is nobody's.
+        // Writes outside of a reconcile are not attributed.
         let _ = ACTING.try_with(|Acting { reporter, controller, key, id }| {
             let status = status.map(|status| status.as_u16());
             reporter.observe(&ReconcileEvent::Wrote(ReconcileWrote { controller, key, id, operation, status, took }));

@@ -1,4 +1,4 @@
-//! Signals need a process of their own: the test starts itself again as the one to be stopped.
+//! Signals affect the whole process, so the test starts itself again as a child process to stop.
 #![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
@@ -15,10 +15,10 @@ use tokio::{
 };
 use windlass_runtime::shutdown;
 
-/// Set in the process that is to be stopped.
+/// Set in the child process.
 const IN_CHILD: &str = "WINDLASS_TEST_SIGNALS_IN_CHILD";
 
-/// A deadline for a busy machine; nothing waits for it when all is well.
+/// A deadline for a busy machine. It is not reached if the test passes.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Admission: whether an object may be written, and what is changed in it before.
+//! Admission webhooks: they allow or deny writes, and change objects before they are stored.
 //!
-//! A [`Mutator`] or a [`Validator`] is written for a kind; a [`Handler`] sees the request as it came. A [`Chain`] of them
-//! answers as one.
+//! A [`Mutator`] or a [`Validator`] handles one kind with typed objects; a [`Handler`] receives the raw request. A
+//! [`Chain`] combines several of them.
 
 mod chain;
 mod mutator;
@@ -26,11 +26,11 @@ pub use self::{
 };
 pub(crate) use webhook::Admission;
 
-/// Answers requests as they come: for whatever a [`Mutator`] or a [`Validator`] cannot say.
+/// Handles raw admission requests, for cases that a [`Mutator`] or a [`Validator`] does not cover.
 ///
 /// Functions of a request are handlers.
 pub trait Handler: Send + Sync + 'static {
-    /// The answer. A panic is contained, and answered with 500.
+    /// Returns the response to a request. A panic is contained and answered with status 500.
     fn handle(&self, request: &Request) -> impl Future<Output = Response> + Send;
 }
 
@@ -40,7 +40,7 @@ impl<F: Fn(&Request) -> Response + Send + Sync + 'static> Handler for F {
     }
 }
 
-/// A [`Handler`] of whatever type.
+/// A [`Handler`] as a trait object.
 pub(crate) trait DynHandler: Send + Sync {
     fn handle<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Response>;
 }
@@ -51,7 +51,7 @@ impl<H: Handler> DynHandler for H {
     }
 }
 
-/// An object of a request as one of its type; says why not.
+/// Decodes an object of a request. Returns a denial with the reason if it fails.
 fn decode<K: Resource>(object: &Value) -> Result<K, Denial> {
     let expected = K::api_resource();
     let said = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The body of a call, read with care: whoever reaches the port may send anything.
+//! Reading of request bodies with limits, because any client can connect to the port.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use thiserror::Error;
 use tokio::time::timeout;
 use windlass_api::BoxError;
 
-/// How long a caller may take to send a body: the longest timeout of a webhook.
+/// The time limit for sending a body: the longest timeout of a webhook.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a call is refused before anybody looks at what it says.
+/// The reason why a call is rejected before its content is handled.
 #[derive(Debug, Error)]
 pub(crate) enum Refused {
     #[error("method={0}, expected POST")]
@@ -33,7 +33,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// What HTTP calls it.
+    /// Returns the HTTP status code.
     pub(crate) const fn code(&self) -> u16 {
         match self {
             Self::Method(_) => 405,
@@ -56,7 +56,7 @@ where
         return Err(Refused::Method(method.clone()));
     }
     let collected = timeout(PATIENCE, Limited::new(body, limit).collect()).await;
-    let bytes = match collected.unwrap_or_else(|_| Err(format!("no whole body within {PATIENCE:?}").into())) {
+    let bytes = match collected.unwrap_or_else(|_| Err(format!("the body did not arrive within {PATIENCE:?}").into())) {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(Refused::TooLarge { limit }),
         Err(error) => return Err(Refused::Unreadable(error)),
@@ -71,7 +71,7 @@ where
     document(&bytes)
 }
 
-/// A part of a document as its type; the error says which field is none: `spec.replicas: invalid type: …`.
+/// Decodes a part of a document. The error names the invalid field: `spec.replicas: invalid type: …`.
 pub(crate) fn from_value<T: DeserializeOwned>(
     value: &Value,
 ) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {

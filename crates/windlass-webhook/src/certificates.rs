@@ -1,4 +1,4 @@
-//! The serving certificate, from files that may be replaced while it is in use.
+//! The serving certificate, loaded from files that may be replaced while it is in use.
 
 use std::{
     fmt, fs, io,
@@ -19,13 +19,13 @@ use windlass_api::{BoxError, ErrorChain};
 
 use crate::metrics::WebhookMetrics;
 
-/// How often the files are looked at.
+/// The default interval at which the files are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A certificate and its key, in PEM, in two files.
+/// A PEM certificate and its key, in two files.
 ///
-/// What is in the files is looked at once a second, and used for connections from then on; those that are there go on. A pair
-/// that cannot be used (half of it is written, say) leaves the one before in use.
+/// The files are checked once per second. New content is used for new connections; existing connections continue. If
+/// the pair is invalid, for example half written, the previous one stays in use.
 #[must_use]
 pub struct CertificateFiles {
     certificate: PathBuf,
@@ -34,31 +34,31 @@ pub struct CertificateFiles {
     on_change: Box<dyn Fn(&CertifiedKey) + Send + Sync>,
 }
 
-/// Why a certificate cannot be used. Never holds the key.
+/// The reason why a certificate cannot be used. Never contains the key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CertificateError {
     /// A file cannot be read.
     #[error("reading {}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// What is in it is no certificate, or no key, in PEM, or the two do not go together.
+    /// The files do not contain a PEM certificate and a PEM key, or the two do not match.
     #[error("using {} with {}", certificate.display(), key.display())]
     Pair {
-        /// The file of the certificate.
+        /// The path of the certificate.
         certificate: PathBuf,
-        /// The file of the key.
+        /// The path of the key.
         key: PathBuf,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
 }
 
-/// What is in use, for rustls.
+/// The certificate in use, for rustls.
 pub(crate) struct Loaded {
     files: CertificateFiles,
     metrics: Arc<dyn WebhookMetrics>,
@@ -67,36 +67,37 @@ pub(crate) struct Loaded {
 
 struct Current {
     certified: Arc<CertifiedKey>,
-    /// The bytes of both files: both, since a new key may come before its certificate.
+    /// The bytes of both files. Both are compared, because a new key may be written before its certificate.
     read: (Vec<u8>, Vec<u8>),
 }
 
 impl CertificateFiles {
-    /// In these files.
+    /// Uses a certificate and a key from these files.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let on_change = Box::new(|_: &CertifiedKey| {});
         Self { certificate: certificate.into(), key: key.into(), interval: INTERVAL, on_change }
     }
 
-    /// `tls.crt` and `tls.key` in a directory, as a Secret of type `kubernetes.io/tls` is mounted.
+    /// Uses `tls.crt` and `tls.key` in a directory, such as a mounted Secret of type `kubernetes.io/tls`.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
         let directory = directory.as_ref();
         Self::new(directory.join("tls.crt"), directory.join("tls.key"))
     }
 
-    /// How often they are looked at; once a second by default.
+    /// Sets the interval at which the files are checked. Defaults to 1 s.
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Is told of the first certificate, and of each that takes its place.
+    /// Sets a function that is called with the first certificate and with each new one.
     pub fn on_change(mut self, told: impl Fn(&CertifiedKey) + Send + Sync + 'static) -> Self {
         self.on_change = Box::new(told);
         self
     }
 
-    /// Reads them once. What cannot be used is an error; later it only leaves the one before in use.
+    /// Loads the files. Returns an error if they are invalid. Later invalid content only leaves the previous
+    /// certificate in use.
     pub(crate) fn load(self, metrics: Arc<dyn WebhookMetrics>) -> Result<Loaded, CertificateError> {
         let loaded = Loaded { files: self, metrics, current: Mutex::new(None) };
         loaded.read()?;
@@ -105,18 +106,18 @@ impl CertificateFiles {
 }
 
 impl Loaded {
-    /// Looks at the files for ever.
+    /// Checks the files forever.
     pub(crate) async fn follow(&self) {
         loop {
             tokio::time::sleep(self.files.interval).await;
             if let Err(error) = self.read() {
                 let error = ErrorChain(&error);
-                tracing::error!(%error, "the serving certificate stays as it was");
+                tracing::error!(%error, "cannot load the new serving certificate, the previous one stays in use");
             }
         }
     }
 
-    /// Blocks on the file system, for two small files.
+    /// Loads the files if they have changed. Blocks on the file system for two small files.
     fn read(&self) -> Result<(), CertificateError> {
         let result = self.read_pair();
         self.metrics.certificate_read(result.is_ok());
@@ -127,7 +128,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// What is new.
+    /// Returns the new certificate, or `None` if the files are unchanged.
     fn read_pair(&self) -> Result<Option<Arc<CertifiedKey>>, CertificateError> {
         let CertificateFiles { certificate, key, .. } = &self.files;
         let file =

@@ -1,7 +1,7 @@
 //! Conversion of custom resources between the versions of their kind.
 //!
-//! One version is the hub, the others are spokes that [`Convert`] to it and from it: with n versions there are n − 1
-//! conversions to write, each both ways. A [`Converter`] does it all by itself, without types.
+//! One version is the hub; the others are spokes that [`Convert`] to the hub and back. With n versions you write n − 1
+//! conversions, each in both directions. A [`Converter`] converts between all versions without types.
 
 mod hub;
 mod round_trip;
@@ -17,29 +17,29 @@ pub use hub::Hub;
 pub use round_trip::{RoundTripError, hub_round_trips, spoke_round_trips};
 pub(crate) use webhook::Conversions;
 
-/// A version of a kind that converts to its hub, another version of the kind, and back.
+/// A version of a kind that converts to the kind's hub version and back.
 ///
-/// What the hub cannot hold is lost on the way through it. The API server keeps the metadata by itself, apart from labels and
-/// annotations. Whether something is lost, a test finds with [`spoke_round_trips`].
+/// Data that the hub cannot represent is lost in a conversion. The API server itself preserves metadata, except for
+/// labels and annotations. Use [`spoke_round_trips`] in a test to detect losses.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert to `{Hub}`",
-    note = "it takes an `impl Convert<{Hub}> for {Self}`"
+    note = "implement `Convert<{Hub}>` for `{Self}`"
 )]
 pub trait Convert<Hub>: Resource {
-    /// The same object in the version of the hub.
+    /// Converts the object to the hub version.
     fn to_hub(self) -> Result<Hub, BoxError>;
 
-    /// The object of the hub in this version.
+    /// Converts an object of the hub version to this version.
     fn from_hub(hub: Hub) -> Result<Self, BoxError>;
 }
 
 /// Converts objects of one kind between any of its versions.
 pub trait Converter: Send + Sync + 'static {
-    /// The object in the version `to`; `apiVersion` and `kind` are set by the caller. A panic is contained.
+    /// Returns the object in the version `to`. The caller sets `apiVersion` and `kind`. A panic is contained.
     fn convert(&self, object: Value, to: &GroupVersion) -> impl Future<Output = Result<Value, BoxError>> + Send;
 }
 
-/// A [`Converter`] of whatever type.
+/// A [`Converter`] as a trait object.
 pub(crate) trait DynConverter: Send + Sync {
     fn convert<'a>(&'a self, object: Value, to: &'a GroupVersion) -> BoxFuture<'a, Result<Value, BoxError>>;
 }

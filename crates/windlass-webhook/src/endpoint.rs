@@ -1,4 +1,4 @@
-//! What stands behind a path.
+//! Endpoints: the handlers of paths.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::{body::Refused, metrics::WebhookMetrics};
 
-/// Answers the documents that are sent to one path.
+/// Handles the documents sent to one path.
 pub(crate) trait Endpoint: Send + Sync {
-    /// The most bytes that a document may have.
+    /// Returns the maximum size of a document in bytes.
     fn limit(&self) -> usize;
 
-    /// The answer to what could not be read.
+    /// Returns the response to an unreadable request.
     fn refuse(&self, refused: &Refused) -> Answer;
 
-    /// The answer to a document.
+    /// Returns the response to a document.
     fn answer<'a>(
         &'a self,
         http: Parts,
@@ -24,20 +24,20 @@ pub(crate) trait Endpoint: Send + Sync {
     ) -> BoxFuture<'a, Result<Answer, Refused>>;
 }
 
-/// An answer in the terms of HTTP.
+/// An HTTP response.
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
-    /// JSON, or empty.
+    /// The JSON body, or an empty body.
     pub(crate) body: Bytes,
 }
 
 impl Answer {
-    /// A document. What it says may well be no.
+    /// Creates a response with a document and status 200. The document may contain a denial.
     pub(crate) fn ok(document: Value) -> Self {
         Self { code: StatusCode::OK, body: document.to_string().into() }
     }
 
-    /// A code without a document.
+    /// Creates a response with a status code and no document.
     pub(crate) fn failure(code: u16) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { code, body: Bytes::new() }

@@ -1,28 +1,28 @@
-//! Webhooks: what an API server asks before it writes, converts, or lets somebody in.
+//! Webhooks for API servers: admission, conversion, authentication and authorization.
 //!
-//! The way of a call, and the module of each station:
+//! The path of a call through the modules:
 //!
-//! 1. A [`Server`] takes connections over TLS, with a certificate that may change meanwhile ([`CertificateFiles`]).
-//! 2. [`Webhooks`] find what stands behind its path ([`WebhookPath`]), and read its body with care.
-//! 3. A review of [`admission`] goes to a mutator, a validator or a handler; one for [`conversion`] to the hub of the kind;
-//!    one of [`reviews`] to whoever knows tokens or rights.
-//! 4. What happened is counted ([`WebhookMetrics`]).
+//! 1. A [`Server`] accepts connections over TLS. Its certificate may be replaced while it runs ([`CertificateFiles`]).
+//! 2. [`Webhooks`] finds the endpoint for the path ([`WebhookPath`]) and reads the body within limits.
+//! 3. An [`admission`] review goes to a mutator, a validator or a handler. A [`conversion`] review goes to the hub of
+//!    the kind. A token or access review goes to an authenticator or authorizer ([`reviews`]).
+//! 4. The call is counted ([`WebhookMetrics`]).
 //!
-//! In a program with a manager, the server is one of its runnables, and windlass-runtime makes the certificates and tells
-//! the API server whom to trust, if asked to (its feature `webhook`).
+//! In a program with a manager, the server is a runnable. windlass-runtime can also create the certificates and inject
+//! the `caBundle` (feature `webhook`).
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - Every call that can be read is answered, as the review that it was and with its uid, whatever a handler does: a panic is
-//!   an answer too.
+//! - Every readable call is answered with a review of the same kind and version, and with its UID, even if the handler
+//!   panics.
 //! - A new certificate breaks no connection and fails no call.
-//! - What has begun when the server is to stop is answered within the grace period.
+//! - Calls that have begun before a stop are answered within the grace period.
 //!
-//! # What is not
+//! # Not guaranteed
 //!
-//! - Who calls is not known, unless clients have to show a certificate ([`Server::client_ca`]).
-//! - A handler may take as long as it likes: it is the API server that gives up (after 10 s by default), and a call that it
-//!   has given up is dropped where its handler waits.
+//! - Callers are not authenticated, unless clients must present a certificate ([`Server::client_ca`]).
+//! - Handlers have no time limit. The API server gives up after its timeout (10 s by default). The handler of an
+//!   abandoned call is dropped at its next await point.
 
 mod body;
 pub mod contracts;

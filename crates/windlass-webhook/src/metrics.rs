@@ -1,4 +1,4 @@
-//! What webhooks tell about themselves in numbers.
+//! Metrics of webhooks.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -6,46 +6,47 @@ use tokio::time::Instant;
 
 use crate::WebhookPath;
 
-/// Receives what happens to the webhooks of a server. Each method has a default that does nothing.
+/// Receives the measurements of a webhook server. Each method has a default that does nothing.
 ///
-/// The names and meanings are controller-runtime's; `path` is their label `webhook`.
+/// Names and meanings are those of controller-runtime; `path` is its label `webhook`.
 pub trait WebhookMetrics: Debug + Send + Sync + 'static {
-    /// There is a webhook: `controller_runtime_webhook_requests_total` begins at 0 for the codes 200 and 500.
+    /// A webhook was registered: `controller_runtime_webhook_requests_total` starts at 0 for the codes 200 and 500.
     fn registered(&self, path: &WebhookPath) {
         let _ = path;
     }
 
-    /// A call has come: `controller_runtime_webhook_requests_in_flight` rises by one.
+    /// A call has started: `controller_runtime_webhook_requests_in_flight` increases by one.
     fn started(&self, path: &WebhookPath) {
         let _ = path;
     }
 
-    /// It has ended: `…_in_flight` falls by one, `controller_runtime_webhook_requests_total` by the HTTP `code`,
-    /// `controller_runtime_webhook_latency_seconds`. `None`: the caller hung up, nobody was answered.
+    /// A call has ended: `…_in_flight` decreases by one; `controller_runtime_webhook_requests_total` by the HTTP `code`
+    /// and `controller_runtime_webhook_latency_seconds` are updated. `code` is `None` if the client disconnected before
+    /// the response.
     fn finished(&self, path: &WebhookPath, code: Option<u16>, took: Duration) {
         let _ = (path, code, took);
     }
 
-    /// A handler of admission, authentication or authorisation panicked: `controller_runtime_webhook_panics_total`.
+    /// A handler of admission, authentication or authorization panicked: `controller_runtime_webhook_panics_total`.
     fn panicked(&self) {}
 
     /// A converter panicked: `controller_runtime_conversion_webhook_panics_total`.
     fn conversion_panicked(&self) {}
 
-    /// The serving certificate was read: `certwatcher_read_certificate_total`, and
-    /// `certwatcher_read_certificate_errors_total` if it could not be used.
+    /// The serving certificate was read: `certwatcher_read_certificate_total`. If it was invalid, also
+    /// `certwatcher_read_certificate_errors_total`.
     fn certificate_read(&self, usable: bool) {
         let _ = usable;
     }
 }
 
-/// Counts nothing.
+/// Discards all measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoMetrics;
 
 impl WebhookMetrics for NoMetrics {}
 
-/// A call that is under way. Dropped, it has ended.
+/// A running call. Dropping it ends the call.
 pub(crate) struct Call {
     metrics: Arc<dyn WebhookMetrics>,
     path: WebhookPath,

@@ -1,11 +1,11 @@
-//! Where an API server calls a webhook.
+//! URL paths of webhooks.
 
 use std::fmt;
 
 use thiserror::Error;
 use windlass_api::ApiResource;
 
-/// The path of a webhook: generated from a kind as controller-runtime does it, or chosen.
+/// The path of a webhook: generated from a kind as in controller-runtime, or custom.
 ///
 /// ```
 /// use windlass_api::{Resource, k8s_openapi::api::apps::v1::Deployment};
@@ -17,31 +17,32 @@ use windlass_api::ApiResource;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WebhookPath(String);
 
-/// A path that no webhook can have.
+/// The path is not valid for a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is no path for a webhook: it takes /, or parts of letters, digits, - and _ with a / before each")]
+#[error("{0:?} is not a valid webhook path: expected / or parts of letters, digits, - and _, each after a /")]
 pub struct PathError(String);
 
 impl WebhookPath {
-    /// `/mutate-<group>-<version>-<kind>`, in which the group has dashes for its dots and the kind is in lower case.
+    /// Returns `/mutate-<group>-<version>-<kind>`, with dashes in place of the dots in the group, and the kind in lower
+    /// case.
     #[must_use]
     pub fn mutate(resource: &ApiResource) -> Self {
         Self::generated("mutate", resource)
     }
 
-    /// `/validate-<group>-<version>-<kind>`, see [`Self::mutate`].
+    /// Returns `/validate-<group>-<version>-<kind>`, see [`Self::mutate`].
     #[must_use]
     pub fn validate(resource: &ApiResource) -> Self {
         Self::generated("validate", resource)
     }
 
-    /// `/convert`, for all kinds.
+    /// Returns `/convert`, which serves all kinds.
     #[must_use]
     pub fn convert() -> Self {
         Self("/convert".to_owned())
     }
 
-    /// One that matches `^((/[a-zA-Z0-9-_]+)+|/)$`.
+    /// Creates a custom path. Returns an error unless it matches `^((/[a-zA-Z0-9-_]+)+|/)$`.
     pub fn custom(path: impl Into<String>) -> Result<Self, PathError> {
         let path = path.into();
         let is_part = |part: &str| {
@@ -54,7 +55,7 @@ impl WebhookPath {
         }
     }
 
-    /// As in a URL.
+    /// Returns the path as in a URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! What all reviews have in common: they say what they are, and are answered as what they were.
+//! The common part of all reviews: kind, versions and responses.
 
 use std::panic::AssertUnwindSafe;
 
@@ -8,21 +8,21 @@ use serde_json::{Map, Value};
 
 use crate::body::Refused;
 
-/// A family of reviews: the versions of one kind that are understood.
+/// The supported versions of one review kind.
 pub(crate) struct Family {
     pub(crate) kind: &'static str,
-    /// The first is answered to who does not say.
+    /// The first version is used in responses to requests without a version.
     pub(crate) versions: &'static [&'static str],
 }
 
-/// A review that is one of a family.
+/// A parsed review of a family.
 pub(crate) struct Review {
     pub(crate) api_version: String,
     pub(crate) fields: Map<String, Value>,
 }
 
 impl Family {
-    /// Takes a document for a review.
+    /// Parses a document as a review.
     pub(crate) fn read(&self, document: Value) -> Result<Review, Refused> {
         let Value::Object(mut fields) = document else {
             return Err(Refused::undecodable(format_args!("expected one {}", self.kind)));
@@ -30,7 +30,7 @@ impl Family {
         let mut text = |field: &str| match fields.shift_remove(field) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Some(_) => Err(Refused::undecodable(format_args!("{field} is no string"))),
+            Some(_) => Err(Refused::undecodable(format_args!("{field} is not a string"))),
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         let api_version = api_version.unwrap_or_else(|| self.versions[0].to_owned());
@@ -43,7 +43,7 @@ impl Family {
         Ok(Review { api_version, fields })
     }
 
-    /// An answer to a review of `api_version`, or to nothing that could be read.
+    /// Returns a response to a review of `api_version`, or to an unreadable document.
     pub(crate) fn answer(&self, api_version: Option<&str>, field: &str, value: Value) -> Value {
         let api_version = api_version.unwrap_or(self.versions[0]);
         Value::Object(Map::from_iter([
@@ -55,7 +55,7 @@ impl Family {
 }
 
 impl Review {
-    /// The part that says what is asked.
+    /// Decodes the request part of a review.
     pub(crate) fn part<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, Refused> {
         match self.fields.shift_remove(field) {
             None | Some(Value::Null) => Err(Refused::undecodable(format_args!("the review has no {field}"))),
@@ -64,7 +64,7 @@ impl Review {
     }
 }
 
-/// Waits for somebody's code, and catches its panic: what it said.
+/// Runs a handler and catches its panic. Returns the panic message as the error.
 pub(crate) async fn contained<T>(work: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied();

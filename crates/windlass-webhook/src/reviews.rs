@@ -1,4 +1,4 @@
-//! Who somebody is, and what somebody may do: the webhooks that an API server asks when it is told to with
+//! Authentication and authorization webhooks: an API server calls them if it is started with
 //! `--authentication-token-webhook-config-file` and `--authorization-webhook-config-file`.
 
 mod access;
@@ -15,10 +15,10 @@ use windlass_api::{
 pub(crate) use self::{access::Access, token::Tokens};
 use crate::{WebhookMetrics, review::contained};
 
-/// Tells who has sent a token.
+/// Authenticates bearer tokens.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Whose it is. `audiences` are those that the API server answers to; without any it asks for none. An error is told to
-    /// the API server, and leaves the caller unknown, as does a panic.
+    /// Returns the user of a token. `audiences` are the audiences of the API server; the list may be empty. An error is
+    /// reported to the API server and leaves the client unauthenticated, as does a panic.
     fn authenticate(
         &self,
         token: &str,
@@ -26,47 +26,48 @@ pub trait Authenticator: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Authentication, BoxError>> + Send;
 }
 
-/// Whose a token is.
+/// The result of the authentication of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Authentication {
-    /// Somebody's.
+    /// The token belongs to a user.
     Authenticated {
-        /// Whose.
+        /// The user.
         user: UserInfo,
-        /// Those of the audiences asked for that the token is for. Empty: it is for the API server's own.
+        /// The requested audiences for which the token is valid. Empty if it is valid for the API server's own
+        /// audiences.
         audiences: Vec<String>,
     },
-    /// Nobody's that is known here.
+    /// The token is not known to this authenticator.
     Unknown,
 }
 
-/// Decides what somebody may do.
+/// Authorizes requests.
 pub trait Authorizer: Send + Sync + 'static {
-    /// Whether this may be done. An error is told to the API server, and counts as no opinion, as does a panic.
+    /// Decides about a request. An error is reported to the API server and counts as no opinion, as does a panic.
     fn authorize(&self, asked: &SubjectAccessReviewSpec) -> impl Future<Output = Result<Decision, BoxError>> + Send;
 }
 
-/// Whether something may be done.
+/// The decision of an authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
+    /// The request is allowed.
     Allow {
-        /// For people.
+        /// The reason, for users.
         reason: String,
     },
-    /// It may not, whatever other authorizers say.
+    /// The request is denied, regardless of other authorizers.
     Deny {
-        /// For people.
+        /// The reason, for users.
         reason: String,
     },
-    /// That is for others to say.
+    /// Other authorizers decide.
     NoOpinion {
-        /// For people.
+        /// The reason, for users.
         reason: String,
     },
 }
 
-/// An [`Authenticator`] of whatever type.
+/// An [`Authenticator`] as a trait object.
 pub(crate) trait DynAuthenticator: Send + Sync {
     fn authenticate<'a>(
         &'a self,
@@ -85,7 +86,7 @@ impl<A: Authenticator> DynAuthenticator for A {
     }
 }
 
-/// An [`Authorizer`] of whatever type.
+/// An [`Authorizer`] as a trait object.
 pub(crate) trait DynAuthorizer: Send + Sync {
     fn authorize<'a>(&'a self, asked: &'a SubjectAccessReviewSpec) -> BoxFuture<'a, Result<Decision, BoxError>>;
 }
@@ -96,7 +97,7 @@ impl<A: Authorizer> DynAuthorizer for A {
     }
 }
 
-/// What somebody's code says, or why it says nothing, in words for the API server.
+/// Returns the result of a handler, or an error message for the API server.
 async fn answered<T>(
     work: impl Future<Output = Result<T, BoxError>>,
     metrics: &dyn WebhookMetrics,

@@ -1,4 +1,4 @@
-//! Serving webhooks over HTTPS.
+//! An HTTPS server for webhooks.
 
 mod connections;
 mod readiness;
@@ -21,16 +21,16 @@ use tokio::net::TcpListener;
 pub use self::readiness::{NotReady, Readiness};
 use crate::{CertificateError, CertificateFiles, Webhooks};
 
-/// Where webhooks are expected.
+/// The default port of webhooks.
 const PORT: u16 = 9443;
 
-/// How long calls that are under way may take once the server is to stop.
+/// The default time limit for running calls after the stop.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// Serves [`Webhooks`] over HTTPS, HTTP/1.1 and HTTP/2, until it is told to stop.
+/// Serves [`Webhooks`] over HTTPS, with HTTP/1.1 and HTTP/2, until shutdown.
 ///
-/// The certificate comes from `tls.crt` and `tls.key` in `k8s-webhook-server/serving-certs` below the directory for temporary
-/// files, unless told otherwise.
+/// The certificate defaults to `tls.crt` and `tls.key` in `k8s-webhook-server/serving-certs` below the temporary
+/// directory.
 ///
 /// ```no_run
 /// # async fn example(webhooks: windlass_webhook::Webhooks) -> Result<(), windlass_webhook::ServeError> {
@@ -52,7 +52,7 @@ pub struct Server {
     readiness: Readiness,
 }
 
-/// Where a server listens.
+/// The address or socket of a server.
 enum Place {
     Nowhere,
     Address(SocketAddr),
@@ -64,43 +64,43 @@ enum Certificate {
     Resolver(Arc<dyn ResolvesServerCert>),
 }
 
-/// What is spoken over TLS.
+/// The protocols offered over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocols {
     Http2,
     Http1Only,
 }
 
-/// Why webhooks cannot be served.
+/// The reason why webhooks cannot be served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The port cannot be had.
+    /// The server cannot listen on its address.
     #[error("listening on {address}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// There is no certificate to begin with.
+    /// The first certificate cannot be loaded.
     #[error("loading the serving certificate")]
     Certificate(#[from] CertificateError),
-    /// The authorities of clients cannot be used.
-    #[error("loading the authorities of clients from {}", path.display())]
+    /// The authorities of client certificates cannot be loaded.
+    #[error("loading the client CA from {}", path.display())]
     ClientCa {
-        /// Where they are.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: windlass_api::BoxError,
     },
-    /// TLS cannot be set up.
+    /// TLS cannot be configured.
     #[error("setting up TLS")]
     Tls(#[from] rustls::Error),
 }
 
 impl Server {
-    /// On port 9443 of all addresses.
+    /// Creates a server on port 9443 of all addresses.
     pub fn new(webhooks: Webhooks) -> Self {
         let directory = std::env::temp_dir().join("k8s-webhook-server").join("serving-certs");
         Self {
@@ -114,64 +114,65 @@ impl Server {
         }
     }
 
-    /// On this address; port 0 is any that is free.
+    /// Sets the address. Port 0 selects a free port.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.place = Place::Address(address);
         self
     }
 
-    /// On a socket that is there already.
+    /// Uses an existing socket.
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.place = Place::Bound(listener);
         self
     }
 
-    /// Nowhere: [`Self::serve`] returns at once, and the server counts as ready. For programs whose webhooks can be turned
-    /// off.
+    /// Disables the server: [`Self::serve`] returns at once, and the server counts as ready. For programs with optional
+    /// webhooks.
     pub fn disabled(mut self) -> Self {
         self.place = Place::Nowhere;
         self
     }
 
-    /// With the certificate in these files.
+    /// Serves with the certificate in these files.
     pub fn certificate_files(mut self, files: CertificateFiles) -> Self {
         self.certificate = Certificate::Files(files);
         self
     }
 
-    /// With whatever certificate this shows to each who connects.
+    /// Serves with the certificate that `resolver` selects for each connection.
     pub fn certificate(mut self, resolver: Arc<dyn ResolvesServerCert>) -> Self {
         self.certificate = Certificate::Resolver(resolver);
         self
     }
 
-    /// Only clients with a certificate of one of the authorities in this PEM file may connect. It is read once.
+    /// Requires client certificates signed by an authority in this PEM file. The file is read once.
     pub fn client_ca(mut self, path: impl Into<PathBuf>) -> Self {
         self.client_ca = Some(path.into());
         self
     }
 
-    /// Speaks no HTTP/2.
+    /// Disables HTTP/2.
     pub const fn http1_only(mut self) -> Self {
         self.protocols = Protocols::Http1Only;
         self
     }
 
-    /// How long calls that are under way may take once the server is to stop; a minute by default.
+    /// Sets the time limit for running calls after the stop. Defaults to 1 minute.
     pub const fn grace_period(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Tells whether webhooks are served: for a readiness probe.
+    /// Returns a handle that reports whether webhooks are served, for a readiness probe.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Serves until `shutdown` is ready; calls that are under way then are answered, within the grace period.
+    /// Serves until `shutdown` resolves, then finishes running calls within the grace period. Returns an error if the
+    /// server cannot listen or has no valid certificate.
     ///
-    /// Dropped, it ends all connections.
+    /// Dropping the future closes all connections.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self { webhooks, place, certificate, client_ca, protocols, grace, readiness } = self;
         if matches!(place, Place::Nowhere) {
@@ -212,7 +213,7 @@ impl Server {
     }
 }
 
-/// Where there is no IPv6, all addresses are those of IPv4.
+/// Listens on all IPv4 addresses if the host has no IPv6.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(error) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && error.kind() != io::ErrorKind::AddrInUse => {

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: calls without a network, kinds, and certificates.
+//! Test helpers: calls without a network, kinds, and certificates.
 
 use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use windlass_api::Entropy;
 
 use crate::{WebhookMetrics, WebhookPath, Webhooks};
 
-/// Posts a document as an API server does.
+/// Posts a document like an API server.
 pub(crate) async fn post(webhooks: &Webhooks, path: &str, document: &Value) -> (u16, Value) {
     send(webhooks, http::Request::post(path).header("content-type", "application/json"), document.to_string()).await
 }
 
-/// Sends anything. The body of the answer is null when there is none.
+/// Sends any request. Returns null as the body of an empty response.
 pub(crate) async fn send(webhooks: &Webhooks, request: http::request::Builder, body: impl Into<Bytes>) -> (u16, Value) {
     let answer = webhooks.answer(request.body(Full::new(body.into())).unwrap()).await;
     let (code, body) = (answer.status().as_u16(), answer.into_body().collect().await.unwrap().to_bytes());
     (code, if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() })
 }
 
-/// A review of a request for admission.
+/// Creates an admission review.
 pub(crate) fn review(operation: &str, object: &Value, old: &Value) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -36,14 +36,14 @@ pub(crate) fn review(operation: &str, object: &Value, old: &Value) -> Value {
     })
 }
 
-/// The response of an answer to an [`admission`](crate::admission) review.
+/// Returns the response of an [`admission`](crate::admission) review.
 pub(crate) async fn ask(webhooks: &Webhooks, path: &str, document: &Value) -> Value {
     let (code, mut answer) = post(webhooks, path, document).await;
     assert_eq!(code, 200);
     answer["response"].take()
 }
 
-/// What a metrics endpoint would show, as lines.
+/// The recorded metrics as lines, as a metrics endpoint would print them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded(Arc<Mutex<Vec<String>>>);
 
@@ -88,7 +88,7 @@ impl WebhookMetrics for Recorded {
     }
 }
 
-/// Versions of one kind.
+/// Defines versions of one kind.
 macro_rules! websites {
     ($($name:ident $version:literal { $field:ident })*) => {$(
         #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ websites! {
     V3 "v3" { picture }
 }
 
-/// A folder that is gone with this.
+/// A directory that is removed on drop.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -138,7 +138,7 @@ impl Folder {
         Self(path)
     }
 
-    /// Writes `tls.crt` and `tls.key`, of a certificate of its own for localhost; its DER.
+    /// Writes `tls.crt` and `tls.key` with a self-signed certificate for localhost. Returns its DER encoding.
     pub(crate) fn certify(&self) -> Vec<u8> {
         let (certificate, key, der) = pair();
         std::fs::write(self.0.join("tls.crt"), certificate).unwrap();
@@ -153,7 +153,7 @@ impl Drop for Folder {
     }
 }
 
-/// A certificate and its key in PEM, and the certificate's DER.
+/// Returns a certificate and its key in PEM, and the certificate's DER encoding.
 pub(crate) fn pair() -> (String, String, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();

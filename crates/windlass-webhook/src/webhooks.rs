@@ -1,4 +1,4 @@
-//! The webhooks of a program, each behind its path.
+//! The webhooks of a program, by path.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -28,7 +28,7 @@ use crate::{
 
 /// The webhooks of a program. Cheap to clone.
 ///
-/// [`Server`](crate::Server) serves them; [`Self::answer`] serves them behind a server of one's own.
+/// [`Server`](crate::Server) serves them. With your own HTTP server, call [`Self::answer`].
 #[derive(Clone)]
 pub struct Webhooks(Arc<Inner>);
 
@@ -37,38 +37,38 @@ struct Inner {
     metrics: Arc<dyn WebhookMetrics>,
 }
 
-/// Collects [`Webhooks`].
+/// Builds [`Webhooks`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct WebhooksBuilder {
     endpoints: BTreeMap<WebhookPath, Box<dyn Endpoint>>,
     conversions: Conversions,
     metrics: Arc<dyn WebhookMetrics>,
-    /// The first.
+    /// The first error.
     error: Option<RegisterError>,
 }
 
-/// Why webhooks do not go together.
+/// The reason why webhooks cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// Two webhooks have one path: [`Chain`](crate::admission::Chain) makes one of them.
+    /// Two webhooks have the same path. Combine them with [`Chain`](crate::admission::Chain).
     #[error("two webhooks have the path {0}")]
     DuplicatePath(WebhookPath),
-    /// Two converters have one kind.
+    /// Two converters have the same kind.
     #[error("{0} has two converters")]
     DuplicateConverter(GroupKind),
-    /// A spoke is of another kind than its hub, or there are two of one version.
-    #[error("{} cannot be one more version of {kind}", spoke.gvk())]
+    /// The kind of a spoke differs from its hub's, or two spokes have the same version.
+    #[error("{} cannot be another version of {kind}", spoke.gvk())]
     Spoke {
         /// The kind of the hub.
         kind: GroupKind,
-        /// What was to be one of its versions.
+        /// The resource of the spoke.
         spoke: Box<ApiResource>,
     },
 }
 
 impl Webhooks {
-    /// Collects webhooks.
+    /// Returns a builder of webhooks.
     pub fn builder() -> WebhooksBuilder {
         WebhooksBuilder {
             endpoints: BTreeMap::new(),
@@ -78,14 +78,14 @@ impl Webhooks {
         }
     }
 
-    /// Where they are.
+    /// Returns the paths of all webhooks.
     pub fn paths(&self) -> impl Iterator<Item = &WebhookPath> {
         self.0.endpoints.keys()
     }
 
-    /// Answers an HTTP request: for a server of one's own, and for tests without one.
+    /// Answers an HTTP request. Use it with your own HTTP server, or in tests without a server.
     ///
-    /// A path without a webhook is answered with 404; what is sent otherwise than by POST with 405.
+    /// An unknown path is answered with 404, a method other than POST with 405.
     pub async fn answer<B>(&self, request: http::Request<B>) -> http::Response<Full<Bytes>>
     where
         B: Body<Error: Into<BoxError>>,
@@ -102,7 +102,7 @@ impl Webhooks {
         let answer = match answered {
             Ok(answer) => response(answer.code, answer.body),
             Err(refused) => {
-                tracing::warn!(%path, %refused, "a call of a webhook was refused");
+                tracing::warn!(%path, %refused, "rejected a webhook call");
                 if let Refused::Method(_) = refused {
                     let mut answer = response(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
                     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
@@ -123,22 +123,22 @@ impl Webhooks {
 }
 
 impl WebhooksBuilder {
-    /// Changes objects of a kind before they are written, at [`WebhookPath::mutate`].
+    /// Adds a mutator for objects of a kind, at [`WebhookPath::mutate`].
     pub fn mutator<K: Resource, M: Mutator<K>>(self, mutator: M) -> Self {
         self.handler(WebhookPath::mutate(&K::api_resource()), Mutating::new(mutator))
     }
 
-    /// Judges objects of a kind before they are written, at [`WebhookPath::validate`].
+    /// Adds a validator for objects of a kind, at [`WebhookPath::validate`].
     pub fn validator<K: Resource, V: Validator<K>>(self, validator: V) -> Self {
         self.handler(WebhookPath::validate(&K::api_resource()), Validating::new(validator))
     }
 
-    /// Answers requests for admission at a path of one's own.
+    /// Adds a handler of admission requests at a custom path.
     pub fn handler(self, path: WebhookPath, handler: impl Handler) -> Self {
         self.endpoint(path, Admission(Box::new(handler)))
     }
 
-    /// Converts between the versions of a kind, at [`WebhookPath::convert`].
+    /// Adds the conversion between the versions of a kind, at [`WebhookPath::convert`].
     pub fn conversion<H: Resource>(self, mut hub: Hub<H>) -> Self {
         if let Some(spoke) = hub.misplaced.pop() {
             return self.refuse(RegisterError::Spoke { kind: Hub::<H>::kind(), spoke: Box::new(spoke) });
@@ -146,7 +146,7 @@ impl WebhooksBuilder {
         self.converter(Hub::<H>::kind(), hub)
     }
 
-    /// Converts objects of a kind without its types, at [`WebhookPath::convert`].
+    /// Adds an untyped converter for a kind, at [`WebhookPath::convert`].
     pub fn converter(mut self, kind: GroupKind, converter: impl Converter) -> Self {
         match self.conversions.0.insert(kind.clone(), Box::new(converter)) {
             None => self,
@@ -154,23 +154,23 @@ impl WebhooksBuilder {
         }
     }
 
-    /// Tells who has sent a token.
+    /// Adds an authenticator at a path.
     pub fn authenticator(self, path: WebhookPath, authenticator: impl Authenticator) -> Self {
         self.endpoint(path, Tokens(Box::new(authenticator)))
     }
 
-    /// Decides what somebody may do.
+    /// Adds an authorizer at a path.
     pub fn authorizer(self, path: WebhookPath, authorizer: impl Authorizer) -> Self {
         self.endpoint(path, Access(Box::new(authorizer)))
     }
 
-    /// Who counts what happens; nobody by default.
+    /// Sets the receiver of metrics. Defaults to none.
     pub fn metrics(mut self, metrics: impl WebhookMetrics) -> Self {
         self.metrics = Arc::new(metrics);
         self
     }
 
-    /// The webhooks, unless two of them are in each other's way.
+    /// Creates the webhooks. Returns an error if two of them conflict.
     pub fn build(mut self) -> Result<Webhooks, RegisterError> {
         if !self.conversions.0.is_empty() {
             let conversions = std::mem::take(&mut self.conversions);

@@ -6,10 +6,11 @@ use windlass_api::ListWatch;
 use windlass_cache::{InformerFactory, InformerOptions};
 use windlass_client::Client;
 
-/// Returns a factory of shared informers that list and watch through a client. Go's `NewSharedInformerFactory`.
+/// Returns a factory of shared informers that list and watch through a client. The counterpart of client-go's
+/// `NewSharedInformerFactory`.
 ///
-/// Asking twice for the same kind, namespace and selectors returns the same informer. Ask for informers and add handlers
-/// first, then start all of them and wait until their caches are filled:
+/// Requests for the same kind, namespace and selectors return the same informer. Create informers and add handlers
+/// first, then start the factory and wait until the caches have synced:
 ///
 /// ```no_run
 /// use windlass::{Client, cache::{InformerOptions, Notification}, informer_factory, k8s::core::v1::Pod};
@@ -26,7 +27,7 @@ use windlass_client::Client;
 /// # }
 /// ```
 ///
-/// A [manager](crate::Manager) already has a factory, which its controllers share.
+/// A [manager](crate::Manager) has its own factory, which its controllers share.
 #[must_use]
 pub fn informer_factory(client: &Client, options: InformerOptions) -> InformerFactory {
     let client = client.clone();

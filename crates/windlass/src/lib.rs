@@ -1,6 +1,6 @@
-//! The complete Kubernetes controller toolkit: one line in a `Cargo.toml`, and one `use`.
+//! A Kubernetes controller toolkit: clients, informers, work queues, controllers, webhooks and an embedded API server.
 //!
-//! A controller, whole:
+//! A complete controller:
 //!
 //! ```no_run
 //! use windlass::{k8s::apps::v1::Deployment, k8s::core::v1::ConfigMap, prelude::*};
@@ -20,30 +20,32 @@
 //! # fn deployment_for(_: &ConfigMap) -> Deployment { Deployment::default() }
 //! ```
 //!
-//! # The way of a change
+//! # Crates and data flow
 //!
-//! Each station is a crate of its own, usable without the later ones; the modules here stand in this order.
+//! Each step is a separate crate that you can use without the following ones:
 //!
-//! 1. [`client`] sends requests to an API server, and cuts its answers into objects and events.
-//! 2. [`cache`] lists and watches; keeps the objects encoded, indexed and decoded on use; tells handlers what changed.
-//! 3. [`runtime`] turns what changed into keys,
-//! 4. [`queue`] keeps the keys until a worker is free, each once,
-//! 5. and [`runtime`] again calls the reconciler, which writes through the [`client`].
+//! 1. [`client`] sends requests to an API server, and decodes responses and watch events.
+//! 2. [`cache`] lists and watches. It stores encoded objects with indices, decodes them on first use, and delivers
+//!    changes to handlers.
+//! 3. [`runtime`] maps changed objects to keys.
+//! 4. [`queue`] holds each key once until a worker is free.
+//! 5. [`runtime`] calls the reconciler with the object of the key. The reconciler writes through the [`client`].
 //!
-//! Under all of them lies [`api`]: objects, kinds, keys, selectors, patches and statuses. [`k8s`] has the built-in kinds.
+//! All of them build on [`api`]: objects, kinds, keys, selectors, patches and statuses. [`k8s`] contains the built-in
+//! kinds.
 //!
 //! # Features
 //!
-//! | feature | default | what it adds |
+//! | feature | default | adds |
 //! |---|---|---|
-//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` over them |
-//! | `envtest` | no | `windlass::envtest`: API server, clients and managers of one test, in process |
-//! | `config` | no | `windlass::config`: what a manager may be told by a file |
-//! | `flags` | no | the same by flags, for `clap` |
-//! | `logging` | no | the log that file and flags ask for, by `tracing-subscriber` |
-//! | `manifests` | no | `windlass::manifests`: definitions, roles and webhooks of a project, checked and written as YAML |
+//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` |
+//! | `envtest` | no | `windlass::envtest`: an API server, clients and managers for tests, in process |
+//! | `config` | no | `windlass::config`: the configuration file of a manager |
+//! | `flags` | no | command-line flags with the same settings, for `clap` |
+//! | `logging` | no | the log configured by file and flags, with `tracing-subscriber` |
+//! | `manifests` | no | `windlass::manifests`: CRDs, roles and webhook configurations of a project, validated and written as YAML |
 //! | `server` | no | `windlass::server`, the embedded API server |
-//! | `webhook` | no | `windlass::webhook`: what an API server asks before it writes, converts, or lets somebody in; in `windlass::runtime::webhook` their certificates |
+//! | `webhook` | no | `windlass::webhook`: admission, conversion, authentication and authorization webhooks; `windlass::runtime::webhook`: their certificates |
 
 mod informers;
 pub mod prelude;
@@ -69,7 +71,7 @@ pub use windlass_webhook as webhook;
 /// The built-in kinds, by group and version: `k8s::apps::v1::Deployment`.
 pub use k8s_openapi::api as k8s;
 
-/// Times, as the built-in kinds and `windlass::api` have them.
+/// The time types of the built-in kinds and of `windlass::api`.
 pub use windlass_api::jiff;
 
 pub use windlass_api::{
@@ -77,7 +79,7 @@ pub use windlass_api::{
     PartialObject, Patch, Resource, Scheme, Scope, Status,
 };
 
-/// The identity of a custom kind: `#[derive(Resource)]`.
+/// Derives the resource of a custom kind: its group, version, plural and scope.
 ///
 /// ```
 /// use windlass::{ObjectExt, Resource, Scope, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -106,12 +108,12 @@ pub use windlass_api::{
 /// ```
 pub use windlass_derive::Resource;
 
-/// The definition of a custom kind, `#[derive(CustomResource)]`; the schemas of its parts, `#[derive(Schema)]`.
+/// Derives the CRD of a custom kind (`#[derive(CustomResource)]`) and the schemas of its parts (`#[derive(Schema)]`).
 ///
 /// ```
 /// use windlass::{CustomResource, Schema, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
 ///
-/// /// A page, and as many servers as it takes.
+/// /// A web page with a number of replicas.
 /// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, CustomResource)]
 /// #[resource(
 ///     group = "example.com", version = "v1", short_names("web"),
@@ -140,7 +142,7 @@ pub use windlass_derive::Resource;
 /// ```
 pub use windlass_derive::{CustomResource, Schema, rbac};
 
-/// Kinds with definitions, and types with schemas.
+/// Traits of kinds with CRDs, and of types with schemas.
 pub use windlass_api::crd::{CustomResource, Definition, Schema};
 
 #[cfg(feature = "v1_36")]

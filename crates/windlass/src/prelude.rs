@@ -1,6 +1,6 @@
-//! What a controller needs in nearly every file: `use windlass::prelude::*;`
+//! Common imports for controllers: `use windlass::prelude::*;`
 //!
-//! Traits come without their names, for their methods only.
+//! Traits are imported as `_`, for their methods only.
 
 pub use std::sync::Arc;
 

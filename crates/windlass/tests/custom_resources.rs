@@ -1,4 +1,4 @@
-//! What the derives make of types: schemas, definitions, rules.
+//! Tests of the derives: schemas, CRDs and rules of types.
 
 #![allow(dead_code, reason = "the types are there for their schemas")]
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
@@ -25,7 +25,7 @@ fn of<T: Schema>() -> Value {
     serde_json::to_value(schema_of::<T>()).unwrap()
 }
 
-/// One property of a type that derives.
+/// Returns the schema of one property.
 fn property<T: Schema>(name: &str) -> Value {
     of::<T>()["properties"][name].clone()
 }

@@ -1,11 +1,11 @@
-//! Higher priorities first, and those of one priority in the order in which they got it.
+//! The order by priority. Keys with the same priority are in the order in which they got it.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::DEFAULT_PRIORITY;
 use crate::queue::entries::Slot;
 
-/// The ready slots, and the priorities of all that are ready, waiting, or dirty in the hands of a worker.
+/// The ready slots, and the priorities of all ready, delayed and reprocessed slots.
 #[derive(Debug, Default)]
 pub(crate) struct ByPriority {
     slots: BTreeMap<(Reverse<i32>, u64), Slot>,
@@ -15,17 +15,17 @@ pub(crate) struct ByPriority {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Rank {
-    /// The highest with which the slot was added since it was last taken, if it was.
+    /// The highest priority with which the slot was added since it was last taken.
     priority: Option<i32>,
-    /// Its number among those of its priority. `Some` iff it is in `slots`.
+    /// The position among slots of the same priority. `Some` if and only if the slot is in `slots`.
     number: Option<u64>,
 }
 
 // === impl ByPriority ===
 
 impl ByPriority {
-    /// Raises the priority of a slot, not necessarily a ready one, to at least `priority`. One that rises goes behind
-    /// those that have the new priority already. Returns the priority that it had before, if that was lower.
+    /// Raises the priority of a slot to at least `priority`. The slot need not be ready. A raised slot is placed behind
+    /// the slots that already have the new priority. Returns the previous priority if it was lower.
     pub(crate) fn raise(&mut self, slot: Slot, priority: i32) -> Option<i32> {
         if self.ranks.len() <= slot as usize {
             self.ranks.resize(slot as usize + 1, Rank::default());
@@ -43,7 +43,7 @@ impl ByPriority {
         before
     }
 
-    /// The priority of a slot that is ready, waiting, or dirty in the hands of a worker.
+    /// Returns the priority of a ready, delayed or reprocessed slot.
     pub(crate) fn of(&self, slot: Slot) -> i32 {
         self.ranks.get(slot as usize).and_then(|rank| rank.priority).unwrap_or(DEFAULT_PRIORITY)
     }
@@ -64,7 +64,7 @@ impl ByPriority {
         Some((slot, priority))
     }
 
-    /// Forgets with which priority a slot was added.
+    /// Removes the priority of a slot.
     pub(crate) fn forget(&mut self, slot: Slot) {
         if let Some(rank) = self.ranks.get_mut(slot as usize) {
             *rank = Rank::default();

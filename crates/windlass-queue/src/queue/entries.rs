@@ -1,55 +1,55 @@
-//! The table of known keys: each is stored once and addressed by a small number.
+//! The table of keys: each key is stored once and addressed by a small number.
 
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tokio::time::Instant;
 
-/// Where a key is in the slab, for as long as it is known.
+/// The position of a key in the slab, fixed as long as the key is stored.
 pub(crate) type Slot = u32;
 
-/// An entry's `heap` when it waits for no time.
+/// The `heap` value of an entry without a delay.
 pub(crate) const NOT_WAITING: u32 = u32::MAX;
 
-/// What is the matter with a key, apart from whether it also waits for a moment.
+/// The state of a key, apart from a possible delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Only waiting for a moment. Becomes `Queued`.
+    /// The key is only delayed. Becomes `Queued`.
     Idle,
-    /// Dirty and ready, once. Becomes `Processing` when a worker gets it.
+    /// The key is dirty and ready. Becomes `Processing` when a worker gets it.
     Queued,
-    /// In a worker's hands. On `done`, it leaves or becomes `Idle`.
+    /// A worker has the key. On `done`, the entry is removed or becomes `Idle`.
     Processing,
-    /// In a worker's hands and dirty again. On `done`, it becomes `Queued`.
+    /// A worker has the key, and it is dirty again. On `done`, it becomes `Queued`.
     Reprocess,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
-    /// `None` iff the slot is free.
+    /// `None` if and only if the slot is free.
     item: Option<T>,
     pub(crate) phase: Phase,
-    /// Index in the heap of waiting entries, or `NOT_WAITING`.
+    /// The index in the heap of delayed entries, or `NOT_WAITING`.
     pub(crate) heap: u32,
 }
 
-/// Moments that only metrics need, kept beside the entries so that those stay small.
+/// Times that only metrics need, stored separately to keep entries small.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    /// When the entry became dirty. `Some` iff it is.
+    /// When the entry became dirty. `Some` if and only if it is dirty.
     pub(crate) added: Option<Instant>,
-    /// When a worker got it. `Some` iff one has it.
+    /// When a worker got the entry. `Some` if and only if a worker has it.
     pub(crate) started: Option<Instant>,
 }
 
-/// A slab of entries with a hash table over it.
+/// A slab of entries with a hash index.
 #[derive(Debug)]
 pub(crate) struct Entries<T> {
-    /// Exactly the slots in use.
+    /// The slots in use.
     table: HashTable<Slot>,
     slab: Vec<Entry<T>>,
     free: Vec<Slot>,
-    /// As long as `slab` if metrics are wanted, else empty.
+    /// As long as `slab` if there are metrics, else empty.
     times: Vec<Times>,
     timed: bool,
 }
@@ -64,7 +64,7 @@ impl<T: Eq + Hash> Entries<T> {
         self.table.find(hash, |&slot| slab[slot as usize].item.as_ref() == Some(item)).copied()
     }
 
-    /// Adds an item that `find` did not find, as `Idle`.
+    /// Adds a new item as `Idle`. `find` must have returned nothing for it.
     pub(crate) fn insert(&mut self, hash: u64, item: T, hasher: &DefaultHashBuilder) -> Slot {
         let entry = Entry { item: Some(item), phase: Phase::Idle, heap: NOT_WAITING };
         let slot = if let Some(slot) = self.free.pop() {
@@ -75,7 +75,7 @@ impl<T: Eq + Hash> Entries<T> {
             if self.timed {
                 self.times.push(Times::default());
             }
-            Slot::try_from(self.slab.len() - 1).expect("memory ends before 2^32 keys do")
+            Slot::try_from(self.slab.len() - 1).expect("there are fewer than 2^32 keys")
         };
         let slab = &self.slab;
         self.table.insert_unique(hash, slot, |&other| {
@@ -84,7 +84,7 @@ impl<T: Eq + Hash> Entries<T> {
         slot
     }
 
-    /// Forgets the entry and returns its item, to be dropped after the lock.
+    /// Removes the entry and returns its item, to be dropped after the lock is released.
     pub(crate) fn remove(&mut self, slot: Slot, hasher: &DefaultHashBuilder) -> Option<T> {
         let item = self.slab[slot as usize].item.take()?;
         if let Ok(occupied) = self.table.find_entry(hasher.hash_one(&item), |&other| other == slot) {
@@ -105,7 +105,7 @@ impl<T: Eq + Hash> Entries<T> {
         &mut self.slab[slot as usize]
     }
 
-    /// The moments of an entry, unless nobody wants to know.
+    /// Returns the times of an entry, if there are metrics.
     pub(crate) fn times_mut(&mut self, slot: Slot) -> Option<&mut Times> {
         self.times.get_mut(slot as usize)
     }

@@ -1,4 +1,4 @@
-//! A worker that waits for an item.
+//! The future of a worker that waits for an item.
 
 use std::{
     fmt::{self, Debug},
@@ -16,7 +16,7 @@ use super::{WorkQueue, state::Taken};
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'q, T: Clone + Eq + Hash + Send + Sync + 'static> {
     queue: &'q WorkQueue<T>,
-    /// The place in `State::waiters`, if it was ever taken; it is left there for good by whoever wakes us.
+    /// The ID in `State::waiters`, if the worker ever waited. It stays set after a wake-up has removed the entry.
     waiter: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl<'q, T: Clone + Eq + Hash + Send + Sync + 'static> Get<'q, T> {
         Self { queue, waiter: None }
     }
 
-    /// The same, with the priority of the item: the highest with which it was added since it was last handed out.
+    /// Also returns the priority of the item: the highest priority of its additions since it was last handed out.
     pub fn with_priority(self) -> GetWithPriority<'q, T> {
         GetWithPriority(self)
     }
@@ -40,13 +40,13 @@ impl<'q, T: Clone + Eq + Hash + Send + Sync + 'static> Get<'q, T> {
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> Get<'_, T> {
     fn poll_taken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Taken<T>>> {
-        // A worker on a queue that is never empty must still let the other tasks of its thread run.
+        // A worker on a queue that is never empty must yield to the other tasks of its thread.
         let budget = ready!(coop::poll_proceed(cx));
         let inner = &*self.queue.inner;
         let mut state = inner.state.lock();
         if let Some(taken) = state.take(&inner.hasher, inner.metrics.is_some()) {
-            // Woken or not, this worker no longer waits. If it was polled for another reason while the wake-up of
-            // someone else is under way, that one finds the queue empty and waits again.
+            // Woken or not, this worker no longer waits. It may take an item for which another worker is being woken.
+            // That worker then finds the queue empty and waits again.
             if let Some(id) = self.waiter.take() {
                 state.stop_waiting(id);
             }
@@ -90,7 +90,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Drop for Get<'_, T> {
         let Some(id) = self.waiter else { return };
         let mut state = self.queue.inner.state.lock();
         if !state.stop_waiting(id) && !state.ready.is_empty() {
-            // It was woken for an item and will not come: the next one shall.
+            // This worker was woken for an item but is dropped, so the next one is woken.
             let waker = state.next_waker();
             drop(state);
             if let Some(waker) = waker {

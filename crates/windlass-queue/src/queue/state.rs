@@ -1,4 +1,4 @@
-//! What the lock protects, and its steps.
+//! The state that the lock protects, and its transitions.
 
 use std::{
     collections::VecDeque,
@@ -16,12 +16,12 @@ use crate::{delaying::Delayed, order::Ready};
 pub(crate) struct State<T> {
     pub(super) lifecycle: Lifecycle,
     pub(crate) entries: Entries<T>,
-    /// Exactly the slots in `Phase::Queued`.
+    /// The slots in `Phase::Queued`.
     pub(crate) ready: Ready<T>,
     /// The number of slots in `Processing` or `Reprocess`.
     pub(super) processing: usize,
-    /// Workers that found nothing and were not woken since. Non-empty only while each key in `ready` has a woken worker
-    /// on its way.
+    /// Workers that found no item and have not been woken since. Non-empty only while each key in `ready` has a woken
+    /// worker.
     pub(super) waiters: VecDeque<Waiter>,
     next_waiter: u64,
     pub(crate) delayed: Delayed,
@@ -29,11 +29,11 @@ pub(crate) struct State<T> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lifecycle {
-    /// Takes new keys.
+    /// Accepts new keys.
     Open,
-    /// Takes no new keys; hands out what it has.
+    /// Accepts no new keys, and hands out the queued ones.
     Draining,
-    /// As `Draining`, but nobody may wait for the end.
+    /// Like `Draining`, but no caller may wait for the end.
     Closed,
 }
 
@@ -42,25 +42,25 @@ pub(super) struct Waiter {
     pub(super) waker: Waker,
 }
 
-/// What `mark_dirty` changed.
+/// The effect of `mark_dirty`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dirtied {
-    /// It was dirty before.
+    /// The key was dirty already.
     Already,
-    /// It was dirty before, with this priority, which was lower.
+    /// The key was dirty already, with this lower priority.
     Raised(i32),
-    /// It is ready now: a worker should be woken.
+    /// The key is ready now: a worker should be woken.
     Queued,
-    /// A worker has it: it will be queued when that one is done.
+    /// A worker has the key: it will be queued on `done`.
     Deferred,
 }
 
-/// What a worker gets.
+/// The item that a worker gets.
 #[derive(Debug)]
 pub(super) struct Taken<T> {
     pub(super) item: T,
     pub(super) priority: i32,
-    /// For how long it was dirty, if that is recorded.
+    /// How long the item was dirty, if recorded.
     pub(super) waited: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         let mut raised = None;
         if let Some(priorities) = self.ready.priorities() {
             raised = priorities.raise(slot, priority);
-            // By priority, a key is in the queue once: what is ready does not wait as well.
+            // In a queue by priority, a key is ready or delayed, but not both.
             self.stop_delaying(slot);
         }
         let entry = self.entries.get_mut(slot);
@@ -114,28 +114,28 @@ impl<T: Clone + Eq + Hash> State<T> {
         dirtied
     }
 
-    /// The priority of a slot, where priorities count.
+    /// Returns the priority of a slot, in a queue by priority.
     pub(crate) fn priority(&mut self, slot: Slot) -> Option<i32> {
         self.ready.priorities().map(|priorities| priorities.of(slot))
     }
 
-    /// Queues what a worker has brought back dirty.
+    /// Queues a reprocessed slot after `done`.
     pub(super) fn requeue(&mut self, slot: Slot) {
         self.entries.get_mut(slot).phase = Phase::Queued;
         self.ready.push(slot, &self.entries);
     }
 
-    /// Whether a slot waits for a moment.
+    /// Reports whether a slot is delayed.
     pub(super) fn is_delayed(&self, slot: Slot) -> bool {
         self.entries.get(slot).heap != NOT_WAITING
     }
 
-    /// The worker to wake for one more queued item. To be woken after the lock is released.
+    /// Returns the worker to wake for a newly queued item. Wake it after the lock is released.
     pub(crate) fn next_waker(&mut self) -> Option<Waker> {
         self.waiters.pop_front().map(|waiter| waiter.waker)
     }
 
-    /// Nothing queued, nothing in the hands of workers.
+    /// Reports whether no item is queued or being processed.
     pub(super) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.processing == 0
     }
@@ -159,7 +159,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         Some(Taken { item: entry.item().clone(), priority, waited })
     }
 
-    /// Enters a waiting worker, or renews its waker.
+    /// Adds a waiting worker, or renews its waker.
     pub(super) fn wait(&mut self, waiter: &mut Option<u64>, waker: &Waker) {
         if let Some(id) = *waiter
             && let Some(waiting) = self.waiters.iter_mut().find(|waiting| waiting.id == id)
@@ -173,7 +173,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         self.waiters.push_back(Waiter { id, waker: waker.clone() });
     }
 
-    /// Removes a waiting worker; false if it had been woken.
+    /// Removes a waiting worker. Returns `false` if it had been woken.
     pub(super) fn stop_waiting(&mut self, id: u64) -> bool {
         let position = self.waiters.iter().position(|waiter| waiter.id == id);
         position.is_some_and(|position| self.waiters.remove(position).is_some())

@@ -1,4 +1,4 @@
-//! Back-off per item.
+//! Exponential back-off per item.
 
 use std::{
     fmt::{self, Debug},
@@ -18,14 +18,14 @@ pub struct Exponential<T> {
 }
 
 impl<T> Exponential<T> {
-    /// Delays from `base` to `max`.
+    /// Creates a limiter with delays from `base` to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, failures: Failures::default() }
     }
 }
 
 impl<T> Default for Exponential<T> {
-    /// From 1 ms to 1000 s.
+    /// Creates a limiter with delays from 1 ms to 1000 s.
     fn default() -> Self {
         Self::new(Duration::from_millis(1), Duration::from_secs(1000))
     }

@@ -1,15 +1,15 @@
-//! How often each item failed.
+//! Counters of failures per item.
 
 use std::hash::Hash;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-/// The items with at least one failure; their number is bounded by those that fail and are not forgotten.
+/// The items with at least one failure. The map is bounded by the number of items that fail and are not forgotten.
 pub(super) struct Failures<T>(Mutex<HashMap<T, u32>>);
 
 impl<T: Clone + Eq + Hash> Failures<T> {
-    /// Counts one more and returns how many there were before.
+    /// Increments the counter and returns its previous value.
     pub(super) fn count(&self, item: &T) -> u32 {
         let mut all = self.0.lock();
         if let Some(count) = all.get_mut(item) {
@@ -31,7 +31,7 @@ impl<T: Clone + Eq + Hash> Failures<T> {
     }
 }
 
-// By hand: the derive would ask for `T: Default`.
+// Implemented by hand, because the derive would require `T: Default`.
 impl<T> Default for Failures<T> {
     fn default() -> Self {
         Self(Mutex::new(HashMap::new()))

@@ -1,4 +1,4 @@
-//! Two delays per item.
+//! A limiter with two delays per item.
 
 use std::{
     fmt::{self, Debug},
@@ -8,7 +8,7 @@ use std::{
 
 use super::{RateLimiter, failures::Failures};
 
-/// A short delay for an item's first attempts, a long one for all that follow.
+/// Returns a short delay for the first attempts of an item, and a long one for all further attempts.
 pub struct FastSlow<T> {
     fast: Duration,
     slow: Duration,
@@ -17,7 +17,7 @@ pub struct FastSlow<T> {
 }
 
 impl<T> FastSlow<T> {
-    /// `fast` for the first `max_fast_attempts` attempts, then `slow`.
+    /// Creates a limiter that returns `fast` for the first `max_fast_attempts` attempts, then `slow`.
     pub fn new(fast: Duration, slow: Duration, max_fast_attempts: u32) -> Self {
         Self { fast, slow, max_fast_attempts, failures: Failures::default() }
     }

@@ -1,4 +1,4 @@
-//! Several limiters as one.
+//! A combination of several limiters.
 
 use std::{
     fmt::{self, Debug},
@@ -7,13 +7,13 @@ use std::{
 
 use super::RateLimiter;
 
-/// Asks each of its limiters and takes the longest delay; without limiters there is no delay.
+/// Returns the longest delay of several limiters. Without limiters there is no delay.
 pub struct MaxOf<T> {
     limiters: Vec<Box<dyn RateLimiter<T>>>,
 }
 
 impl<T> MaxOf<T> {
-    /// No limit yet.
+    /// Creates a combination without limiters.
     pub fn new() -> Self {
         Self { limiters: Vec::new() }
     }
@@ -34,7 +34,7 @@ impl<T> Default for MaxOf<T> {
 
 impl<T: Send + Sync + 'static> RateLimiter<T> for MaxOf<T> {
     fn when(&self, item: &T) -> Duration {
-        // All of them, so that each counts the attempt.
+        // Calls all limiters, so that each counts the attempt.
         self.limiters.iter().map(|limiter| limiter.when(item)).max().unwrap_or_default()
     }
 
@@ -49,7 +49,7 @@ impl<T: Send + Sync + 'static> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-// By hand: the derive would ask for `T: Debug`.
+// Implemented by hand, because the derive would require `T: Debug`.
 impl<T> Debug for MaxOf<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.limiters).finish()

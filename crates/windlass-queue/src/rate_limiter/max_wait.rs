@@ -1,10 +1,10 @@
-//! An upper bound for another limiter.
+//! An upper bound for the delays of another limiter.
 
 use std::time::Duration;
 
 use super::RateLimiter;
 
-/// Asks another limiter, and never waits longer than a maximum. The attempts are counted all the same.
+/// Limits the delays of another limiter to a maximum. The other limiter still counts all attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,
@@ -12,7 +12,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// What `limiter` says, at most `max`.
+    /// Limits the delays of `limiter` to `max`.
     pub fn new(limiter: L, max: Duration) -> Self {
         Self { limiter, max }
     }

@@ -1,4 +1,4 @@
-//! A rate for all items together.
+//! A rate limit for all items together.
 
 use std::time::Duration;
 
@@ -7,21 +7,22 @@ use tokio::time::Instant;
 
 use super::RateLimiter;
 
-/// One token per interval, up to a capacity; each attempt takes one, and waits for its token when there is none.
+/// A token bucket: adds one token per interval, up to a capacity. Each attempt takes one token, and waits for it if the
+/// bucket is empty.
 ///
-/// The bucket starts full. It does not know items: forgetting one gives nothing back.
+/// The bucket starts full. It does not track items, so forgetting an item returns no token.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Time to grow one token.
+    /// The time in which one token is added.
     interval: Duration,
-    /// Time to grow all of them: interval × burst.
+    /// The time in which an empty bucket is filled: interval × burst.
     window: Duration,
-    /// When the bucket would be full if no more were taken. In the past: it is full.
+    /// When the bucket would be full if no more tokens were taken. If it is in the past, the bucket is full.
     full_at: Mutex<Instant>,
 }
 
 impl TokenBucket {
-    /// A token every `interval` (zero means no limit), at most `burst` of them kept.
+    /// Creates a bucket that adds a token every `interval` (zero means no limit) and holds at most `burst` tokens.
     pub fn new(interval: Duration, burst: u32) -> Self {
         let window = interval.saturating_mul(burst);
         Self { interval, window, full_at: Mutex::new(Instant::now()) }
@@ -33,7 +34,7 @@ impl<T> RateLimiter<T> for TokenBucket {
         let now = Instant::now();
         let mut full_at = self.full_at.lock();
         let start = (*full_at).max(now);
-        // A debt that no clock can express does not grow any more.
+        // Stops increasing the debt at the limit of the clock.
         *full_at = start.checked_add(self.interval).unwrap_or(start);
         full_at.duration_since(now).saturating_sub(self.window)
     }

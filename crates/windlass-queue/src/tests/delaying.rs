@@ -1,4 +1,4 @@
-//! Early: the delaying layer.
+//! Tests of the delaying layer and the property "Early".
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,12 +52,12 @@ async fn early_the_earliest_of_several_moments_wins_and_the_others_are_forgotten
 #[tokio::test(start_paused = true)]
 async fn delayed_items_become_ready_in_the_order_of_their_moments() {
     let queue = WorkQueue::<u64>::new();
-    // 37 and 101 are coprime: every delay once, in a scattered order.
+    // 37 and 101 are coprime, so every delay occurs once, in a scattered order.
     for step in 0..101 {
         let delay = step * 37 % 101 + 1;
         queue.add_after(delay, MS * u32::try_from(delay).unwrap() * 10);
     }
-    // Some move forward, to odd places in the heap.
+    // Move some keys to earlier times, to various places in the heap.
     queue.add_after(90, MS * 15);
     queue.add_after(50, MS * 995);
     let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! What is told about a queue.
+//! Tests of the metrics.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The queue against a model of it. Every operation of the queue is one critical section, so that what threads do at once
-//! is some sequence of operations: all short ones are tried, and long ones by chance, from seeds.
+//! Comparison of the queue with a model. Every operation of the queue is one critical section, so concurrent threads
+//! are equivalent to some sequence of operations. All short sequences are tried, and random long ones from seeds.
 
 use std::{
     cmp::Reverse,
@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep};
 use super::{MS, Woken};
 use crate::{AddOptions, Get, WorkQueue};
 
-/// What the documentation promises, in the plainest terms.
+/// The documented behaviour in its simplest form.
 #[derive(Debug, Default)]
 struct Model {
     queued: VecDeque<u8>,
     processing: BTreeSet<u8>,
-    /// Of those in processing.
+    /// The dirty keys among those in processing.
     dirty: BTreeSet<u8>,
-    /// Moment and order of arrival.
+    /// Time and order of arrival.
     waiting: BTreeMap<u8, (Instant, usize)>,
 }
 
@@ -94,11 +94,11 @@ fn every_short_sequence_of_operations_does_what_the_model_does() {
     }
 }
 
-/// A worker and its wait.
+/// A worker with its pending `get`.
 struct Worker<'q> {
     get: Option<Get<'q, u8>>,
     woken: Arc<Woken>,
-    /// How often it had been woken when it was polled last.
+    /// The number of its wake-ups at its last poll.
     seen: usize,
     has: Option<u8>,
 }
@@ -113,11 +113,11 @@ impl Worker<'_> {
     }
 }
 
-/// Numbers that are the same in each run.
+/// Pseudo-random numbers that are equal in each run.
 struct Numbers(u64);
 
 impl Numbers {
-    /// Less than `bound`.
+    /// Returns a number below `bound`.
     fn next(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -126,7 +126,7 @@ impl Numbers {
     }
 }
 
-/// Workers come, wait, are cancelled, work and finish in any order, beside producers, delays and the end of the queue.
+/// Workers start, wait, are cancelled, work and finish in any order, with concurrent producers, delays and shutdowns.
 #[tokio::test(start_paused = true)]
 async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a_key() {
     for seed in 1..=300 {
@@ -156,7 +156,7 @@ async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a
                 }
                 5 => worker.get = None,
                 6 => {
-                    // Moments lie between the steps of the clock below.
+                    // The times lie between the steps of the clock below.
                     let delay = MS * (10 * u32::from(key) + 5);
                     queue.add_after(key, delay);
                     model.add_at(key, Instant::now() + delay, step);
@@ -176,11 +176,11 @@ async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a
             assert_eq!(queue.unfinished_work().keys, model.processing.len(), "{case:?}");
             let waiting = workers.iter().filter(|worker| worker.waits()).count();
             let on_their_way = workers.iter().filter(|worker| worker.is_on_its_way()).count();
-            assert!(on_their_way >= waiting.min(queue.len()), "{case:?}: a key waits beside a sleeping worker");
+            assert!(on_their_way >= waiting.min(queue.len()), "{case:?}: a worker sleeps while a key is ready");
         }
         queue.shut_down();
         for worker in &mut workers {
-            assert!(!worker.waits() || worker.is_on_its_way(), "{seed}: a worker sleeps on after the end");
+            assert!(!worker.waits() || worker.is_on_its_way(), "{seed}: a worker sleeps after the shutdown");
             if let Some(key) = worker.has {
                 queue.done(&key);
                 model.done(key);
@@ -195,10 +195,10 @@ async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a
     }
 }
 
-/// The same for queues by priority.
+/// The model of a queue by priority.
 #[derive(Debug, Default)]
 struct PriorityModel {
-    /// What was added since it was taken last.
+    /// The additions since the key was last taken.
     wanted: BTreeMap<u8, Wanted>,
     processing: BTreeSet<u8>,
     numbers: usize,
@@ -207,9 +207,9 @@ struct PriorityModel {
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     priority: i32,
-    /// Until when it waits, and its order of arrival; `None` if it is dirty.
+    /// Time and order of arrival of a delayed key; `None` if it is dirty.
     waits: Option<(Instant, usize)>,
-    /// Its number among its peers, if it is ready.
+    /// The position among keys of the same priority, if it is ready.
     number: usize,
 }
 
@@ -287,7 +287,7 @@ async fn by_priority_each_key_comes_once_with_its_highest_priority_at_its_earlie
                     model.add(key, priority);
                 }
                 2 | 3 => {
-                    // Moments lie between the steps of the clock below.
+                    // The times lie between the steps of the clock below.
                     let delay = MS * (10 * u32::try_from(numbers.next(4)).unwrap() + 5);
                     queue.add_with(key, options.after(delay));
                     model.add_at(key, priority, Instant::now() + delay, step);

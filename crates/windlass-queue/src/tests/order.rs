@@ -1,4 +1,4 @@
-//! Orders of a program's own.
+//! Tests of custom orders.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use super::{nothing_ready, take};
 use crate::{Order, WorkQueue};
 
-/// Last in, first out; what is touched counts as last. Notes what is asked of it.
+/// Last in, first out; a touched item becomes the last one. Records its calls.
 #[derive(Debug, Default)]
 struct Newest {
     items: Vec<&'static str>,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Given out once, before anything else.
+    /// An item that is returned once before all others, although it was never pushed.
     invented: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ async fn an_order_of_the_program_s_own_decides_what_comes_next() {
     assert_eq!(queue.len(), 3);
     assert_eq!(take(&queue).await, Some("c"));
     queue.add("c");
-    assert_eq!(queue.len(), 2, "what a worker has is not given to the order");
+    assert_eq!(queue.len(), 2, "items in processing are not passed to the order");
     queue.done(&"c");
     assert_eq!([take(&queue).await, take(&queue).await, take(&queue).await], [Some("c"), Some("b"), Some("a")]);
 }

@@ -1,4 +1,4 @@
-//! Queues by priority.
+//! Tests of queues by priority.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ fn at(priority: i32) -> AddOptions {
     AddOptions::new().priority(priority)
 }
 
-/// All that is ready, without a `done`.
+/// Takes all ready items without calling `done`.
 async fn all(queue: &Queue) -> Vec<(&'static str, i32)> {
     let mut items = Vec::new();
     while !queue.is_empty() {
@@ -66,20 +66,24 @@ async fn an_addition_without_a_delay_ends_the_waiting_and_keeps_the_priority() {
     for item in ["a", "b", "c", "d"] {
         queue.add_with(item, at(3).after(MS * 10));
     }
-    assert_eq!(queue.len(), 0, "what waits does not count");
+    assert_eq!(queue.len(), 0, "delayed keys do not count");
     queue.add_with("b", at(1));
     queue.add_with("c", at(9));
     assert_eq!(all(&queue).await, [("c", 9), ("b", 3)]);
     queue.done(&"b");
     queue.done(&"c");
     sleep(MS * 50).await;
-    assert_eq!(all(&queue).await, [("a", 3), ("d", 3)], "the others come at their moment, these not again");
+    assert_eq!(
+        all(&queue).await,
+        [("a", 3), ("d", 3)],
+        "the other keys become ready at their time, these do not again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_no_longer_leaves_the_others_in_order() {
-    // They lie in the heap as they stand here: 4, the last, has to move up when it takes the place of 62, and down when it
-    // takes that of 2.
+    // The heap contains these delays in this order. The last one, 4, moves up when it replaces 62, and down when it
+    // replaces 2.
     const DELAYS: [u32; 15] = [1, 50, 2, 60, 70, 30, 3, 61, 62, 71, 72, 31, 32, 33, 4];
     for ended in DELAYS {
         let queue = WorkQueue::<u32>::builder().by_priority().build();
@@ -123,7 +127,7 @@ async fn what_becomes_ready_goes_behind_its_peers() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_and_the_rate_limit_together_mean_the_earlier_of_the_two() {
     let queue = by_priority();
-    // The limiter says 10, 20, 40 ms.
+    // The limiter returns 10, 20, 40 ms.
     for (options, expected) in [
         (AddOptions::new().after(MS * 100).rate_limited(), 10),
         (AddOptions::new().after(MS * 5).rate_limited(), 5),
@@ -156,7 +160,7 @@ async fn what_a_worker_has_is_handed_out_after_done_with_the_priority_it_was_giv
     assert_eq!(queue.get().with_priority().await, Some(("a", DEFAULT_PRIORITY)));
     queue.done(&"a");
     sleep(MS * 50).await;
-    assert!(nothing_ready(&queue).await, "what was dirty did not wait as well");
+    assert!(nothing_ready(&queue).await, "a dirty key is not delayed as well");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +223,7 @@ async fn the_depth_is_told_by_priority_and_every_delay_is_a_retry() {
     take(&queue).await;
     assert_eq!(recorded.happened(), ["taken after 2ms", "4: -1"]);
     queue.add_with("b", at(2).after(MS));
-    assert_eq!(recorded.happened(), ["retried"], "what waits is not in the depth");
+    assert_eq!(recorded.happened(), ["retried"], "delayed keys do not count in the depth");
     sleep(MS * 5).await;
     assert_eq!(recorded.happened(), ["added", "2: +1"]);
 }

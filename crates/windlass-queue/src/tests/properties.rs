@@ -1,4 +1,4 @@
-//! The named properties of the crate documentation.
+//! Tests of the properties named in the crate documentation.
 
 use std::{
     future::Future,
@@ -88,7 +88,7 @@ async fn many_producers_and_consumers_lose_nothing_and_never_share_an_item() {
     const ROUNDS: usize = 400;
     let queue = WorkQueue::<usize>::new();
     let in_hand: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
-    // What a producer has asked for and what a worker has seen, per key.
+    // The number of additions by producers and the number seen by workers, per key.
     let asked: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
     let seen: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
 
@@ -124,10 +124,10 @@ async fn many_producers_and_consumers_lose_nothing_and_never_share_an_item() {
     while let Some(result) = producers.join_next().await {
         result.unwrap();
     }
-    // Delayed ones that are still waiting would be dropped by the shutdown.
+    // The shutdown would drop delayed keys.
     let deadline = Instant::now() + Duration::from_secs(20);
     while (0..KEYS).any(|key| seen[key].load(SeqCst) != asked[key].load(SeqCst)) {
-        assert!(Instant::now() < deadline, "the last change of some key was not looked at");
+        assert!(Instant::now() < deadline, "a worker missed the last change of a key");
         yield_now().await;
     }
     timeout(Duration::from_secs(20), queue.shut_down_with_drain()).await.expect("workers drain the queue");
@@ -281,11 +281,11 @@ async fn the_length_is_what_is_ready_and_a_shutdown_is_told_at_once() {
     queue.add_after("later", MS);
     take(&queue).await;
     queue.add("a");
-    assert_eq!(queue.len(), 2, "without what a worker has, and what waits");
+    assert_eq!(queue.len(), 2, "without keys in processing and delayed keys");
     assert!(!queue.is_shutting_down());
     queue.shut_down();
     assert!(queue.is_shutting_down());
     assert_eq!(queue.len(), 2);
     queue.done(&"a");
-    assert_eq!(queue.len(), 3, "what was accepted before");
+    assert_eq!(queue.len(), 3, "a key accepted before");
 }

@@ -1,4 +1,4 @@
-//! The rate-limiting layer.
+//! Tests of the rate-limiting layer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a configuration does.
+//! Application of a configuration to a manager.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::{
 };
 
 impl ManagerBuilder {
-    /// Chooses what a configuration says: metrics, probes and the console, leader election, sharding, caches, controllers, the grace
-    /// period. How the cluster is reached, where webhooks answer and what is logged is for [`Connection::connect`], [`Webhook::server`] and
-    /// [`Logging::init`]:
+    /// Applies a configuration: metrics, probes and console, leader election, sharding, caches, controllers, and the
+    /// grace period. The other sections have their own methods: [`Connection::connect`], [`Webhook::server`] and
+    /// [`Logging::init`].
     ///
     /// ```no_run
     /// use windlass_runtime::{Manager, Result, config::ManagerConfiguration, shutdown};
@@ -59,7 +59,7 @@ impl ManagerBuilder {
 }
 
 impl Metrics {
-    /// A server that shows a registry: for programs that add it to a manager themselves.
+    /// Creates a server for the metrics of a registry, for programs that add it to a manager themselves.
     pub fn server(&self, registry: &Registry) -> MetricsServer {
         let server = MetricsServer::bind(&self.bind_address, registry);
         let server = match (self.secure, self.certificate.files()) {
@@ -76,14 +76,14 @@ impl Metrics {
 }
 
 impl Certificate {
-    /// The files of the certificate and of its key, if there are to be any.
+    /// Returns the paths of the certificate and its key, if configured.
     fn files(&self) -> Option<[PathBuf; 2]> {
         self.path.as_ref().map(|path| [path.join(&self.name), path.join(&self.key)])
     }
 }
 
 impl Cache {
-    /// What is not chosen here stays.
+    /// Overrides the options that are configured, and retains the others.
     fn over(&self, mut options: CacheOptions) -> CacheOptions {
         if let Some(budget) = self.memory_budget {
             options = options.changed(|informer| informer.budget(budget));
@@ -96,9 +96,9 @@ impl Cache {
 }
 
 impl Connection {
-    /// A client.
+    /// Creates a client. Returns an error if the kubeconfig cannot be loaded.
     ///
-    /// Reads a few small files, in place.
+    /// Reads a few small files synchronously.
     pub fn connect(&self) -> windlass_client::Result<Client> {
         let selection = Selection { context: self.context.clone(), ..Selection::default() };
         let config = match &self.kubeconfig {
@@ -113,22 +113,22 @@ impl Connection {
     }
 
     fn rate_limit(&self) -> Option<RateLimit> {
-        // More than one every 292 years, and less than one a nanosecond.
+        // Clamps the interval to the range from one nanosecond to 292 years.
         let interval = Duration::try_from_secs_f64(self.qps?.recip()).unwrap_or(Duration::MAX);
         Some(RateLimit::new(interval, self.burst()))
     }
 
     fn burst(&self) -> u32 {
         let usual = self.qps.unwrap_or_default() * 1.5;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates, which is meant")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "floats saturate, as intended")]
         self.burst.unwrap_or(usual.ceil() as u32).max(1)
     }
 }
 
 #[cfg(feature = "webhook")]
 impl super::Webhook {
-    /// A server for webhooks: to be added to a manager. Without a directory of certificates, the program has to say what it
-    /// serves with: [`windlass_webhook::Server::certificate`].
+    /// Creates a webhook server, to be added to a manager. Without a certificate directory, the program must set a
+    /// certificate with [`windlass_webhook::Server::certificate`].
     pub fn server(&self, webhooks: windlass_webhook::Webhooks) -> windlass_webhook::Server {
         use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -147,7 +147,7 @@ impl super::Webhook {
 }
 
 impl From<&Election> for LeaderElection {
-    /// Whether there is to be one or not.
+    /// Converts the settings, ignoring `enabled`.
     fn from(election: &Election) -> Self {
         let mut held = Self::new(&election.id)
             .lease_duration(election.lease_duration)
@@ -161,7 +161,7 @@ impl From<&Election> for LeaderElection {
 }
 
 impl From<&Shards> for Sharding {
-    /// Whether keys are to be shared or not.
+    /// Converts the settings, ignoring `enabled`.
     fn from(shards: &Shards) -> Self {
         let sharding = Self::new(&shards.group)
             .lease_duration(shards.lease_duration)
@@ -177,7 +177,7 @@ impl From<&Shards> for Sharding {
 }
 
 impl Controllers {
-    /// What is not chosen here stays.
+    /// Overrides the defaults that are configured, and retains the others.
     fn over(&self, mut defaults: ControllerDefaults) -> ControllerDefaults {
         if let Some(workers) = self.concurrency {
             defaults = defaults.concurrency(workers.get());

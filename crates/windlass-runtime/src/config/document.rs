@@ -1,4 +1,4 @@
-//! Between text and [`ManagerConfiguration`].
+//! Parsing and printing of [`ManagerConfiguration`].
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{ConfigurationError, ManagerConfiguration, error::Place};
 
 impl ManagerConfiguration {
-    /// This configuration, with what a file says instead: YAML, or JSON.
+    /// Returns this configuration with overrides from a YAML or JSON file. Returns an error if the file cannot be read
+    /// or is invalid.
     pub fn with_file(self, path: impl AsRef<Path>) -> Result<Self, ConfigurationError> {
         let path = path.as_ref();
         let text =
@@ -15,10 +16,10 @@ impl ManagerConfiguration {
         self.with_text(&text).map_err(|error| error.in_file(path))
     }
 
-    /// This configuration, with what a text says instead: YAML, or JSON.
+    /// Returns this configuration with overrides from a YAML or JSON text. Returns an error if the text is invalid.
     pub fn with_text(self, text: &str) -> Result<Self, ConfigurationError> {
         let said = parse::<Self>(text)?;
-        // What the text does not say has its default in `said`, and stays as it is.
+        // The mask contains only the fields that the text sets; `said` also contains defaults.
         let mask = parse::<Value>(text)?;
         let mut document = self.to_value();
         overlay(&mut document, said.to_value(), &mask);
@@ -28,7 +29,7 @@ impl ManagerConfiguration {
         Ok(merged)
     }
 
-    /// The whole configuration, as it may stand in a file.
+    /// Returns the whole configuration as YAML, as it could be in a file.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         serde_saphyr::to_string(&self.to_value()).expect("maps with string keys always encode")
@@ -39,19 +40,19 @@ impl ManagerConfiguration {
     }
 }
 
-/// Puts those fields of `over` that `mask` has in place of what `under` has.
+/// Replaces the fields of `under` that are present in `mask` with those of `over`.
 fn overlay(under: &mut Value, over: Value, mask: &Value) {
     match (under, over, mask) {
         (Value::Object(under), Value::Object(mut over), Value::Object(mask)) => {
             for (field, mask) in mask {
                 match over.shift_remove(field) {
                     Some(over) => overlay(under.entry(field).or_insert(Value::Null), over, mask),
-                    // It says that there is to be none.
+                    // A null value removes the field.
                     None => drop(under.shift_remove(field)),
                 }
             }
         }
-        // A part of which nothing is said.
+        // A section with a null value changes nothing.
         (Value::Object(_), Value::Object(_), Value::Null) => {}
         (under, over, _) => *under = over,
     }
@@ -59,7 +60,7 @@ fn overlay(under: &mut Value, over: Value, mask: &Value) {
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigurationError> {
     let mut field = String::new();
-    // Of YAML 1.2, whose `yes` is a text; the lines around a mistake are for the reader of the file, not for the log.
+    // In YAML 1.2, `yes` is a string. Snippets of the file are for its author and do not belong in the log.
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     let parsed = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
         serde_path_to_error::deserialize(deserializer).map_err(|error| {
@@ -76,11 +77,11 @@ fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigurationE
     })
 }
 
-/// What is wrong, without the place.
+/// Returns the error message without the position.
 fn reason(error: &serde_saphyr::Error) -> String {
     match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key} is there twice"),
-        serde_saphyr::Error::MultipleDocuments { .. } => "there is more than one document".to_owned(),
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key {key}"),
+        serde_saphyr::Error::MultipleDocuments { .. } => "more than one YAML document".to_owned(),
         error => {
             let text = error.to_string();
             let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));

@@ -1,4 +1,4 @@
-//! Why a configuration cannot be used.
+//! Errors of configurations.
 
 use std::{
     fmt, io,
@@ -8,48 +8,48 @@ use std::{
 use thiserror::Error;
 use windlass_api::BoxError;
 
-/// Why a configuration cannot be used. It says where.
+/// The reason why a configuration cannot be used, with its place.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
     /// A file cannot be read.
     #[error("reading the configuration {}", path.display())]
     Read {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// What is in a file is no configuration.
+    /// The content of a file or text is not a valid configuration.
     #[error("{place}{reason}")]
     Document {
-        /// Where.
+        /// The place of the error.
         place: Place,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// A value makes no sense, by itself or beside others.
+    /// A value is invalid, by itself or in combination with others.
     #[error("{}{field}: {reason}", prefix(file.as_deref()))]
     Invalid {
-        /// The file that was last laid over the others; `None` when there was none.
+        /// The last applied file; `None` if no file was read.
         file: Option<PathBuf>,
-        /// `leaderElection.leaseDuration`
+        /// The path of the field: `leaderElection.leaseDuration`
         field: String,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// A variable of the environment makes no sense.
+    /// An environment variable is invalid.
     #[error("${name}: {reason}")]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         name: &'static str,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// The log has been set up already.
+    /// The log is already initialized.
     #[error("setting up the log")]
     Log {
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
 }
@@ -57,16 +57,16 @@ pub enum ConfigurationError {
 /// A place in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// `None`: it is in no file.
+    /// `None`: the text does not come from a file.
     pub file: Option<PathBuf>,
-    /// From 1 on.
+    /// Line and column, both starting at 1.
     pub line_and_column: Option<(u64, u64)>,
-    /// `leaderElection.leaseDuration`; empty for the whole document.
+    /// The path of the field, for example `leaderElection.leaseDuration`; empty for the whole document.
     pub field: String,
 }
 
 impl ConfigurationError {
-    /// The same, of what was read from a file.
+    /// Returns the same place in a file.
     pub(super) fn in_file(mut self, path: &Path) -> Self {
         match &mut self {
             Self::Document { place: Place { file, .. }, .. } | Self::Invalid { file, .. } => {

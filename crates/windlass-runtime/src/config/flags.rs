@@ -1,4 +1,4 @@
-//! Flags that say what a configuration file says.
+//! Command-line flags for the settings of a configuration file.
 
 use std::{io::Write as _, net::IpAddr, path::PathBuf, process, time::Duration};
 
@@ -7,8 +7,8 @@ use clap::{ArgAction, Args};
 use super::{ConfigurationError, LogFormat, LogLevel, ManagerConfiguration, TimeEncoding, units};
 use windlass_api::ErrorChain;
 
-/// Flags of a program that runs a manager: those that kubebuilder's programs have, and a few more. They are part of the
-/// program's own:
+/// Command-line flags of a program that runs a manager: the flags of kubebuilder's programs, and a few more. Flatten
+/// them into the program's own options:
 ///
 /// ```
 /// use clap::Parser;
@@ -31,45 +31,45 @@ use windlass_api::ErrorChain;
 #[command(next_help_heading = "Manager")]
 #[non_exhaustive]
 pub struct ManagerFlags {
-    /// A file with the configuration; flags stand above it
+    /// A configuration file; flags override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the configuration that would hold, and end
+    /// Print the resulting configuration and exit
     #[arg(long)]
     pub print_config: bool,
 
-    /// The kubeconfig; by default $KUBECONFIG, ~/.kube/config or the pod's service account
+    /// The kubeconfig; defaults to $KUBECONFIG, ~/.kube/config or the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 
-    /// Where metrics are shown: host:port, :port, or 0 for nowhere
+    /// The address of the metrics endpoint: host:port, :port, or 0 to disable it
     #[arg(long, value_name = "ADDRESS")]
     pub metrics_bind_address: Option<String>,
-    /// Show metrics over TLS, to those whom the cluster lets
+    /// Serve metrics over TLS, only to clients that the cluster authorizes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub metrics_secure: Option<bool>,
-    /// The directory of the certificate for metrics; without it, one is made
+    /// The directory of the metrics certificate; without it, a self-signed one is generated
     #[arg(long, value_name = "DIR")]
     pub metrics_cert_path: Option<PathBuf>,
-    /// The file of the certificate there
+    /// The file name of the metrics certificate
     #[arg(long, value_name = "FILE")]
     pub metrics_cert_name: Option<String>,
-    /// The file of its key there
+    /// The file name of the metrics key
     #[arg(long, value_name = "FILE")]
     pub metrics_cert_key: Option<String>,
 
-    /// Where probes are answered: host:port, :port, or 0 for nowhere
+    /// The address of the probe endpoint: host:port, :port, or 0 to disable it
     #[arg(long, value_name = "ADDRESS")]
     pub health_probe_bind_address: Option<String>,
 
-    /// Where a browser is shown what goes on: a port of this machine, host:port, or 0 for nowhere
+    /// The address of the console: a loopback port, host:port, or 0 to disable it
     #[arg(long, value_name = "ADDRESS")]
     pub console: Option<String>,
 
-    /// Act only while elected among the processes that run this program
+    /// Reconcile only while elected as the leader among the replicas of this program
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub leader_elect: Option<bool>,
     /// The name of the lease
@@ -79,71 +79,74 @@ pub struct ManagerFlags {
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
 
-    /// Share the work with the other processes that run this program
+    /// Share the work with the other replicas of this program
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub sharding: Option<bool>,
-    /// The name of those who share it
+    /// The name of the sharding group
     #[arg(long, value_name = "NAME")]
     pub sharding_group: Option<String>,
-    /// The namespace of their leases
+    /// The namespace of the sharding leases
     #[arg(long, value_name = "NAMESPACE")]
     pub sharding_namespace: Option<String>,
 
-    /// The address at which webhooks are asked; by default each of the machine's
+    /// The IP address of the webhook server; defaults to all addresses
     #[arg(long, value_name = "IP")]
     pub webhook_host: Option<IpAddr>,
-    /// The port of webhooks
+    /// The port of the webhook server
     #[arg(long, value_name = "PORT")]
     pub webhook_port: Option<u16>,
-    /// The directory of the certificate for webhooks
+    /// The directory of the webhook certificate
     #[arg(long, value_name = "DIR")]
     pub webhook_cert_path: Option<PathBuf>,
-    /// The file of the certificate there
+    /// The file name of the webhook certificate
     #[arg(long, value_name = "FILE")]
     pub webhook_cert_name: Option<String>,
-    /// The file of its key there
+    /// The file name of the webhook key
     #[arg(long, value_name = "FILE")]
     pub webhook_cert_key: Option<String>,
-    /// Let webhooks be called by HTTP/2
+    /// Serve webhooks over HTTP/2 as well
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub enable_http2: Option<bool>,
 
-    /// Look only at what is in this namespace; may be given again, or name several with commas between
+    /// Cache only objects in this namespace; repeat the flag, or separate several by commas
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', action = ArgAction::Append)]
     pub watch_namespace: Vec<String>,
-    /// How long what runs may take to end: 30s
+    /// The time for runnables to end at shutdown, for example 30s
     #[arg(long, value_name = "DURATION", value_parser = units::duration_of)]
     pub graceful_shutdown_timeout: Option<Duration>,
 
-    /// What is logged: off, error, warn, info, debug or trace
+    /// The log level: off, error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
-    /// How it is logged: text or json
+    /// The log format: text or json
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// What is logged of a part of the program; may be given again
+    /// The log level of a module; may be repeated
     #[arg(long, value_name = "TARGET=LEVEL", value_parser = target, action = ArgAction::Append)]
     pub log_target: Vec<(String, LogLevel)>,
 
-    /// Log for development: text, from debug on, with the source of warnings; with =false for production: json, from info on, with the source of errors. As in Go's programs; --zap-* and --log-* override it
+    /// Log for development: text, level debug, source locations of warnings. With =false, log for production: json,
+    /// level info, source locations of errors. Same as in Go programs; other --zap-* and --log-* flags override it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub zap_devel: Option<bool>,
-    /// The level of the log in the terms of zap: debug, info, error, panic (nothing), or 1 for debug and more for trace
+    /// The log level in terms of zap: debug, info, error, panic (nothing), or a number: 1 for debug, higher for trace
     #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
     pub zap_log_level: Option<LogLevel>,
-    /// How it is logged, as Go's programs say it: console or json
+    /// The log format in terms of Go programs: console or json
     #[arg(long, value_name = "FORMAT")]
     pub zap_encoder: Option<LogFormat>,
-    /// From which level on lines carry file and line of the source: info, error or panic (none). There are no stack traces
+    /// The minimum level of log lines with source file and line: info, error or panic (none). Stack traces are not
+    /// supported
     #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
     pub zap_stacktrace_level: Option<LogLevel>,
-    /// The time in front of a line: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano
+    /// The timestamp format of log lines: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano
     #[arg(long, value_name = "ENCODING")]
     pub zap_time_encoding: Option<TimeEncoding>,
 }
 
 impl ManagerFlags {
-    /// The configuration in the end: `defaults`, and above them the file, the environment and the flags, in this order.
+    /// Returns the resulting configuration: `defaults`, overridden by the file, the environment and the flags, in this
+    /// order.
     pub fn configuration(&self, defaults: ManagerConfiguration) -> Result<ManagerConfiguration, ConfigurationError> {
         let config = match &self.config {
             Some(path) => defaults.with_file(path)?,
@@ -154,12 +157,13 @@ impl ManagerFlags {
         Ok(config)
     }
 
-    /// The same for a `main`: what cannot be used is told, and ends the process with status 2; `--print-config` prints, and ends
-    /// it with 0. As clap's `parse` does with what it finds.
+    /// Returns the resulting configuration, for use in `main`. On an invalid configuration it prints the error and
+    /// exits with status 2. With `--print-config` it prints the configuration and exits with status 0. This matches the
+    /// behaviour of clap's `parse`.
     #[must_use]
     pub fn configuration_or_exit(&self, defaults: ManagerConfiguration) -> ManagerConfiguration {
         let config = self.configuration(defaults).unwrap_or_else(|error| {
-            // Whoever has closed our output is not there to be told.
+            // If stderr is closed, the error cannot be printed.
             let _ = writeln!(std::io::stderr(), "error: {}", ErrorChain(&error));
             process::exit(2)
         });
@@ -170,9 +174,9 @@ impl ManagerFlags {
         config
     }
 
-    /// What the flags say, in place of what there is.
+    /// Overrides the configuration with the values of the flags.
     pub(super) fn over(&self, mut config: ManagerConfiguration) -> ManagerConfiguration {
-        /// Each field with the flag that stands above it.
+        /// Each field with its flag.
         macro_rules! set {
             ($($($field:ident).+ = $flag:ident;)+) => {
                 $(if let Some(value) = &self.$flag {
@@ -227,20 +231,20 @@ impl ManagerFlags {
     }
 }
 
-/// Parses a level as controller-runtime's zap flags have it: a name, or a verbosity above zero.
+/// Parses a level in the format of controller-runtime's zap flags: a name, or a verbosity above zero.
 fn zap_level(text: &str) -> Result<LogLevel, String> {
     match text.parse::<u32>() {
-        Ok(0) => Err("a verbosity is greater than 0".to_owned()),
+        Ok(0) => Err("the verbosity must be greater than 0".to_owned()),
         Ok(1) => Ok(LogLevel::Debug),
         Ok(_) => Ok(LogLevel::Trace),
-        // Nothing here is logged as a panic.
+        // No message has the level panic.
         Err(_) if text.eq_ignore_ascii_case("panic") => Ok(LogLevel::Off),
         Err(_) => text.parse(),
     }
 }
 
-/// `TARGET=LEVEL`
+/// Parses `TARGET=LEVEL`.
 fn target(text: &str) -> Result<(String, LogLevel), String> {
-    let (target, level) = text.split_once('=').ok_or("a target and a level are expected: windlass_client=debug")?;
+    let (target, level) = text.split_once('=').ok_or("expected TARGET=LEVEL, such as windlass_client=debug")?;
     Ok((target.to_owned(), level.parse()?))
 }

@@ -1,4 +1,4 @@
-//! What a program logs, and how.
+//! Logging: levels, formats and destination.
 
 use std::{collections::BTreeMap, env, str::FromStr};
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigurationError, ManagerConfiguration};
 
-/// What Rust programs look at to know what to log.
+/// The usual variable for log levels of Rust programs.
 const VARIABLE: &str = "RUST_LOG";
 
-/// `logging`: what goes to the standard error stream.
+/// `logging`: the log on standard error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Logging {
-    /// What is logged where nothing else is said; `info` by default.
+    /// The level of targets without a level of their own. Defaults to `info`.
     pub level: LogLevel,
-    /// For people, or for machines; for people by default.
+    /// The format of log lines. Defaults to text.
     pub format: LogFormat,
-    /// The time in front of a line. Defaults to RFC 3339 with microseconds.
+    /// The format of timestamps. Defaults to RFC 3339 with microseconds.
     pub time_encoding: TimeEncoding,
-    /// Lines of this level and worse carry the file and line of the source. None do by default.
+    /// The level at and above which lines carry the source file and line. Defaults to none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location_level: Option<LogLevel>,
-    /// By target, that is, by module: `windlass_client::curl`. The longest that fits counts.
+    /// Levels by target, which is a module path: `windlass_client::curl`. The longest match applies.
     pub targets: BTreeMap<String, LogLevel>,
 }
 
-/// How bad a thing must be to be logged.
+/// The minimum severity of logged messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "they are tracing's")]
+#[allow(missing_docs, reason = "the levels are those of tracing")]
 pub enum LogLevel {
     Off,
     Error,
@@ -41,18 +41,18 @@ pub enum LogLevel {
     Trace,
 }
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people; in colours on a terminal.
+    /// Text, coloured on a terminal.
     #[default]
     Text,
-    /// An object of JSON.
+    /// A JSON object.
     Json,
 }
 
-/// The time in front of a line, in UTC.
+/// The format of timestamps, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeEncoding {
@@ -65,17 +65,18 @@ pub enum TimeEncoding {
     Rfc3339Nano,
     /// `2026-01-02T15:04:05.123Z`
     Iso8601,
-    /// Seconds since 1970 with a fraction.
+    /// Seconds since the Unix epoch, with a fraction.
     Epoch,
-    /// Milliseconds since 1970 with a fraction.
+    /// Milliseconds since the Unix epoch, with a fraction.
     Millis,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since the Unix epoch.
     Nano,
 }
 
 impl ManagerConfiguration {
-    /// This configuration, with what the environment says instead: `RUST_LOG`, a level and levels of targets, as
-    /// `warn,windlass_client=debug`. `KUBECONFIG` is looked at when the program connects.
+    /// Returns this configuration with overrides from `RUST_LOG`: a level and levels of targets, for example
+    /// `warn,windlass_client=debug`. Returns an error if the variable is invalid. `KUBECONFIG` is read when the program
+    /// connects.
     pub fn with_environment(self) -> Result<Self, ConfigurationError> {
         match env::var(VARIABLE) {
             Ok(directives) => self.with_directives(&directives),
@@ -100,12 +101,12 @@ impl ManagerConfiguration {
 impl FromStr for LogFormat {
     type Err = String;
 
-    /// `console` is what it is called in Go's programs.
+    /// Go programs call the text format `console`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "text" | "console" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            other => Err(format!("{other:?} is no format: text, json")),
+            other => Err(format!("unknown format {other:?}; expected text or json")),
         }
     }
 }
@@ -124,9 +125,9 @@ impl FromStr for TimeEncoding {
             ("rfc3339nano", TimeEncoding::Rfc3339Nano),
         ];
         let known = ENCODINGS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        known
-            .map(|(_, encoding)| *encoding)
-            .ok_or_else(|| format!("{text:?} is no encoding of times: {}", ENCODINGS.map(|(name, _)| name).join(", ")))
+        known.map(|(_, encoding)| *encoding).ok_or_else(|| {
+            format!("unknown time encoding {text:?}; expected one of {}", ENCODINGS.map(|(name, _)| name).join(", "))
+        })
     }
 }
 
@@ -143,9 +144,9 @@ impl FromStr for LogLevel {
             ("trace", LogLevel::Trace),
         ];
         let known = LEVELS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
-        known
-            .map(|(_, level)| *level)
-            .ok_or_else(|| format!("{text:?} is no level: {}", LEVELS.map(|(name, _)| name).join(", ")))
+        known.map(|(_, level)| *level).ok_or_else(|| {
+            format!("unknown level {text:?}; expected one of {}", LEVELS.map(|(name, _)| name).join(", "))
+        })
     }
 }
 
@@ -171,14 +172,14 @@ mod subscriber {
 
     use super::{ConfigurationError, LogFormat, LogLevel, Logging, TimeEncoding, env};
 
-    /// Writes the time of a line.
+    /// Formats the timestamp of a line.
     #[derive(Clone, Debug)]
     struct Timer {
         clock: Clock,
         encoding: TimeEncoding,
     }
 
-    /// A writer of two layers.
+    /// A writer shared by two layers.
     struct SharedWriter<W>(Arc<W>);
 
     /// The presence of the source file and line in each line of the log.
@@ -189,15 +190,15 @@ mod subscriber {
     }
 
     impl Logging {
-        /// Begins to log. A program does this once, first of all; one that does more with what it logs makes its subscriber of
-        /// [`Self::layer`].
+        /// Initializes the global log subscriber. Call it once, at the start of the program. To combine the log with
+        /// other layers, use [`Self::layer`]. Returns an error if a subscriber is already set.
         pub fn init(&self) -> Result<(), ConfigurationError> {
             let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             let subscriber = tracing_subscriber::registry().with(self.layer_with(io::stderr, colours));
             subscriber.try_init().map_err(|error| ConfigurationError::Log { source: error.into() })
         }
 
-        /// What writes the log.
+        /// Returns the `tracing` layer that writes the log.
         pub fn layer<S, W>(&self, writer: W) -> Box<dyn Layer<S> + Send + Sync>
         where
             S: Subscriber + for<'a> LookupSpan<'a>,
@@ -257,7 +258,7 @@ mod subscriber {
         }
     }
 
-    // By hand: `W` need not be cloned.
+    // Implemented by hand, because `W` need not implement `Clone`.
     impl<W> Clone for SharedWriter<W> {
         fn clone(&self) -> Self {
             Self(Arc::clone(&self.0))
@@ -271,7 +272,7 @@ mod subscriber {
     }
 
     impl TimeEncoding {
-        /// Formats a time as lines carry it.
+        /// Formats a timestamp.
         pub(in crate::config) fn format(self, time: Timestamp) -> String {
             let as_text = |format: &str| time.strftime(format).to_string();
             match self {

@@ -1,4 +1,4 @@
-//! The parts of a configuration. What a field is called in a file is said in camel case: `leaseDuration`.
+//! The sections of a configuration. Field names in files are in camel case: `leaseDuration`.
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -7,191 +7,192 @@ use serde::{Deserialize, Serialize};
 use super::units;
 use crate::ControllerOverride;
 
-/// `metrics`: where a [`MetricsServer`](crate::metrics::MetricsServer) answers.
+/// `metrics`: the [`MetricsServer`](crate::metrics::MetricsServer).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// `host:port`, or `:port` for every address of the machine; `0` is nowhere, and the default.
+    /// `host:port`, or `:port` for every address of the machine. Defaults to `0`, which disables the server.
     pub bind_address: String,
-    /// Over TLS, which is the default.
+    /// Serves over TLS. Defaults to `true`.
     pub secure: bool,
-    /// Who may see them; by default whom the cluster lets, if they are secure, else everybody.
+    /// The clients that may read metrics. Defaults to authorized clients if `secure` is set, otherwise everybody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// By default the program makes one itself, which nobody else has signed.
+    /// The serving certificate. Defaults to a generated self-signed certificate.
     pub certificate: Certificate,
 }
 
-/// Who may see metrics.
+/// The clients that may read metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
-    /// Whoever shows a token that the cluster knows, and may `get` the path.
+    /// Clients with a token that the cluster accepts, and that may `get` the path.
     Authorized,
-    /// Whoever gets there.
+    /// Every client that can connect.
     Everybody,
 }
 
-/// A certificate in files, which may be replaced while the program runs.
+/// A certificate in files. The files may be replaced while the program runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// The directory of the two files. Without it the program sees to a certificate itself.
+    /// The directory of the two files. If it is not set, the program provides a certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
-    /// The file of the certificate, `tls.crt`.
+    /// The file name of the certificate. Defaults to `tls.crt`.
     pub name: String,
-    /// The file of the key, `tls.key`.
+    /// The file name of the key. Defaults to `tls.key`.
     pub key: String,
 }
 
-/// `health`: where [`Probes`](crate::health::Probes) are answered.
+/// `health`: the server of the [`Probes`](crate::health::Probes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Health {
-    /// As that of metrics; `:8081` by default.
+    /// `host:port`, or `:port` for every address of the machine; `0` disables the server. Defaults to `:8081`.
     pub bind_address: String,
 }
 
-/// `console`: where a [`Console`](crate::Console) is.
+/// `console`: the [`Console`](crate::Console).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ConsoleAddress {
-    /// A port of this machine's loopback, or `host:port`; `0` is nowhere, and the default.
+    /// A port on loopback, or `host:port`. Defaults to `0`, which disables the console.
     pub bind_address: String,
 }
 
-/// `leaderElection`: see [`LeaderElection`](crate::LeaderElection), whose methods say what the durations are.
+/// `leaderElection`: the settings of [`LeaderElection`](crate::LeaderElection). Its methods document the durations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Election {
-    /// Whether there is one; not by default.
+    /// Enables leader election. Defaults to `false`.
     pub enabled: bool,
-    /// The name of the lease: usually what the program has for a default.
+    /// The name of the lease. Programs usually set a default.
     pub id: String,
-    /// The lease's namespace; by default the client's, which in a cluster is that of the pod.
+    /// The namespace of the lease. Defaults to the client's namespace, which in a cluster is the pod's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// 15 seconds by default.
+    /// Defaults to 15 s.
     #[serde(with = "units::duration")]
     pub lease_duration: Duration,
-    /// 10 seconds by default.
+    /// Defaults to 10 s.
     #[serde(with = "units::duration")]
     pub renew_deadline: Duration,
-    /// 2 seconds by default.
+    /// Defaults to 2 s.
     #[serde(with = "units::duration")]
     pub retry_period: Duration,
-    /// Whether the lease is given up on a stop, when all that needed it has ended; not by default.
+    /// Releases the lease on shutdown, after all runnables that need leadership have ended. Defaults to `false`.
     pub release_on_cancel: bool,
 }
 
-/// `sharding`: see [`Sharding`](crate::Sharding), whose methods say what the durations are. Only controllers that are sharded are
-/// concerned.
+/// `sharding`: the settings of [`Sharding`](crate::Sharding). Its methods document the durations. Only sharded
+/// controllers are affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Shards {
-    /// Whether keys are shared; not by default.
+    /// Enables sharding. Defaults to `false`.
     pub enabled: bool,
-    /// The name of those who share them: usually what the program has for a default.
+    /// The name of the group. Programs usually set a default.
     pub group: String,
-    /// The namespace of the leases; by default the client's, which in a cluster is that of the pod.
+    /// The namespace of the leases. Defaults to the client's namespace, which in a cluster is the pod's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// 15 seconds by default.
+    /// Defaults to 15 s.
     #[serde(with = "units::duration")]
     pub lease_duration: Duration,
-    /// 10 seconds by default.
+    /// Defaults to 10 s.
     #[serde(with = "units::duration")]
     pub renew_deadline: Duration,
-    /// 2 seconds by default.
+    /// Defaults to 2 s.
     #[serde(with = "units::duration")]
     pub retry_period: Duration,
-    /// 2 seconds by default.
+    /// Defaults to 2 s.
     #[serde(with = "units::duration")]
     pub margin: Duration,
-    /// 30 seconds by default.
+    /// Defaults to 30 s.
     #[serde(with = "units::duration")]
     pub patience: Duration,
 }
 
-/// `webhook`: where a webhook server answers, see [`Self::server`].
+/// `webhook`: the webhook server, see [`Self::server`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Webhook {
-    /// All of the machine's addresses by default.
+    /// The IP address to listen on. Defaults to all addresses of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<IpAddr>,
-    /// 9443 by default; 0 is any that is free.
+    /// The port to listen on; 0 selects a free port. Defaults to 9443.
     pub port: u16,
-    /// Whether HTTP/2 is spoken; not by default, as in what kubebuilder makes.
+    /// Enables HTTP/2. Defaults to `false`, as in programs generated by kubebuilder.
     pub http2: bool,
-    /// By default what the program sees to: [`WebhookCertificates`](crate::webhook::WebhookCertificates), say.
+    /// The serving certificate. By default the program provides one, for example with
+    /// [`WebhookCertificates`](crate::webhook::WebhookCertificates).
     pub certificate: Certificate,
-    /// A file of the authorities of those who may connect; by default everybody may.
+    /// A file with the authorities of client certificates. By default every client may connect.
     #[serde(rename = "clientCA", skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<PathBuf>,
 }
 
-/// `cache`: what holds for the caches of kinds for which the program has chosen nothing else.
+/// `cache`: the caches of all kinds for which the program sets no options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Cache {
-    /// Only what is in these namespaces, each watched by itself; by default all.
+    /// The namespaces to cache, with one watch each. Defaults to all namespaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// How often every object is reconciled again, changed or not; by default never.
+    /// The interval at which every object is reconciled again, changed or not. Defaults to never.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_duration")]
     pub resync: Option<Duration>,
-    /// How many bytes of objects each kind may take before they are compressed, `64Mi`; 512 MiB by default, or an eighth of the
-    /// memory limit of the process' cgroup if that is less.
+    /// The number of bytes per kind above which cached objects are compressed, for example `64Mi`. Defaults to 512 MiB,
+    /// or an eighth of the memory limit of the process's cgroup if that is less.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_bytes")]
     pub memory_budget: Option<usize>,
 }
 
-/// `controllers`: what holds for controllers that choose nothing else, and what holds whatever they choose.
+/// `controllers`: defaults for all controllers, and overrides for single ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Controllers {
-    /// How many keys each reconciles at the same time; 1 by default.
+    /// The number of keys that a controller reconciles concurrently. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<NonZeroUsize>,
-    /// The same of the controllers of a kind: `Deployment.apps`.
+    /// The concurrency of the controllers of a kind: `Deployment.apps`.
     pub group_kind_concurrency: BTreeMap<String, NonZeroUsize>,
-    /// How long they wait for their caches; 2 minutes by default.
+    /// How long controllers wait for their caches to sync. Defaults to 2 minutes.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_duration")]
     pub cache_sync_timeout: Option<Duration>,
-    /// How long a reconcile may take; as long as it likes by default.
+    /// The time limit of a reconcile. Defaults to no limit.
     #[serde(skip_serializing_if = "Option::is_none", with = "units::optional_duration")]
     pub reconcile_timeout: Option<Duration>,
-    /// By the controller's name, what holds whatever it chooses itself. A name that no controller has when the manager starts is
-    /// an error.
+    /// Overrides by controller name, which take precedence over the controller's own settings. A name without a
+    /// controller at the manager's start is an error.
     pub overrides: BTreeMap<String, ControllerOverride>,
 }
 
-/// `client`: how the cluster is reached, see [`Self::connect`].
+/// `client`: the connection to the cluster, see [`Self::connect`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Connection {
-    /// A kubeconfig; by default what `$KUBECONFIG`, the home folder or the pod has.
+    /// The kubeconfig. Defaults to `$KUBECONFIG`, the file in the home directory, or the pod's service account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<PathBuf>,
-    /// A context of it; by default the current one.
+    /// The context of the kubeconfig. Defaults to the current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Requests a second; without a limit by default, because queues limit the work.
+    /// The maximum number of requests per second. Defaults to no limit, because queues limit the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qps: Option<f64>,
-    /// Requests at once, where there is a limit; by default one and a half times as many as a second.
+    /// The maximum burst of requests, if there is a limit. Defaults to one and a half times `qps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! The reference pages of the book say what is here: `docs/reference/configuration.md` and `metrics.md`.
-//! `WINDLASS_GOLDEN=write` writes the table of flags anew.
+//! The reference pages `docs/reference/configuration.md` and `metrics.md` must match the code. `WINDLASS_GOLDEN=write`
+//! writes the table of flags.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -41,7 +41,7 @@ fn the_page_has_every_flag() {
     use clap::Args as _;
 
     let command = super::ManagerFlags::augment_args(clap::Command::new("manager"));
-    let mut table = "| flag | what it says |\n|---|---|\n".to_owned();
+    let mut table = "| flag | description |\n|---|---|\n".to_owned();
     for argument in command.get_arguments() {
         let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
         let value = value.map(|names| format!("={}", names[0])).unwrap_or_default();
@@ -55,6 +55,6 @@ fn the_page_has_every_flag() {
     if std::env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
     } else {
-        assert_eq!(there, table, "WINDLASS_GOLDEN=write writes it anew");
+        assert_eq!(there, table, "WINDLASS_GOLDEN=write updates it");
     }
 }

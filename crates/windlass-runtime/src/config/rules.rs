@@ -1,4 +1,4 @@
-//! What must hold between the fields of a configuration.
+//! Validation of configurations.
 
 use std::net::SocketAddr;
 
@@ -7,11 +7,12 @@ use windlass_api::{GroupKind, validation};
 use super::{Access, Cache, ConfigurationError, Controllers, Election, ManagerConfiguration, Shards};
 use crate::{LeaderElection, Sharding, leader_election::InvalidElection, sharding::InvalidSharding};
 
-/// A field, and what is wrong with it.
+/// A field and the reason why it is invalid.
 type Broken = (String, String);
 
 impl ManagerConfiguration {
-    /// Whether it makes sense. Reading and applying ask this; whoever changes a configuration in between may.
+    /// Checks the configuration. Parsing and applying call this method. Call it after you change a configuration in
+    /// code.
     pub fn validate(&self) -> Result<(), ConfigurationError> {
         let rules = [
             address("metrics.bindAddress", &self.metrics.bind_address),
@@ -32,7 +33,7 @@ impl ManagerConfiguration {
     fn addresses_differ(&self) -> Result<(), Broken> {
         let (metrics, health) = (&self.metrics.bind_address, &self.health.bind_address);
         let taken = metrics == health && !is_off(health) && !health.ends_with(":0");
-        broken_if(taken, "health.bindAddress", || format!("{health:?} is the address of the metrics, too"))
+        broken_if(taken, "health.bindAddress", || format!("{health:?} is also the address of the metrics"))
     }
 
     fn tokens_are_safe(&self) -> Result<(), Broken> {
@@ -45,12 +46,12 @@ impl ManagerConfiguration {
         let wrong_rate = qps.is_some_and(|qps| !(qps.is_finite() && qps > 0.0));
         broken_if(wrong_rate, "client.qps", || "must be more than 0; without it there is no limit".into())?;
         broken_if(burst == Some(0), "client.burst", || "must be more than 0".into())?;
-        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "is of no use without client.qps".into())
+        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "has no effect without client.qps".into())
     }
 }
 
 impl Election {
-    /// As [`LeaderElection`] has it.
+    /// Checks the rules of [`LeaderElection`].
     fn holds(&self) -> Result<(), Broken> {
         if !self.enabled {
             return Ok(());
@@ -61,7 +62,7 @@ impl Election {
 }
 
 impl Shards {
-    /// As [`Sharding`] has it.
+    /// Checks the rules of [`Sharding`].
     fn holds(&self) -> Result<(), Broken> {
         if !self.enabled {
             return Ok(());
@@ -80,15 +81,17 @@ impl Cache {
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let field = format!("cache.namespaces[{index}]");
             let wrong = validation::dns_label(namespace);
-            broken_if(!wrong.is_empty(), &field, || format!("{namespace:?} is no namespace: {}", wrong.join(", ")))?;
+            broken_if(!wrong.is_empty(), &field, || {
+                format!("{namespace:?} is not a valid namespace: {}", wrong.join(", "))
+            })?;
             let again = self.namespaces[..index].contains(namespace);
-            broken_if(again, &field, || format!("{namespace:?} is there twice"))?;
+            broken_if(again, &field, || format!("{namespace:?} is listed twice"))?;
         }
         Ok(())
     }
 }
 
-/// The duration that is wrong.
+/// Returns the field of the invalid duration.
 fn timing(error: InvalidElection) -> Option<&'static str> {
     Some(match error {
         InvalidElection::LeaseNotLongerThanDeadline | InvalidElection::NoLeaseDuration => "leaseDuration",
@@ -106,19 +109,19 @@ impl Controllers {
             None => Ok(()),
             Some(wrong) => Err((
                 format!("controllers.groupKindConcurrency.{wrong}"),
-                "is no kind and group, such as Deployment.apps, or Pod of the core group".into(),
+                "is not a kind and group, such as Deployment.apps, or Pod for the core group".into(),
             )),
         }
     }
 }
 
-/// `Deployment.apps`
+/// Parses a kind such as `Deployment.apps`.
 pub(super) fn group_kind(text: &str) -> GroupKind {
     let (kind, group) = text.split_once('.').unwrap_or((text, ""));
     GroupKind::new(group.to_owned(), kind.to_owned())
 }
 
-/// As flags have it.
+/// Reports whether an address disables a server, as in flags.
 pub(super) fn is_off(address: &str) -> bool {
     address.is_empty() || address == "0"
 }
@@ -127,15 +130,17 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
     let port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let bare_ipv6 = address.matches(':').count() > 1 && address.parse::<SocketAddr>().is_err();
     broken_if(!is_off(address) && (!port || bare_ipv6), field, || {
-        format!("{address:?} is no address: host:port, :port for every address of the machine, or 0 for none")
+        format!(
+            "{address:?} is not a valid address: expected host:port, :port for every address of the machine, or 0 to disable it"
+        )
     })
 }
 
-/// Here a port alone is one of this machine.
+/// A port alone means loopback here.
 fn console_address(bound: &str) -> Result<(), Broken> {
     let wrong = bound.parse::<u16>().is_err() && address("", bound).is_err();
     broken_if(wrong, "console.bindAddress", || {
-        format!("{bound:?} is no address: a port of this machine, host:port, or 0 for none")
+        format!("{bound:?} is not a valid address: expected a loopback port, host:port, or 0 to disable it")
     })
 }
 

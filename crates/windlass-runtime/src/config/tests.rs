@@ -1,4 +1,4 @@
-//! Reading, checking, flags, the log. What a configuration does to a manager is tested in `tests/runtime/config.rs`.
+//! Tests of parsing, validation, flags and the log. `tests/runtime/configured.rs` tests the effects on a manager.
 
 use std::num::NonZeroUsize;
 
@@ -157,7 +157,7 @@ fn mistakes_are_named_by_line_and_field() {
         ),
         (
             "cache: {memoryBudget: much}\n",
-            "line 3, column 23: cache.memoryBudget: \"much\" is no number of bytes, such as 64Mi",
+            "line 3, column 23: cache.memoryBudget: \"much\" is not a number of bytes, such as 64Mi",
         ),
         ("cache: {memoryBudget: -1}\n", "line 3, column 23: cache.memoryBudget: -1 bytes are negative"),
         (
@@ -165,8 +165,8 @@ fn mistakes_are_named_by_line_and_field() {
             "line 3, column 38: controllers.groupKindConcurrency.Deployment.apps: invalid value: integer `0`, expected a \
              nonzero usize",
         ),
-        ("health: {}\nhealth: {}\n", "line 4, column 1: health is there twice"),
-        ("---\nhealth: {}\n", "line 4, column 1: there is more than one document"),
+        ("health: {}\nhealth: {}\n", "line 4, column 1: duplicate key health"),
+        ("---\nhealth: {}\n", "line 4, column 1: more than one YAML document"),
     ] {
         assert_eq!(read(body).unwrap_err().to_string(), expected, "{body}");
     }
@@ -188,18 +188,21 @@ fn mistakes_are_named_by_line_and_field() {
 
 #[test]
 fn what_makes_no_sense_is_named_by_its_field() {
-    let address = "is no address: host:port, :port for every address of the machine, or 0 for none";
+    let address =
+        "is not a valid address: expected host:port, :port for every address of the machine, or 0 to disable it";
     for (body, expected) in [
         ("metrics: {bindAddress: 8080}\n", format!("metrics.bindAddress: \"8080\" {address}")),
         ("health: {bindAddress: \"::1:x\"}\n", format!("health.bindAddress: \"::1:x\" {address}")),
         ("health: {bindAddress: \"::1:8081\"}\n", format!("health.bindAddress: \"::1:8081\" {address}")),
         (
             "metrics: {bindAddress: \":8081\"}\n",
-            "health.bindAddress: \":8081\" is the address of the metrics, too".into(),
+            "health.bindAddress: \":8081\" is also the address of the metrics".into(),
         ),
         (
             "console: {bindAddress: \"localhost\"}\n",
-            "console.bindAddress: \"localhost\" is no address: a port of this machine, host:port, or 0 for none".into(),
+            "console.bindAddress: \"localhost\" is not a valid address: expected a loopback port, host:port, or 0 to \
+             disable it"
+                .into(),
         ),
         (
             "metrics: {secure: false, access: authorized}\n",
@@ -223,7 +226,7 @@ fn what_makes_no_sense_is_named_by_its_field() {
         ),
         (
             "sharding: {enabled: true}\n",
-            "sharding.group: the group \"\" cannot be a label: ".into(),
+            "sharding.group: the group \"\" is not a valid label value: ".into(),
         ),
         (
             "sharding: {enabled: true, group: a, renewDeadline: 1s}\n",
@@ -231,22 +234,22 @@ fn what_makes_no_sense_is_named_by_its_field() {
         ),
         (
             "cache: {namespaces: [a, a]}\n",
-            "cache.namespaces[1]: \"a\" is there twice".into(),
+            "cache.namespaces[1]: \"a\" is listed twice".into(),
         ),
         (
             "controllers: {groupKindConcurrency: {deployments.apps: 2}}\n",
-            "controllers.groupKindConcurrency.deployments.apps: is no kind and group, such as Deployment.apps, or Pod of the \
-             core group"
+            "controllers.groupKindConcurrency.deployments.apps: is not a kind and group, such as Deployment.apps, or Pod for \
+             the core group"
                 .into(),
         ),
         ("client: {qps: -1}\n", "client.qps: must be more than 0; without it there is no limit".into()),
         ("client: {qps: 1, burst: 0}\n", "client.burst: must be more than 0".into()),
-        ("client: {burst: 10}\n", "client.burst: is of no use without client.qps".into()),
+        ("client: {burst: 10}\n", "client.burst: has no effect without client.qps".into()),
     ] {
         assert_eq!(read(body).unwrap_err().to_string(), expected, "{body}");
     }
     let error = read("cache: {namespaces: [\"\"]}\n").unwrap_err().to_string();
-    assert!(error.starts_with("cache.namespaces[0]: \"\" is no namespace: "), "{error}");
+    assert!(error.starts_with("cache.namespaces[0]: \"\" is not a valid namespace: "), "{error}");
     for fine in [
         "leaderElection: {leaseDuration: 1s}\n",
         "sharding: {leaseDuration: 1s}\n",
@@ -270,7 +273,7 @@ fn mistakes_in_a_file_are_named_with_the_file() {
         error.replace(&path.display().to_string(), "FILE")
     };
     assert_eq!(of(format!("{HEAD}health: 1\n")), "FILE:3:9: health: expected mapping start");
-    let expected = "FILE: client.burst: is of no use without client.qps";
+    let expected = "FILE: client.burst: has no effect without client.qps";
     assert_eq!(of(format!("{HEAD}client: {{burst: 10}}\n")), expected);
     std::fs::remove_file(&path).unwrap();
     let error = ManagerConfiguration::default().with_file(&path).unwrap_err();
@@ -284,7 +287,7 @@ fn the_environment_says_what_is_logged() {
     assert_eq!((logging.level, logging.format), (LogLevel::Error, LogFormat::Json));
     assert_eq!(logging.targets.into_values().collect::<Vec<_>>(), [LogLevel::Trace, LogLevel::Off]);
     let error = whole.with_directives("loud").unwrap_err().to_string();
-    assert_eq!(error, "$RUST_LOG: \"loud\" is no level: off, error, warn, info, debug, trace");
+    assert_eq!(error, "$RUST_LOG: unknown level \"loud\"; expected one of off, error, warn, info, debug, trace");
 }
 
 #[cfg(feature = "flags")]
@@ -306,7 +309,7 @@ mod flags {
     #[test]
     fn each_flag_says_what_its_field_says() {
         let mut expected = ManagerConfiguration::default().with_text(WHOLE).unwrap();
-        // What there is no flag for.
+        // Settings without a flag.
         let mut defaults = ManagerConfiguration::default();
         defaults.metrics.access = expected.metrics.access;
         defaults.leader_election.lease_duration = expected.leader_election.lease_duration;
@@ -395,7 +398,7 @@ mod flags {
 
         let wrong = flags(&[&format!("--config={}", path.display()), "--metrics-bind-address=:1"]);
         let error = wrong.configuration(defaults).unwrap_err().to_string();
-        assert_eq!(error, "health.bindAddress: \":1\" is the address of the metrics, too");
+        assert_eq!(error, "health.bindAddress: \":1\" is also the address of the metrics");
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -408,13 +411,13 @@ mod flags {
             ),
             (
                 "--log-target=debug",
-                "error: invalid value 'debug' for '--log-target <TARGET=LEVEL>': a target and a level are expected: \
+                "error: invalid value 'debug' for '--log-target <TARGET=LEVEL>': expected TARGET=LEVEL, such as \
                  windlass_client=debug",
             ),
             (
                 "--log-level=loud",
-                "error: invalid value 'loud' for '--log-level <LEVEL>': \"loud\" is no level: off, error, warn, info, debug, \
-                 trace",
+                "error: invalid value 'loud' for '--log-level <LEVEL>': unknown level \"loud\"; expected one of off, error, warn, \
+                 info, debug, trace",
             ),
             ("--leader-elect=perhaps", "error: invalid value 'perhaps' for '--leader-elect[=<BOOL>]'"),
         ] {
@@ -436,7 +439,7 @@ mod logging {
 
     use super::*;
 
-    /// What was written.
+    /// The written log.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

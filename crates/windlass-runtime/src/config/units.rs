@@ -55,11 +55,11 @@ pub(crate) mod optional_bytes {
 }
 
 fn text_of(duration: Duration) -> String {
-    // What is longer than 292 years is as good as that.
+    // Durations above 292 years are clamped.
     format_duration(duration.try_into().unwrap_or(SignedDuration::MAX))
 }
 
-/// `1m30s`
+/// Parses a duration such as `1m30s`.
 pub(super) fn duration_of(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text).map_err(|error| error.to_string())?;
     duration.try_into().map_err(|_| format!("a duration of {text} is negative"))
@@ -70,6 +70,6 @@ fn text_of_bytes(bytes: usize) -> String {
 }
 
 fn bytes_of(text: &str) -> Result<usize, String> {
-    let quantity: Quantity = text.parse().map_err(|_| format!("{text:?} is no number of bytes, such as 64Mi"))?;
+    let quantity: Quantity = text.parse().map_err(|_| format!("{text:?} is not a number of bytes, such as 64Mi"))?;
     usize::try_from(quantity.value()).map_err(|_| format!("{text} bytes are negative"))
 }

@@ -1,4 +1,4 @@
-//! What a console answers, and to whom: no I/O here.
+//! Routing and responses of the console. No I/O.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use http::{
 };
 use http_body_util::Full;
 
-/// What is at a path.
+/// The content at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A part of the page.
+    /// A file of the page.
     File(&'static File),
     State,
     Events,
 }
 
-/// A part of the page.
+/// A file of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct File {
     path: &'static str,
@@ -31,7 +31,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// All that a browser needs.
+/// All files of the page.
 static FILES: [File; 11] = [
     File { path: "/", content_type: HTML, text: include_str!("page/index.html") },
     File { path: "/console.css", content_type: CSS, text: include_str!("page/console.css") },
@@ -46,7 +46,8 @@ static FILES: [File; 11] = [
     File { path: "/words.js", content_type: SCRIPT, text: include_str!("page/words.js") },
 ];
 
-/// What holds for every answer: nothing is kept, framed, told to others, taken for something else, or fetched from elsewhere.
+/// Headers of every response: they forbid caching, framing, referrers, content sniffing, and loading from other
+/// origins.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -70,11 +71,11 @@ impl File {
     }
 }
 
-/// What a request asks for, or why it is not answered. `hosts` are names by which the console may be asked, beside addresses
-/// and `localhost`.
+/// Returns the requested place, or the status and reason of a rejection. `hosts` are the allowed host names in addition
+/// to addresses and `localhost`.
 pub(super) fn place<B>(request: &Request<B>, hosts: &[String]) -> Result<Place, (StatusCode, &'static str)> {
     if !is_for_here(request, hosts) {
-        return Err((StatusCode::MISDIRECTED_REQUEST, "this console is not known by that name\n"));
+        return Err((StatusCode::MISDIRECTED_REQUEST, "this host name is not allowed for the console\n"));
     }
     let place = match request.uri().path() {
         "/api/state" => Place::State,
@@ -85,7 +86,7 @@ pub(super) fn place<B>(request: &Request<B>, hosts: &[String]) -> Result<Place, 
         },
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "a console can only be read\n"));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "the console is read-only\n"));
     }
     Ok(place)
 }
@@ -94,8 +95,8 @@ pub(super) fn protect(headers: &mut HeaderMap) {
     headers.extend(HEADERS.iter().cloned());
 }
 
-/// Whether a browser that asks this was told to by somebody who meant this machine. A page that makes its own name point here
-/// asks by that name.
+/// Reports whether the `Host` header is an address or an allowed name. This rejects DNS rebinding: a page that points
+/// its own name to this address sends that name.
 fn is_for_here<B>(request: &Request<B>, hosts: &[String]) -> bool {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let named = request.uri().authority().map(http::uri::Authority::as_str);
@@ -169,6 +170,6 @@ mod tests {
                 assert!(FILES.iter().any(|file| file.path == module), "{path}: {module}");
             }
         }
-        assert!(!page.contains("style=") && !page.contains("onclick"), "the policy would not let it");
+        assert!(!page.contains("style=") && !page.contains("onclick"), "the content security policy forbids it");
     }
 }

@@ -1,4 +1,4 @@
-//! The stream of a reader: server-sent events, at the reader's pace.
+//! The server-sent events for one reader, at the reader's pace.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,31 +13,32 @@ use tokio::{
 use super::ledger::Ledger;
 use crate::shutdown::Stop;
 
-/// How often a reader is told the story.
+/// The interval of `story` events.
 const PACE: Duration = Duration::from_millis(200);
 
-/// How often a reader is told the state.
+/// The interval of `state` events.
 const STATE: Duration = Duration::from_secs(1);
 
-/// Who reads.
+/// A client of the event stream.
 pub(super) struct Reader<S> {
     pub(super) ledger: Arc<Ledger>,
-    /// Makes the state, as JSON.
+    /// Returns the state as JSON.
     pub(super) state: S,
     /// The number of the next line.
     pub(super) next: u64,
     pub(super) stop: Stop,
-    /// There are only so many.
+    /// Limits the number of readers.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
 impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
-    /// Ends when the manager stops. Nothing is made for a reader that does not take what was made before.
+    /// Returns the stream, which ends when the manager stops. Events are created only after the reader has taken the
+    /// previous ones.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
         stream::unfold((self, None::<Instant>), |(mut reader, told)| async move {
             let mut told = told;
             loop {
-                // The first event is there at once.
+                // The first event is sent at once.
                 if told.is_some() {
                     tokio::select! {
                         biased;
@@ -62,14 +63,15 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
     }
 }
 
-/// Where a reader that was cut off goes on: at the line after what it has, if that was of this ledger.
+/// Returns the next line for a reader that reconnects: the line after its last one if the ID belongs to this ledger,
+/// otherwise 0.
 pub(super) fn resume(last_event_id: &str, started: i64) -> u64 {
     let place =
         last_event_id.split_once('-').and_then(|(of, next)| Some((of.parse::<i64>().ok()?, next.parse().ok()?)));
     place.filter(|(of, _)| *of == started).map_or(0, |(_, next)| next)
 }
 
-/// JSON has no line breaks of its own, so that it is one line of data.
+/// Appends an event. JSON contains no line breaks, so the data is one line.
 fn event(events: &mut Vec<u8>, name: &str, id: Option<(i64, u64)>, data: &[u8]) {
     if let Some((started, next)) = id {
         events.extend_from_slice(format!("id: {started}-{next}\n").as_bytes());
@@ -79,7 +81,7 @@ fn event(events: &mut Vec<u8>, name: &str, id: Option<(i64, u64)>, data: &[u8]) 
     events.extend_from_slice(b"\n\n");
 }
 
-/// What is told is made of numbers, texts and lists.
+/// Encodes a value. The values consist of numbers, texts and lists, so encoding cannot fail.
 pub(super) fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }

@@ -1,33 +1,33 @@
-//! The last two minutes of a controller, and how long its last reconciles took.
+//! The history of a controller: samples of the last two minutes, and the durations of its last reconciles.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::state::{History, Latency};
 
-/// From one sample to the next.
+/// The interval between samples.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 
-/// Two minutes.
+/// The number of samples: two minutes.
 const SAMPLES: usize = 60;
 
-/// So many reconciles count for latencies.
+/// The number of reconciles in the latency statistics.
 const LATENCIES: usize = 512;
 
-/// Samples of counts, the oldest first.
+/// Samples of counters, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// What the counts were at the last sample.
+    /// The counters at the last sample.
     reconciles: u64,
     failures: u64,
-    /// What came to them, and how many keys were ready.
+    /// The increments of the counters, and the number of ready keys.
     taken: VecDeque<[u64; 3]>,
 }
 
-/// How long the last reconciles took, in microseconds.
+/// The durations of the last reconciles, in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     micros: Vec<u64>,
-    /// Which is the oldest, once there are enough.
+    /// The position of the oldest entry when the buffer is full.
     oldest: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a console knows: kept as things happen, read when somebody looks.
+//! The data of a console, recorded as things happen and read on request.
 
 use std::{
     collections::HashMap,
@@ -22,30 +22,30 @@ use crate::{
     Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, ReconcileWrote, Trigger,
 };
 
-/// So much of what an error says is kept.
+/// The maximum length of a recorded error message.
 const MESSAGE: usize = 2_000;
 
-/// A controller that has a queue.
+/// A controller and its queue.
 pub(crate) struct Opened {
     name: Arc<str>,
-    /// What it reconciles.
+    /// The reconciled resource.
     resource: ApiResource,
     workers: usize,
-    /// How many keys are ready.
+    /// Returns the number of ready keys.
     depth: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
-/// Dropped, it ends the showing of a controller.
+/// A guard that removes a controller from the console when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Shown {
     ledger: Arc<Ledger>,
     name: Arc<str>,
 }
 
-/// What a console knows.
+/// The data of a console.
 pub(crate) struct Ledger {
     clock: Clock,
-    /// When it was begun: in milliseconds since 1970, and for durations.
+    /// The start of the recording: in milliseconds since the Unix epoch, and as an instant for durations.
     started: (i64, Instant),
     controllers: RwLock<Controllers>,
     story: Story,
@@ -53,7 +53,7 @@ pub(crate) struct Ledger {
 
 #[derive(Default)]
 struct Controllers {
-    /// Those that are shown, in the order in which they were opened.
+    /// The running controllers, in the order in which they were started.
     all: Vec<Arc<Controller>>,
     by_name: HashMap<Arc<str>, Arc<Controller>>,
 }
@@ -93,7 +93,7 @@ impl Ledger {
         Self { clock, started, controllers: RwLock::default(), story: Story::new() }
     }
 
-    /// No two that are shown have the same name.
+    /// Adds a controller. Running controllers have unique names.
     pub(crate) fn open(self: &Arc<Self>, opened: Opened) -> Shown {
         let controller = Arc::new(Controller { opened, counts: Mutex::default() });
         let name = Arc::clone(&controller.opened.name);
@@ -104,12 +104,12 @@ impl Ledger {
         Shown { ledger: Arc::clone(self), name }
     }
 
-    /// When it was begun, in milliseconds since 1970, and how long ago that was.
+    /// Returns the start of the recording in milliseconds since the Unix epoch, and the time since then.
     pub(super) fn started(&self) -> (i64, Duration) {
         (self.started.0, self.started.1.elapsed())
     }
 
-    /// In milliseconds since 1970.
+    /// Returns the current time in milliseconds since the Unix epoch.
     pub(super) fn now(&self) -> i64 {
         self.clock.now().as_millisecond()
     }
@@ -119,12 +119,12 @@ impl Ledger {
         controllers.iter().map(|controller| controller.read()).collect()
     }
 
-    /// The newest lines of the story from a number on, and the number after them.
+    /// Returns the newest lines starting at a number, and the number after them.
     pub(super) fn since(&self, from: u64) -> Option<(Chapter, u64)> {
         self.story.since(from)
     }
 
-    /// To be called at even times: see [`EVERY`](super::history::EVERY).
+    /// Takes a sample. Must be called at regular intervals, see [`EVERY`](super::history::EVERY).
     pub(super) fn sample(&self) {
         let controllers = self.controllers.read().all.clone();
         for controller in controllers {

@@ -31,17 +31,17 @@ use crate::{
     serving::{serve, text},
 };
 
-/// So many may follow the stream at a time.
+/// The maximum number of concurrent readers of the event stream.
 const READERS: usize = 16;
 
-/// Shows a ledger.
+/// Serves the data of a ledger.
 #[derive(Debug)]
 pub(crate) struct Server {
     console: Console,
     ledger: Arc<Ledger>,
 }
 
-/// What is shown, of a manager that runs. Cheap to clone.
+/// The data of a running manager. Cheap to clone.
 #[derive(Clone)]
 struct View {
     ledger: Arc<Ledger>,
@@ -51,7 +51,7 @@ struct View {
     readers: Arc<Semaphore>,
 }
 
-/// A whole answer, or one that goes on.
+/// A complete response body, or a stream.
 type Body = Either<Full<Bytes>, StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
 
 // === impl Server ===
@@ -76,7 +76,7 @@ impl Runnable for Server {
             let Self { console: Console { listen, hosts }, ledger } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
-                tracing::info!(%address, "showing the console");
+                tracing::info!(%address, "serving the console");
             }
             let stop = running.stop().clone();
             let view = View {
@@ -100,7 +100,7 @@ impl Runnable for Server {
     }
 }
 
-/// Never returns.
+/// Takes samples forever.
 async fn sample(ledger: &Ledger) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -124,7 +124,7 @@ impl View {
             }
             Ok(Place::File(file)) => file.answer().map(Either::Left),
             Ok(Place::State) => typed("application/json", Either::Left(Full::new(self.state()))),
-            // There is no end to count to.
+            // The stream is endless and has no content length.
             Ok(Place::Events) if request.method() == Method::HEAD => typed(EVENTS, Either::Left(Full::default())),
             Ok(Place::Events) => match Arc::clone(&self.readers).try_acquire_owned() {
                 Ok(permit) => {
@@ -142,14 +142,14 @@ impl View {
                     let frames = reader.stream().map(|bytes| bytes.map(Frame::data));
                     typed(EVENTS, Either::Right(StreamBody::new(frames.boxed())))
                 }
-                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many follow already\n").map(Either::Left),
+                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n").map(Either::Left),
             },
         };
         protect(answer.headers_mut());
         answer
     }
 
-    /// The state as JSON.
+    /// Returns the state as JSON.
     fn state(&self) -> Bytes {
         let (started, uptime) = self.ledger.started();
         json(&State {
@@ -220,7 +220,7 @@ fn cache(status: &InformerStatus) -> CacheState {
     }
 }
 
-/// What the program is called.
+/// Returns the name of the program.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());

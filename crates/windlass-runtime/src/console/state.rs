@@ -1,289 +1,289 @@
-//! What a console tells, as JSON. Fields may be added.
+//! The JSON format of the console. New fields may be added.
 
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use windlass_api::ObjectKey;
 
-/// A manager at one moment: `/api/state`, and the event `state` of `/api/events`.
+/// The state of a manager at one moment: the content of `/api/state`, and of the event `state` of `/api/events`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct State {
-    /// When, in milliseconds since 1970.
+    /// The time of the state, in milliseconds since the Unix epoch.
     pub at: i64,
     /// The process.
     pub process: Process,
-    /// Who leads.
+    /// The leadership.
     pub leadership: LeadershipState,
-    /// The controllers that run, in the order in which they were started.
+    /// The running controllers, in the order in which they were started.
     pub controllers: Vec<ControllerState>,
-    /// The caches, in the order in which they were asked for.
+    /// The caches, in the order in which they were started.
     pub caches: Vec<CacheState>,
 }
 
-/// The process that the manager runs in.
+/// The process of the manager.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Process {
     /// The program's name.
     pub program: String,
-    /// The machine's name, in a cluster the pod's.
+    /// The host name; in a cluster the pod's name.
     pub host: String,
-    /// Its number on the machine.
+    /// The process ID.
     pub pid: u32,
-    /// When the manager was made, in milliseconds since 1970.
+    /// The start of the manager, in milliseconds since the Unix epoch.
     pub started: i64,
-    /// How long ago that was.
+    /// The time since the start, in seconds.
     pub uptime_seconds: u64,
-    /// Its memory in bytes, where the system tells.
+    /// The resident memory in bytes, if the operating system reports it.
     pub resident_bytes: Option<u64>,
 }
 
-/// Who leads.
+/// The leadership of the process.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum LeadershipState {
-    /// No election is held: this process acts, whoever else does.
+    /// There is no leader election. This process acts regardless of others.
     Alone,
     /// This process was elected.
     Leading {
-        /// The lease's name.
+        /// The name of the lease.
         lease: String,
-        /// Who is seen to hold it.
+        /// The observed holder of the lease.
         leader: Option<Arc<str>>,
     },
-    /// Another process was elected, or none yet.
+    /// Another process is the leader, or none is yet.
     Waiting {
-        /// The lease's name.
+        /// The name of the lease.
         lease: String,
-        /// Who is seen to hold it.
+        /// The observed holder of the lease.
         leader: Option<Arc<str>>,
     },
 }
 
-/// One controller.
+/// The state of a controller.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ControllerState {
-    /// Its name.
+    /// The controller's name.
     pub name: Arc<str>,
-    /// What it reconciles: `deployments.apps`.
+    /// The reconciled resource: `deployments.apps`.
     pub resource: String,
-    /// How many keys it may reconcile at the same time.
+    /// The maximum number of concurrent reconciles.
     pub workers: usize,
-    /// How many keys are ready to be reconciled.
+    /// The number of keys that are ready to be reconciled.
     pub depth: usize,
-    /// What is being reconciled, the longest first.
+    /// The running reconciles, the longest first.
     pub in_flight: Vec<InFlight>,
-    /// What happened since the manager was made.
+    /// Counters since the start of the manager.
     pub totals: Totals,
-    /// Of the last reconciles; `None` before the first.
+    /// Latencies of the last reconciles; `None` before the first one.
     pub latency: Option<Latency>,
-    /// The last failure.
+    /// The last failed reconcile.
     pub last_failure: Option<LastFailure>,
-    /// The last two minutes.
+    /// The history of the last two minutes.
     pub history: History,
 }
 
-/// A key in the hands of a worker.
+/// A running reconcile.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InFlight {
-    /// What is reconciled.
+    /// The reconciled key.
     #[serde(serialize_with = "key")]
     pub key: ObjectKey,
-    /// The reconcile's, as in the log.
+    /// The reconcile ID, as in the log.
     pub id: Arc<str>,
-    /// For how long, in microseconds.
+    /// The time since its start, in microseconds.
     pub for_micros: u64,
 }
 
-/// Counts since the manager was made.
+/// Counters since the start of the manager.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Totals {
-    /// Changes that made a key dirty.
+    /// Changes that added a key to the queue.
     pub triggers: u64,
-    /// Reconciles that have ended, however they did.
+    /// Finished reconciles, including failed ones.
     pub reconciles: u64,
-    /// Those that failed, took too long or panicked.
+    /// Reconciles that failed, timed out or panicked.
     pub failures: u64,
-    /// Those of the failures that took too long.
+    /// Failures caused by a timeout.
     pub timeouts: u64,
-    /// Those of the failures that panicked.
+    /// Failures caused by a panic.
     pub panics: u64,
-    /// Requests that were to change something.
+    /// Write requests.
     pub writes: u64,
-    /// Those that a server refused because the object had changed meanwhile (409).
+    /// Writes rejected because the object had been modified (409).
     pub conflicts: u64,
-    /// Those that were refused for another reason, or had no answer.
+    /// Writes rejected for another reason, or without a response.
     pub refusals: u64,
 }
 
-/// How long reconciles took, in microseconds: of the last 512.
+/// Durations of the last 512 reconciles, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Latency {
-    /// Half of them took no longer.
+    /// The median.
     pub p50: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
 }
 
-/// A reconcile that failed.
+/// A failed reconcile.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LastFailure {
-    /// When, in milliseconds since 1970.
+    /// The time of the failure, in milliseconds since the Unix epoch.
     pub at: i64,
-    /// What was reconciled.
+    /// The reconciled key.
     #[serde(serialize_with = "key")]
     pub key: ObjectKey,
-    /// The error with its causes.
+    /// The error and its causes.
     pub message: String,
 }
 
-/// Samples, the oldest first: as many in each list.
+/// Samples, the oldest first. All lists have the same length.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct History {
-    /// From one sample to the next.
+    /// The interval between samples, in milliseconds.
     pub every_millis: u64,
-    /// Reconciles that ended since the last sample.
+    /// Reconciles that finished since the previous sample.
     pub reconciles: Vec<u64>,
-    /// Those of them that failed.
+    /// Reconciles that failed since the previous sample.
     pub failures: Vec<u64>,
-    /// Keys that were ready.
+    /// The number of ready keys.
     pub depth: Vec<u64>,
 }
 
-/// One cache.
+/// The state of a cache.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CacheState {
-    /// What it holds: `deployments.apps`.
+    /// The cached resource: `deployments.apps`.
     pub resource: String,
-    /// As which type: `Deployment`, `DynamicObject`, `PartialObject`.
+    /// The Rust type: `Deployment`, `DynamicObject`, `PartialObject`.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Of which namespace; of all if there is none.
+    /// The cached namespace; `None` for all namespaces.
     pub namespace: Option<String>,
-    /// What else was selected, by labels or fields.
+    /// The label and field selectors.
     pub selector: String,
     /// `new`, `syncing`, `synced` or `stopped`.
     pub phase: &'static str,
-    /// How many objects it holds.
+    /// The number of objects.
     pub objects: usize,
-    /// The version that it follows the server up to.
+    /// The resource version up to which the cache has followed the server.
     pub version: String,
-    /// How many changes wait between its watch and its store.
+    /// The number of changes between the watch and the store.
     pub queued: usize,
-    /// Bytes of bodies held as they came.
+    /// Bytes of encoded, uncompressed objects.
     pub encoded_bytes: usize,
-    /// Bytes of bodies held compressed.
+    /// Bytes of compressed objects.
     pub compressed_bytes: usize,
-    /// What decoded objects are taken for, in bytes.
+    /// The estimated size of decoded objects, in bytes.
     pub decoded_bytes: usize,
-    /// What may be held encoded and decoded.
+    /// The maximum size of encoded and decoded objects, in bytes.
     pub budget_bytes: usize,
-    /// How often everything was listed.
+    /// The number of complete lists.
     pub lists: u64,
-    /// Watches that were opened.
+    /// The number of opened watches.
     pub watches: u64,
-    /// Events that came.
+    /// The number of received events.
     pub events: u64,
-    /// What went wrong, objects that could not be decoded among it.
+    /// The number of errors, including objects that cannot be decoded.
     pub errors: u64,
 }
 
-/// What was left out and what follows: the event `story` of `/api/events`.
+/// The number of skipped lines and the next lines: the event `story` of `/api/events`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Chapter {
-    /// How many lines are missing before these: the reader was too slow, or too late.
+    /// The number of lines missing before these, because the reader was too slow or connected too late.
     pub lost: u64,
-    /// In the order in which they happened.
+    /// The lines, in the order in which they happened.
     pub lines: Vec<Line>,
 }
 
-/// A step of the loop.
+/// A step of the control loop.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Line {
-    /// Each has the next number.
+    /// The number of the line. Numbers are consecutive.
     pub number: u64,
-    /// When, in milliseconds since 1970.
+    /// The time of the step, in milliseconds since the Unix epoch.
     pub at: i64,
     /// The controller's name.
     pub controller: Arc<str>,
-    /// What is, or is to be, reconciled.
+    /// The reconciled or queued key.
     #[serde(serialize_with = "key")]
     pub key: ObjectKey,
-    /// What happened.
+    /// The step.
     #[serde(flatten)]
     pub step: Step,
 }
 
-/// What happened.
+/// The kind of a step.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "step", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Step {
-    /// A change in a cache made the key dirty.
+    /// A change in a cache added the key to the queue.
     Triggered {
         /// `added`, `updated` or `deleted`.
         change: &'static str,
-        /// Of what: `pods`.
+        /// The resource of the changed object: `pods`.
         resource: String,
-        /// Which one.
+        /// The changed object.
         #[serde(serialize_with = "key")]
         object: ObjectKey,
     },
     /// A worker took the key.
     Started {
-        /// The reconcile's, as in the log.
+        /// The reconcile ID, as in the log.
         id: Arc<str>,
     },
-    /// The reconcile sent a request that was to change something.
+    /// The reconcile sent a write request.
     Wrote {
-        /// The reconcile's.
+        /// The reconcile ID.
         id: Arc<str>,
         /// `create`, `update`, `patch`, `apply`, `delete`, …
         verb: String,
-        /// Of what, with the part: `deployments.apps/status`.
+        /// The resource and subresource: `deployments.apps/status`.
         resource: String,
-        /// Which one; `None` where the server chooses the name.
+        /// The written object; `None` if the server chooses the name.
         object: Option<String>,
-        /// The answer's; `None` when there was none.
+        /// The status of the response; `None` if there was no response.
         status: Option<u16>,
-        /// In microseconds.
+        /// The duration in microseconds.
         took_micros: u64,
     },
-    /// The worker is done with the key.
+    /// The worker has finished the key.
     Finished {
-        /// The reconcile's.
+        /// The reconcile ID.
         id: Arc<str>,
         /// `done`, `gone`, `failed`, `timedOut` or `panicked`.
         outcome: &'static str,
-        /// In microseconds.
+        /// The duration in microseconds.
         took_micros: u64,
-        /// Of a failure.
+        /// The message of a failure.
         message: Option<String>,
-        /// In how many milliseconds it is looked at again without a change, if that was asked for.
+        /// The requested delay until the next reconcile, in milliseconds.
         requeue_millis: Option<u64>,
     },
 }

@@ -1,4 +1,4 @@
-//! The last steps of the loop, for whoever reads them: writers never wait for readers.
+//! The last steps of the control loop. Writers never wait for readers.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,13 +7,13 @@ use windlass_api::ObjectKey;
 
 use super::state::{Chapter, Line, Step};
 
-/// So many steps are kept.
+/// The maximum number of stored steps.
 const KEPT: usize = 2048;
 
-/// So many are told at a time: no page shows more in a blink.
+/// The maximum number of steps in one event.
 const CHAPTER: usize = 512;
 
-/// A ring of steps.
+/// A ring buffer of steps.
 #[derive(Debug)]
 pub(super) struct Story(Mutex<Ring>);
 
@@ -21,7 +21,7 @@ pub(super) struct Story(Mutex<Ring>);
 struct Ring {
     /// The number of the next line.
     next: u64,
-    /// The last of them is `next - 1`.
+    /// The number of the last line is `next - 1`.
     lines: VecDeque<Arc<Line>>,
 }
 
@@ -43,7 +43,8 @@ impl Story {
         drop(oldest); // … without the lock.
     }
 
-    /// The newest lines from a number on, and the number after them; `None` if there is nothing new.
+    /// Returns the newest lines starting at a number, and the number after them. Returns `None` if there are no new
+    /// lines.
     pub(super) fn since(&self, from: u64) -> Option<(Chapter, u64)> {
         let (lines, next): (Vec<_>, _) = {
             let ring = self.0.lock();
@@ -79,7 +80,7 @@ mod tests {
         add(3);
         let (chapter, next) = story.since(0).unwrap();
         assert_eq!((numbers(&chapter), next), ((3, Some(0), Some(2), 0), 3));
-        assert!(story.since(next).is_none(), "nothing is told twice");
+        assert!(story.since(next).is_none(), "each line is returned once");
         add(10_000);
         let (chapter, next) = story.since(next).unwrap();
         assert_eq!((numbers(&chapter), next), ((512, Some(9491), Some(10_002), 9488), 10_003));

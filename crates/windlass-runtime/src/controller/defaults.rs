@@ -1,4 +1,4 @@
-//! What holds for the controllers of a manager that choose nothing else.
+//! Defaults for the controllers of a manager.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -6,11 +6,11 @@ use windlass_api::{ApiResource, GroupKind};
 
 use super::{Choices, Order};
 
-/// How long a controller waits for its caches before it gives up.
+/// The default time that a controller waits for its caches.
 const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What holds for the controllers of a manager that choose nothing else; given to a
-/// [`ManagerBuilder`](crate::ManagerBuilder::controllers).
+/// Defaults for the settings that controllers of a manager do not set themselves. Pass them to
+/// [`ManagerBuilder::controllers`](crate::ManagerBuilder::controllers).
 ///
 /// ```
 /// use windlass_api::GroupKind;
@@ -20,64 +20,68 @@ const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
 /// # let _ = defaults;
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "defaults are for a `ManagerBuilder`"]
+#[must_use = "defaults do nothing until they are passed to a `ManagerBuilder`"]
 pub struct ControllerDefaults {
     concurrency: Option<NonZeroUsize>,
-    /// One for each kind at most.
+    /// At most one entry per kind.
     by_kind: Vec<(GroupKind, NonZeroUsize)>,
     sync_timeout: Option<Duration>,
     reconcile_timeout: Option<Duration>,
     order: Option<Order>,
 }
 
-/// What holds for one controller.
+/// The resulting settings of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) concurrency: NonZeroUsize,
     pub(super) sync_timeout: Duration,
-    /// `None`: a reconcile may take as long as it likes.
+    /// `None`: no time limit.
     pub(super) reconcile_timeout: Option<Duration>,
     pub(super) order: Order,
 }
 
 impl ControllerDefaults {
-    /// Those of controllers by themselves: one worker, two minutes for caches, no timeout of reconciles, keys as they come.
+    /// Creates the built-in defaults: one worker, 2 minutes for caches, no time limit of reconciles, keys in order of
+    /// arrival.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many keys a controller may reconcile at the same time; 0 means 1.
+    /// Sets the maximum number of concurrent reconciles of a controller. The value 0 means 1.
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.concurrency = Some(at_least_one(workers));
         self
     }
 
-    /// The same for controllers of one kind, in whatever version. controller-runtime's `GroupKindConcurrency`.
+    /// Sets the maximum number of concurrent reconciles for controllers of one kind, in any version.
+    /// controller-runtime's `GroupKindConcurrency`.
     pub fn concurrency_of(mut self, kind: GroupKind, workers: usize) -> Self {
         self.by_kind.retain(|(known, _)| *known != kind);
         self.by_kind.push((kind, at_least_one(workers)));
         self
     }
 
-    /// How long controllers wait for their caches before they fail.
+    /// Sets how long controllers wait for their caches before they fail.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.sync_timeout = Some(timeout);
         self
     }
 
-    /// How long a reconcile may take: see [`Controller::reconcile_timeout`](crate::Controller::reconcile_timeout).
+    /// Sets the time limit of a reconcile, see [`Controller::reconcile_timeout`](crate::Controller::reconcile_timeout).
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.reconcile_timeout = Some(limit);
         self
     }
 
-    /// Keys of changes go before those of initial lists: see [`Controller::by_priority`](crate::Controller::by_priority).
+    /// Takes keys of changed objects before keys of initial lists, see
+    /// [`Controller::by_priority`](crate::Controller::by_priority).
     pub fn by_priority(mut self) -> Self {
         self.order = Some(Order::Priority);
         self
     }
 
-    /// What the controller has chosen goes before what holds for its kind, and that before what holds for all.
+    /// Combines the settings. The controller's own settings take precedence over those of its kind, which take
+    /// precedence over the defaults.
     pub(super) fn settle(&self, chosen: &Choices, root: &ApiResource) -> Settings {
         let of_kind = || {
             let named = |kind: &GroupKind| kind.kind == root.kind && kind.group == root.group;

@@ -1,4 +1,4 @@
-//! Watches that are added to a controller, and removed, while it runs.
+//! Addition and removal of watches while a controller runs.
 
 use std::{
     fmt::{self, Debug},
@@ -21,7 +21,8 @@ use crate::{
     source::{Informed, Source, Started, Target},
 };
 
-/// Adds watches to a controller while it runs: for kinds that are known only then. Clones are handles on the same.
+/// Adds watches to a running controller, for kinds that are discovered at run time. Clones are handles to the same
+/// controller.
 ///
 /// ```no_run
 /// # use windlass_api::{ApiResource, DynamicObject, k8s_openapi::api::core::v1::ConfigMap};
@@ -32,38 +33,39 @@ use crate::{
 /// let controller = Controller::<ConfigMap>::new();
 /// let handle = controller.handle();
 /// manager.add(controller.reconcile(reconcile));
-/// // … and later, in a task or in a reconcile:
+/// // Later, in a task or in a reconcile:
 /// let watching = handle.owns_with(Watch::<DynamicObject>::dynamic(found)).await?;
-/// // … until it is not needed any more:
+/// // When the watch is no longer needed:
 /// watching.remove().await;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// What is added has its cache in the manager, shared with whoever watches or reads the same; reconcilers read it through
-/// [`Context::client`](crate::Context::client), not [`Context::store`](crate::Context::store), which has what was declared.
+/// The manager holds the cache of an added watch and shares it with all users of the same watch. Reconcilers read it
+/// through [`Context::client`](crate::Context::client). [`Context::store`](crate::Context::store) contains only
+/// declared watches.
 pub struct ControllerHandle<K> {
     root: ApiResource,
     additions: mpsc::UnboundedSender<Addition<K>>,
 }
 
-/// A watch that was added to a running controller. Dropped, the watch goes on.
-#[must_use = "a watch is removed by this alone"]
+/// A watch added to a running controller. Dropping it does not end the watch.
+#[must_use = "this handle is the only way to remove the watch"]
 #[derive(Debug)]
 pub struct Watching {
     resource: ApiResource,
-    /// Dropped unsent, nothing happens.
+    /// Dropping the sender has no effect.
     remove: oneshot::Sender<oneshot::Sender<()>>,
 }
 
-/// What a handle asks its controller for.
+/// A request of a handle to its controller.
 struct Addition<K> {
     source: Box<dyn Source<K>>,
-    /// Who asked; gone when it has no patience any more.
+    /// The receiver of the reply. It is dropped if the caller stops waiting.
     reply: oneshot::Sender<Result<Watching>>,
 }
 
-/// The controller's end.
+/// The controller's end of the channel.
 pub(super) struct Additions<K> {
     sender: mpsc::UnboundedSender<Addition<K>>,
     receiver: mpsc::UnboundedReceiver<Addition<K>>,
@@ -76,23 +78,22 @@ impl<K: Object> ControllerHandle<K> {
         Self { root, additions: additions.sender.clone() }
     }
 
-    /// As [`Controller::owns_with`](crate::Controller::owns_with). The same as `owns_by(watch, Owners::Controller)`.
+    /// Like [`Controller::owns_with`](crate::Controller::owns_with). The same as `owns_by(watch, Owners::Controller)`.
     pub async fn owns_with<T: Object>(&self, watch: Watch<T>) -> Result<Watching> {
         self.owns_by(watch, Owners::Controller).await
     }
 
-    /// As [`Controller::owns_by`](crate::Controller::owns_by): from now on the objects that `watch` selects trigger the
-    /// `K`s among their owners.
+    /// Like [`Controller::owns_by`](crate::Controller::owns_by): watches the objects that `watch` selects and
+    /// reconciles their owners of kind `K`.
     ///
-    /// Waits until the controller runs, and the objects that are there have triggered theirs. Fails when the cache does not
-    /// come within the controller's limit for caches, and when the controller ends before. A future that is dropped
-    /// takes the watch back.
+    /// Waits until the controller runs and the owners of the existing objects are queued. Returns an error if the cache
+    /// does not sync within the controller's limit, or if the controller ends. Dropping the future removes the watch.
     pub async fn owns_by<T: Object>(&self, watch: Watch<T>, owners: Owners) -> Result<Watching> {
         self.add(watch, handler::enqueue_owners(&self.root, owners)).await
     }
 
-    /// As [`Controller::watches_with`](crate::Controller::watches_with): from now on the objects that `watch` selects
-    /// trigger the keys that `map` makes of them. Waits, and fails, as [`owns_by`](Self::owns_by) does.
+    /// Like [`Controller::watches_with`](crate::Controller::watches_with): watches the objects that `watch` selects and
+    /// reconciles the keys that `map` returns. Waits and fails like [`owns_by`](Self::owns_by).
     pub async fn watches_with<T, I>(
         &self,
         watch: Watch<T>,
@@ -108,7 +109,7 @@ impl<K: Object> ControllerHandle<K> {
     async fn add<T: Object>(&self, watch: Watch<T>, mapper: Mapper<T, K>) -> Result<Watching> {
         let resource = watch.resource.clone();
         let (reply, answer) = oneshot::channel();
-        // Refused or dropped, the reply ends.
+        // If the request is rejected or dropped, the reply channel closes.
         let _ = self.additions.send(Addition { source: Box::new(Informed { watch, mapper: Some(mapper) }), reply });
         answer.await.unwrap_or_else(|_ended| Err(Error::ControllerStopped { resource: Box::new(resource) }))
     }
@@ -129,18 +130,19 @@ impl<K> Debug for ControllerHandle<K> {
 // === impl Watching ===
 
 impl Watching {
-    /// What is watched.
+    /// Returns the watched resource.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.resource
     }
 
-    /// Removes the watch: when this has returned, no event of it becomes a key any more. Keys that it has made stay.
+    /// Removes the watch. When this method returns, no further event of it leads to a key. Keys that are already queued
+    /// remain.
     ///
-    /// Its cache goes on for others who use it; see [`Cluster::forget`](crate::Cluster::forget).
+    /// The cache continues to run for other users; see [`Cluster::forget`](crate::Cluster::forget).
     pub async fn remove(self) {
         let (done, removed) = oneshot::channel();
-        // Not taken: the controller has ended, and its watches before it.
+        // If the request is not received, the controller has ended, and its watches have ended before it.
         let _ = self.remove.send(done);
         let _ = removed.await;
     }
@@ -154,7 +156,7 @@ impl<K: Object> Additions<K> {
         Self { sender, receiver }
     }
 
-    /// Starts what is asked for, until the controller is to stop. No watch is left then.
+    /// Starts requested watches until the controller stops. No watch remains afterwards.
     pub(super) async fn serve(self, target: Target<K>, limit: Duration, running: Running) {
         let Self { sender, mut receiver } = self;
         drop(sender); // When the last handle is gone, nothing more is asked for.
@@ -167,7 +169,7 @@ impl<K: Object> Additions<K> {
                 Some(_ended) = watches.join_next() => continue,
             };
             let Some(Addition { source, reply }) = addition else { break };
-            // Not for `Context::store`, which is the same in all calls.
+            // Not added to `Context::store`, which is the same for all calls.
             let started = source.start(&target, &mut Stores::default());
             watches.spawn(watch(started, reply, limit, running.clone()));
         }
@@ -176,7 +178,7 @@ impl<K: Object> Additions<K> {
     }
 }
 
-/// The life of a watch that was added.
+/// Runs an added watch until its removal or the controller's stop.
 async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, limit: Duration, running: Running) {
     let Started { resource, indexed, synced, registrations } = started;
     let ready = timeout(limit, life::ready(&resource, indexed, synced));
@@ -204,11 +206,11 @@ async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, l
     if let Some(registrations) = registrations {
         registrations.shut_down().await;
     }
-    // Told last: dropped, it has been told as well.
+    // Sent last; dropping the sender also notifies the caller.
     drop(removed);
 }
 
-/// Whoever removes the watch, to be told when it is done; `None` when the controller is to stop.
+/// Returns the sender of the removal confirmation when the watch is removed, or `None` when the controller stops.
 async fn until_removed(
     removal: oneshot::Receiver<oneshot::Sender<()>>,
     running: &Running,
@@ -216,7 +218,7 @@ async fn until_removed(
     let removal = async {
         match removal.await {
             Ok(done) => done,
-            // The handle was dropped; the watch goes on.
+            // The handle was dropped; the watch continues.
             Err(_dropped) => std::future::pending().await,
         }
     };

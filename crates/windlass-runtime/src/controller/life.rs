@@ -1,4 +1,4 @@
-//! The life of a controller, from its queue to its last worker.
+//! The run of a controller, from the creation of its queue to the end of its last worker.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     writes,
 };
 
-/// Lives the life of a controller.
+/// Runs a controller until shutdown.
 pub(super) async fn run<K, R, W>(
     controller: Controller<K, R>,
     running: Running,
@@ -41,7 +41,7 @@ where
     let (leadership, shard) = controller.leadership.of(&name, &running)?;
     let preparation = shard.prepare();
 
-    // 1. The queue, before anything can be put into it.
+    // 1. Create the queue.
     let mut queue = WorkQueue::builder().name(&*name);
     if settings.order == Order::Priority {
         queue = queue.by_priority();
@@ -57,8 +57,8 @@ where
     running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
     let _shown = running.reporter.opened(|| Opened::new(&name, &controller.root, workers, queue.clone()));
 
-    // 2. The sources. All of them start before any is waited for, so that they list at the same time.
-    //    Those that are added later wait for nobody.
+    // 2. Start all sources before waiting for any of them, so that they list concurrently. Sources added later are not
+    //    waited for.
     let target = Target {
         cluster: running.cluster().clone(),
         controller: Arc::clone(&name),
@@ -71,13 +71,13 @@ where
     let mut tasks = JoinSet::new();
     tasks.spawn(controller.additions.serve(target, settings.sync_timeout, running.clone()));
 
-    // 3. Their initial lists. A worker that started earlier would take what is not cached yet for missing, and for
-    //    example create it again.
+    // 3. Wait for the initial lists. A worker that starts earlier would treat objects that are not cached yet as
+    //    missing, and might create them again.
     let Some(registrations) = sync(started, settings.sync_timeout, &running).await? else { return Ok(()) };
 
     drop(preparation);
 
-    // 4. The workers, when this process may act. Of keys that are shared, each is asked about.
+    // 4. Start the workers when this process may act. With sharding, each key is checked.
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
@@ -86,7 +86,7 @@ where
         }
     }
     let informers = stores.informers::<K>(&controller.root);
-    let informers = informers.expect("the root's source is among those that were started").clone();
+    let informers = informers.expect("the root's source was started").clone();
     let mut client = writes::told(running.cluster().client_for(&name), &running.reporter);
     if shard.is_shared() {
         client = client.with_gate(ShardGate::new(shard.clone()));
@@ -129,8 +129,8 @@ where
         tasks.spawn(async move { worker.run(running.stop()).await });
     }
 
-    // 5. The end: no new events, no new keys; what is being reconciled is finished. The manager limits the time. Workers
-    //    hear of it by themselves.
+    // 5. Stop: deliver no new events and add no new keys, then finish the running reconciles. The manager limits the
+    //    time. Workers observe the stop themselves.
     running.stop().requested().await;
     for registration in &registrations {
         registration.shut_down().await;
@@ -148,7 +148,7 @@ where
     Ok(())
 }
 
-/// Waits for all sources; `None` if stopping is asked for meanwhile.
+/// Waits for all sources. Returns `None` if a stop is requested meanwhile.
 async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Arc<Registrations>>>> {
     let deadline = Instant::now() + timeout;
     let mut all = Vec::with_capacity(started.len());
@@ -168,7 +168,7 @@ async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Re
     Ok(Some(all))
 }
 
-/// Resolves when a source has its indices, and its initial list is in the queue.
+/// Resolves when a source has added its indices and its initial list is in the queue.
 pub(super) async fn ready(
     resource: &ApiResource,
     indexed: BoxFuture<'static, Result<(), AddIndexError>>,

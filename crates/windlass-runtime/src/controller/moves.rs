@@ -1,4 +1,4 @@
-//! Keys that become this process's, or another's.
+//! Moves of keys between this process and other replicas.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use windlass_queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 
 use crate::{Shard, manager::Running, sharding::Point};
 
-/// Enqueues the keys that become ours, as long as the controller runs. Those that become others' are dropped when a worker
+/// Enqueues the keys that this process gains while the controller runs. Keys that it loses are dropped when a worker
 /// takes them.
 pub(super) async fn follow<K: Object>(
     shard: Shard,

@@ -1,28 +1,28 @@
-//! What a controller needs to act.
+//! The conditions under which a controller may act.
 
 use crate::{Error, Leadership, Result, Shard, manager::Running};
 
-/// What a controller does in processes that do not lead, if there is an election.
+/// The behaviour of a controller in processes that are not the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing.
+    /// It does nothing.
     Lead,
     /// It fills its caches and its queue.
     WarmUp,
-    /// What it does in the leader's.
+    /// It reconciles as in the leader.
     None,
-    /// What it does in the leader's, on the keys of its shard; without sharding it warms up.
+    /// It reconciles the keys of its shard. Without sharding it warms up.
     Shard,
 }
 
 impl Need {
-    /// When a controller of that name may act, and on what.
+    /// Returns the leadership and the shard that the controller with this name depends on.
     pub(super) fn of(self, name: &str, running: &Running) -> Result<(Leadership, Shard)> {
         let shares = running.shard().is_shared();
         match self {
             Self::None => Ok((Leadership::alone(), Shard::alone())),
             Self::Shard if shares => Ok((Leadership::alone(), running.shard().clone())),
-            // It would act in every replica, on all keys.
+            // The controller would act in every replica, on all keys.
             Self::Lead | Self::WarmUp if shares && running.leadership().is_alone() => {
                 Err(Error::NotSharded { name: name.to_owned() })
             }

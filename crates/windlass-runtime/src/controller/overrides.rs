@@ -1,12 +1,13 @@
-//! What holds for one controller, whatever it says itself: the word of whoever runs the program.
+//! Overrides of a controller's settings by the operator of the program.
 
 use std::{collections::BTreeMap, num::NonZeroUsize, time::Duration};
 
 use super::defaults::Settings;
 use crate::{Error, Result};
 
-/// What holds for a controller, whatever it says itself: for
-/// [`ManagerBuilder::override_controller`](crate::ManagerBuilder::override_controller). What is `None` is left to it.
+/// Overrides of a controller's settings, for
+/// [`ManagerBuilder::override_controller`](crate::ManagerBuilder::override_controller). A field with `None` keeps the
+/// controller's setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "config",
@@ -14,7 +15,7 @@ use crate::{Error, Result};
     serde(rename_all = "camelCase", deny_unknown_fields, default)
 )]
 pub struct ControllerOverride {
-    /// How many keys may be reconciled at the same time.
+    /// The maximum number of concurrent reconciles.
     #[cfg_attr(feature = "config", serde(skip_serializing_if = "Option::is_none"))]
     pub concurrency: Option<NonZeroUsize>,
     /// How long to wait for the caches at the start before the controller fails.
@@ -27,7 +28,7 @@ pub struct ControllerOverride {
         )
     )]
     pub sync_timeout: Option<Duration>,
-    /// How long a reconcile may take.
+    /// The time limit of a reconcile.
     #[cfg_attr(
         feature = "config",
         serde(skip_serializing_if = "Option::is_none", with = "crate::config::units::optional_duration")
@@ -35,7 +36,7 @@ pub struct ControllerOverride {
     pub reconcile_timeout: Option<Duration>,
 }
 
-/// By the controller's name.
+/// The overrides by controller name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides(BTreeMap<String, ControllerOverride>);
 
@@ -44,7 +45,7 @@ impl Overrides {
         self.0.insert(name, of);
     }
 
-    /// Whether each is of one of these.
+    /// Checks that each override names one of these controllers.
     pub(crate) fn are_of<'a>(&self, there: impl Iterator<Item = &'a str>) -> Result<()> {
         let there: Vec<_> = there.map(str::to_owned).collect();
         match self.0.keys().find(|name| !there.contains(name)) {
@@ -53,7 +54,7 @@ impl Overrides {
         }
     }
 
-    /// What holds for the controller of that name in the end.
+    /// Applies the overrides of the controller with this name.
     pub(super) fn over(&self, name: &str, settings: Settings) -> Settings {
         let of = self.0.get(name).copied().unwrap_or_default();
         Settings {

@@ -1,4 +1,4 @@
-//! One worker: a key, its object, a reconcile, what comes of it; and again.
+//! A worker: takes a key, reads the object, calls the reconciler, and handles the outcome, in a loop.
 
 use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use crate::{
     writes::{self, Acting},
 };
 
-/// What a worker does with a key.
+/// The processing of a key.
 pub(crate) trait Work<K>: Send + Sync + 'static {
-    /// `Ok(None)`: there is nothing with that key any more.
+    /// Processes a key. Returns `Ok(None)` if the object does not exist.
     fn work(&self, key: ObjectRef<K>, cx: Context) -> impl Future<Output = Result<Option<Action>, Failure>> + Send;
 }
 
-/// Looks the key up and reconciles the object.
+/// Reads the object of the key and reconciles it.
 pub(crate) struct WithObjects<K, R> {
     pub(crate) store: Lister<K>,
     pub(crate) informers: Informers<K>,
@@ -37,16 +37,16 @@ pub(crate) struct WithObjects<K, R> {
     pub(crate) reconciler: R,
 }
 
-/// Hands the key itself to a function.
+/// Passes the key itself to a function.
 pub(crate) struct WithKeys<F>(pub(crate) F);
 
-/// What the workers of a controller share.
+/// The data shared by the workers of a controller.
 pub(crate) struct Worker<K, W> {
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) work: Arc<W>,
-    /// The outermost comes last.
+    /// The outermost layer comes last.
     pub(crate) layers: Vec<Box<dyn Layer>>,
-    /// `None`: a reconcile may take as long as it likes.
+    /// `None`: no time limit.
     pub(crate) timeout: Option<Duration>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
@@ -60,14 +60,14 @@ pub(crate) struct Worker<K, W> {
 impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
         match own_writes::wait(&self.informers, Reads::Object(key.key()), self.limit).await {
-            // A cache that has stopped is read as it is: the manager is stopping, too.
+            // A stopped cache is read in its last state, because the manager is stopping, too.
             Ok(()) | Err(Unseen::Stopped(_)) => {}
             Err(Unseen::Late { object, limit }) => {
                 return Err(Failure { error: Error::Stale { object, limit }.into(), retry: Retry::Backoff });
             }
         }
         let Some(cached) = self.store.get(&key) else { return Ok(None) };
-        // Most states are reconciled once. The next attempt would read the same bytes.
+        // Most states are reconciled once. A retry would decode the same bytes.
         let object = cached.get_once().map_err(|error| Failure { error: error.into(), retry: Retry::Never })?;
         drop(cached);
         match self.reconciler.reconcile(object, cx).await {
@@ -95,7 +95,7 @@ where
 // === impl Worker ===
 
 impl<K: Object, W: Work<K>> Worker<K, W> {
-    /// Works until stopping is asked for. What is in progress then is finished, what is queued is left.
+    /// Processes keys until a stop is requested. The reconcile in progress is finished; queued keys remain.
     pub(crate) async fn run(&self, stop: &Stop) {
         loop {
             let next = tokio::select! {
@@ -104,7 +104,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                 next = self.queue.get().with_priority() => next,
             };
             match next {
-                // The process may have slept since, and another one may act by now.
+                // The process may have been paused, and another one may have taken over.
                 Some((key, _)) if !self.leadership.is_leader() => return self.queue.done(&key),
                 Some((key, priority)) => {
                     let permit = tokio::select! {
@@ -115,7 +115,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                     if let Some(permit) = permit {
                         self.process(key, priority, &permit).await;
                     } else {
-                        // Another's. Should it become ours, it is added again.
+                        // Another replica owns the key. If this process gains it, it is added again.
                         self.queue.forget(&key);
                         self.queue.done(&key);
                     }
@@ -140,7 +140,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             key: key.key().clone(),
             id: Arc::clone(&id),
         };
-        // What a reconciler makes of itself may be large: it stays where it is, and is not moved from wrapper to wrapper.
+        // A reconciler's future may be large: pin it here instead of moving it through the wrappers.
         let attempt = pin!(self.attempt(key.clone(), cx, &id));
         let attempt = async {
             let attempt = permit.guard(attempt).await;
@@ -173,7 +173,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         timeout(limit, attempt).await.map_err(late)?
     }
 
-    /// Decides when the key comes back; it keeps its priority unless the action has another.
+    /// Decides when the key is requeued. It retains its priority unless the action sets another.
     fn conclude(
         &self,
         key: &ObjectRef<K>,
@@ -193,7 +193,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             }
             Ok(Ok(None)) => {
                 self.queue.forget(key);
-                tracing::debug!("the object is gone");
+                tracing::debug!("the object does not exist");
                 Outcome::Gone
             }
             Ok(Err(Failure { error, retry })) => {

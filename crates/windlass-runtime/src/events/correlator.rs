@@ -1,5 +1,5 @@
-//! What becomes of an event, given those before it: it is new, it is another one of the same, it joins a crowd, or it is
-//! one too many. Values only; the caller brings the time.
+//! Correlation of events: an event is new, repeats an earlier one, joins a group of similar ones, or exceeds the rate
+//! limit. Pure values; the caller passes the time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,18 +11,18 @@ use windlass_api::k8s_openapi::{
 
 use super::recent::Recent;
 
-/// So many different messages of one kind are told one by one.
+/// The number of different messages of a group that are recorded individually.
 const DISTINCT: usize = 10;
-/// After so long without one, they are told one by one again.
+/// The time without a message after which a group records individual messages again.
 const QUIET: Duration = Duration::from_mins(10);
-/// What stands before the message of an event that stands for several.
+/// The message prefix of an event that represents a group.
 const COMBINED: &str = "(combined from similar events): ";
-/// How many events of one source about one object are let through at once.
+/// The burst of events from one source about one object.
 const BURST: u32 = 25;
-/// How long it takes to earn another one.
+/// The time in which one event is added to the budget.
 const EARNED: Duration = Duration::from_mins(5);
 
-/// Remembers what was told.
+/// The recorded events and their groups.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     crowds: Recent<Crowd>,
@@ -30,14 +30,14 @@ pub(super) struct Correlator {
     budgets: Recent<Budget>,
 }
 
-/// Events that differ in their messages only.
+/// Events that differ only in their messages.
 #[derive(Debug)]
 struct Crowd {
     messages: BTreeSet<String>,
     last: Instant,
 }
 
-/// An event that was told.
+/// A recorded event.
 #[derive(Debug)]
 struct Told {
     count: i32,
@@ -45,18 +45,18 @@ struct Told {
     first: Option<Time>,
 }
 
-/// What one source may still say of one object.
+/// The remaining budget of one source for one object.
 #[derive(Debug)]
 struct Budget {
-    /// When all of it is there again, if no more is spent. In the past: it is.
+    /// The time at which the budget is full again. If it is in the past, the budget is full.
     full_at: Instant,
 }
 
 // === impl Correlator ===
 
 impl Correlator {
-    /// Takes note of an event, and gives back what is to be stored: a new event where its count is 1; else the one of that
-    /// name, counted up. Nothing if it is one too many.
+    /// Records an event and returns the event to store: a new event if its count is 1, otherwise the existing event
+    /// with an increased count. Returns `None` if the event exceeds the limit.
     pub(super) fn correlate(&mut self, event: Event, now: Instant) -> Option<Event> {
         let source = source_key(&event);
         let (event, key) = self.crowd(event, &source, now);
@@ -66,7 +66,7 @@ impl Correlator {
         budget.spend(now).then_some(event)
     }
 
-    /// The event, or that of the crowd which it joins; and the key under which its like are counted.
+    /// Returns the event, or the event of its group, and the key for counting.
     fn crowd(&mut self, mut event: Event, source: &str, now: Instant) -> (Event, String) {
         let kind = joined(&[source, text(event.type_.as_ref()), text(event.reason.as_ref())]);
         let message = event.message.clone().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Correlator {
         crowd.last = now;
         crowd.messages.insert(message.clone());
         if crowd.messages.len() < DISTINCT {
-            // Parts of one object are told apart until they are too many.
+            // Parts of one object are separate until there are too many messages.
             let part = text(event.involved_object.field_path.as_ref()).to_owned();
             return (event, joined(&[&kind, &part, &message]));
         }
@@ -88,7 +88,7 @@ impl Correlator {
         (event, kind)
     }
 
-    /// The event with the number of times that it was told, and the name that it had the first time.
+    /// Returns the event with its count and its first name.
     fn count(&mut self, mut event: Event, key: &str) -> Event {
         let told = self.told.entry(key, || Told {
             count: 0,
@@ -106,7 +106,7 @@ impl Correlator {
 // === impl Budget ===
 
 impl Budget {
-    /// Spends one, if there is one.
+    /// Spends one event of the budget. Returns `false` if the budget is used up.
     fn spend(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + EARNED;
         let enough = full_at.duration_since(now) <= EARNED * BURST;
@@ -117,7 +117,7 @@ impl Budget {
     }
 }
 
-/// Who says it, of what.
+/// Returns the key of the source and the object.
 fn source_key(event: &Event) -> String {
     let source = event.source.as_ref();
     let ObjectReference { api_version, kind, name, namespace, uid, .. } = &event.involved_object;
@@ -136,7 +136,7 @@ fn text(value: Option<&String>) -> &str {
     value.map(String::as_str).unwrap_or_default()
 }
 
-/// One text of several, none of which holds a zero byte.
+/// Joins texts, none of which contains a zero byte.
 fn joined(parts: &[&str]) -> String {
     parts.join("\0")
 }

@@ -1,10 +1,10 @@
-//! What is to be said.
+//! The content of an event.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use windlass_api::{ObjectExt as _, Resource, k8s_openapi::api::core::v1::ObjectReference};
 
-/// What a controller has to say of an object.
+/// A message of a controller about an object.
 ///
 /// ```
 /// use windlass_runtime::events::Note;
@@ -14,50 +14,51 @@ use windlass_api::{ObjectExt as _, Resource, k8s_openapi::api::core::v1::ObjectR
 /// # let _ = (note, failed);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a note is nothing until it is recorded"]
+#[must_use = "a note does nothing until it is recorded"]
 pub struct Note {
     pub(super) severity: Severity,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     pub(super) annotations: BTreeMap<String, String>,
-    /// `None`: the reason says it all.
+    /// `None`: the reason describes the action.
     pub(super) action: Option<String>,
     pub(super) related: Option<ObjectReference>,
 }
 
-/// How much it should worry the reader.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Things take their course.
+    /// A normal operation.
     Normal,
-    /// Something is not as it should be.
+    /// A problem.
     Warning,
 }
 
 impl Note {
-    /// Things take their course. `reason` is one word for machines, `UpperCamelCase`; `message` is for people.
+    /// Creates a note about a normal operation. `reason` is a machine-readable word in `UpperCamelCase`; `message` is
+    /// for users.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(Severity::Normal, reason.into(), message.into())
     }
 
-    /// Something is not as it should be.
+    /// Creates a note about a problem.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, reason.into(), message.into())
     }
 
-    /// With an annotation on the event.
+    /// Adds an annotation to the event.
     pub fn annotated(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.annotations.insert(key.into(), value.into());
         self
     }
 
-    /// What was done, in one word for machines; events.k8s.io takes the reason where nothing is said.
+    /// Sets the action, a machine-readable word. With events.k8s.io, it defaults to the reason.
     pub fn action(mut self, action: impl Into<String>) -> Self {
         self.action = Some(action.into());
         self
     }
 
-    /// Another object that has to do with it.
+    /// Sets a related object.
     pub fn related<K: Resource>(mut self, object: &K) -> Self {
         self.related = Some(object.object_reference());
         self
@@ -69,7 +70,7 @@ impl Note {
 }
 
 impl Severity {
-    /// As the API writes it.
+    /// Returns the value of the event's `type` field.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,20 +1,20 @@
-//! A map that forgets.
+//! A map of bounded size.
 
 use std::collections::HashMap;
 
-/// How many entries there are at most: as many as client-go keeps.
+/// The maximum number of entries, as in client-go.
 const CAPACITY: usize = 4096;
 
-/// A map that forgets what has not been used for longest, half of its entries at a time.
+/// A map that removes the least recently used half of its entries when it is full.
 #[derive(Debug)]
 pub(super) struct Recent<V> {
-    /// With the number of the last use.
+    /// The values with the number of their last use.
     entries: HashMap<String, (u64, V)>,
     uses: u64,
 }
 
 impl<V> Recent<V> {
-    /// The entry of a key, made if it is missing.
+    /// Returns the entry of a key. Creates it if it is missing.
     pub(super) fn entry(&mut self, key: &str, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         if self.entries.len() >= CAPACITY && !self.entries.contains_key(key) {
@@ -51,7 +51,7 @@ mod tests {
             recent.entry(&number.to_string(), || number);
             assert!(recent.entries.len() <= CAPACITY);
         }
-        assert_eq!(*recent.entry("kept", || 1), 0, "what is used stays");
-        assert_eq!(*recent.entry("0", || 7), 7, "what was not is gone");
+        assert_eq!(*recent.entry("kept", || 1), 0, "used entries remain");
+        assert_eq!(*recent.entry("0", || 7), 7, "unused entries are removed");
     }
 }

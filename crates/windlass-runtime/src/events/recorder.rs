@@ -1,4 +1,4 @@
-//! Who says it, and the way to whom it is written by.
+//! Recorders of events, and the queue to the writer.
 
 use std::{
     fmt::{self, Debug},
@@ -19,14 +19,14 @@ use windlass_api::{
 
 use super::Note;
 
-/// How many events may wait to be written.
+/// The maximum number of events that wait to be written.
 const QUEUE: usize = 1000;
-/// The most characters of an object's name.
+/// The maximum length of an object's name.
 const NAME_LIMIT: usize = 253;
 
-/// Tells people what one component does. Clones are the same component.
+/// Records events with one component as their source. Clones have the same component.
 ///
-/// A controller's is [`Context::recorder`](crate::Context::recorder); for other work, and under other names, there is
+/// Controllers use [`Context::recorder`](crate::Context::recorder). For other work, or another component name, use
 /// [`Cluster::recorder`](crate::Cluster::recorder).
 ///
 /// ```
@@ -44,11 +44,11 @@ pub struct Recorder {
     outlet: Outlet,
 }
 
-/// What a recorder for tests was given.
+/// The events of a recorder for tests.
 #[derive(Debug)]
 pub struct Recorded(Queue);
 
-/// Where the recorders of a manager put their events. Clones are the same place.
+/// The recorders' end of a manager's event queue. Clones send to the same queue.
 #[derive(Clone)]
 pub(crate) struct Outlet {
     queue: mpsc::Sender<Event>,
@@ -58,10 +58,10 @@ pub(crate) struct Outlet {
     last: Arc<AtomicI64>,
 }
 
-/// Events that wait to be written.
+/// The events that wait to be written.
 pub(crate) type Queue = mpsc::Receiver<Event>;
 
-/// A reference to an object, for [`Recorder::record_about`]. A part of it can be named by the `field_path`.
+/// Returns a reference to an object, for [`Recorder::record_about`]. Set `field_path` to refer to a part of it.
 pub fn reference<K: Resource>(object: &K) -> ObjectReference {
     object.object_reference()
 }
@@ -69,42 +69,50 @@ pub fn reference<K: Resource>(object: &K) -> ObjectReference {
 // === impl Recorder ===
 
 impl Recorder {
-    /// A recorder whose events go to a test.
+    /// Creates a recorder whose events are captured for a test.
     #[must_use]
     pub fn captured(component: impl Into<Arc<str>>) -> (Self, Recorded) {
         let (outlet, queue) = Outlet::new(Clock::system(), Entropy::seeded(0));
         (outlet.recorder(component), Recorded(queue))
     }
 
-    /// The same component on a certain machine.
+    /// Returns a recorder with the same component and a host name.
     #[must_use]
     pub fn on_host(mut self, host: impl Into<Arc<str>>) -> Self {
         self.host = Some(host.into());
         self
     }
 
-    /// Says something of an object. Returns at once; what cannot be written is logged.
+    /// Records an event about an object. Returns at once; events that cannot be written are logged.
     pub fn record<K: Resource>(&self, about: &K, note: Note) {
         self.record_about(reference(about), note);
     }
 
-    /// Says something of an object, or of a part of one, that is known by a reference only.
+    /// Records an event about an object reference, or a part of the referenced object.
     pub fn record_about(&self, about: ObjectReference, note: Note) {
         let event = self.event(about, note);
         match self.outlet.queue.try_send(event) {
             Ok(()) => {}
             Err(TrySendError::Full(event)) => {
-                tracing::warn!(component = &*self.component, message = event.message, "dropped: too many events wait");
+                tracing::warn!(
+                    component = &*self.component,
+                    message = event.message,
+                    "dropped an event: the queue is full"
+                );
             }
             Err(TrySendError::Closed(event)) => {
-                tracing::debug!(component = &*self.component, message = event.message, "dropped: nobody writes events");
+                tracing::debug!(
+                    component = &*self.component,
+                    message = event.message,
+                    "dropped an event: the writer has stopped"
+                );
             }
         }
     }
 
     fn event(&self, about: ObjectReference, note: Note) -> Event {
         let now = self.outlet.clock.now();
-        // Events of objects without a namespace are in the default one.
+        // Events of cluster-scoped objects are stored in the default namespace.
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         Event {
             metadata: ObjectMeta {
@@ -145,11 +153,11 @@ impl Outlet {
         Recorder { component: component.into(), host: None, outlet: self.clone() }
     }
 
-    /// A name for an event about an object of that name: the time in nanoseconds makes it new, and puts the events of one
-    /// object in order.
+    /// Returns a unique name for an event about the object. The time in nanoseconds makes it unique and sorts the
+    /// events of an object.
     fn name(&self, object: &str) -> String {
         let now = i64::try_from(self.clock.now().as_nanosecond()).unwrap_or(i64::MAX);
-        // A clock that stands still, or goes back, makes no name twice.
+        // Names stay unique if the clock stops or goes back.
         let after = |last: i64| Some(now.max(last.saturating_add(1)));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).unwrap_or_default();
         let name = format!("{object}.{:x}", now.max(last.saturating_add(1)));
@@ -163,7 +171,7 @@ impl Debug for Outlet {
     }
 }
 
-/// Whether an object that is no role and the like can have this name.
+/// Reports whether a name is a valid DNS subdomain, as most kinds require.
 fn is_subdomain(name: &str) -> bool {
     let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let is_label = |label: &str| {
@@ -176,12 +184,12 @@ fn is_subdomain(name: &str) -> bool {
 // === impl Recorded ===
 
 impl Recorded {
-    /// What has come since the last call.
+    /// Returns the events since the last call.
     pub fn take(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
 
-    /// What has come since the last call, each as `Type Reason message`.
+    /// Returns the events since the last call, each as `Type Reason message`.
     pub fn lines(&mut self) -> Vec<String> {
         let text = |part: Option<String>| part.unwrap_or_default();
         let line = |event: Event| format!("{} {} {}", text(event.type_), text(event.reason), text(event.message));
@@ -216,7 +224,7 @@ mod tests {
 
         recorder.record(&Node::default(), Note::normal("Seen", "it is there"));
         let of_node = recorded.take().remove(0);
-        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"), "nodes have none");
+        assert_eq!(of_node.metadata.namespace.as_deref(), Some("default"), "nodes have no namespace");
     }
 
     #[test]
@@ -224,7 +232,7 @@ mod tests {
         let clock = Clock::from_fn(|| Timestamp::from_nanosecond(0x1234_5678).unwrap());
         let (outlet, _queue) = Outlet::new(clock, Entropy::seeded(1));
         assert_eq!([outlet.name("web"), outlet.name("web")], ["web.12345678", "web.12345679"]);
-        assert_eq!(outlet.name("system:node").len(), 36, "a role's name can be no event's");
+        assert_eq!(outlet.name("system:node").len(), 36, "a role's name may be invalid for events");
         assert_eq!(outlet.name(&"x".repeat(250)).len(), 36);
     }
 

@@ -1,5 +1,5 @@
-//! Events as events.k8s.io has them: the first of its kind is one event, those that follow are its series. Values only; the
-//! caller brings the time.
+//! Event series of events.k8s.io: the first event of its kind is stored, and following ones form its series. Pure
+//! values; the caller passes the time.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,12 +13,12 @@ use windlass_api::k8s_openapi::{
     jiff::Timestamp,
 };
 
-/// A series that nothing was added to for so long is over.
+/// The time without a new event after which a series ends.
 pub(super) const QUIET: Duration = Duration::from_mins(6);
-/// How often the number of a series that goes on is written.
+/// The interval at which the counts of active series are written.
 pub(super) const REFRESH: Duration = Duration::from_mins(30);
 
-/// Remembers what was told.
+/// The recorded events and their series.
 #[derive(Debug, Default)]
 pub(super) struct SeriesBook {
     told: HashMap<String, Told>,
@@ -28,13 +28,13 @@ pub(super) struct SeriesBook {
 struct Told {
     event: Event,
     last: Instant,
-    /// Whether the server has its number.
+    /// Set if the server has the current count.
     is_written: bool,
 }
 
 impl SeriesBook {
-    /// Takes note of an event, and gives back what is to be written: a new event, or the beginning of its series. What
-    /// follows is only counted.
+    /// Records an event and returns the event to write: a new event, or the start of its series. Returns `None` for
+    /// later events of the series, which are only counted.
     pub(super) fn observe(&mut self, event: CoreEvent, now: Instant) -> Option<Event> {
         let event = in_series_form(event);
         let key = key(&event);
@@ -51,7 +51,7 @@ impl SeriesBook {
         begins.then(|| told.event.clone())
     }
 
-    /// The series that go on, to be written so that they do not expire.
+    /// Returns the active series. Writing them keeps them from expiring.
     pub(super) fn refresh(&mut self) -> Vec<Event> {
         let series = self.told.values_mut().filter(|told| told.event.series.is_some());
         series
@@ -62,13 +62,13 @@ impl SeriesBook {
             .collect()
     }
 
-    /// Forgets what was not told again for a while; the series among it are to be written a last time.
+    /// Removes events without a recent repetition, and returns the series among them for a last write.
     pub(super) fn finish(&mut self, now: Instant) -> Vec<Event> {
         let over = self.told.extract_if(|_, told| now.duration_since(told.last) > QUIET);
         over.map(|(_, told)| told.event).filter(|event| event.series.is_some()).collect()
     }
 
-    /// The series whose numbers the server does not have.
+    /// Returns the series whose current counts the server does not have.
     pub(super) fn unwritten(self) -> Vec<Event> {
         self.told.into_values().filter(|told| !told.is_written).map(|told| told.event).collect()
     }
@@ -79,7 +79,7 @@ fn in_series_form(event: CoreEvent) -> Event {
     let instance = event.reporting_instance.filter(|instance| !instance.is_empty());
     let instance = instance.unwrap_or_else(|| format!("{controller}-{}", crate::host::name()));
     Event {
-        // The server wants to know what was done; where nobody says, it is what was seen.
+        // The API requires an action. It defaults to the reason.
         action: event.action.or_else(|| event.reason.clone()),
         event_time: event.last_timestamp.map(|time| MicroTime(time.0)),
         metadata: event.metadata,
@@ -94,7 +94,7 @@ fn in_series_form(event: CoreEvent) -> Event {
     }
 }
 
-/// What all events of a series have in common. Their notes may differ.
+/// Returns the attributes that all events of a series share. Their notes may differ.
 fn key(event: &Event) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let object = |reference: &Option<ObjectReference>| {
@@ -161,8 +161,8 @@ mod tests {
         }
         assert!(book.finish(now + QUIET).is_empty());
         let over = book.finish(now + QUIET + Duration::from_secs(1));
-        assert_eq!(over.iter().map(count).collect::<Vec<_>>(), [Some(3)], "what came once is forgotten silently");
-        assert_eq!(count(&book.observe(event("b", "Often", 2), now).unwrap()), None, "it begins anew");
+        assert_eq!(over.iter().map(count).collect::<Vec<_>>(), [Some(3)], "a single event is removed without a write");
+        assert_eq!(count(&book.observe(event("b", "Often", 2), now).unwrap()), None, "a new series starts");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writes events.
+//! The task that writes events.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use super::{
 };
 use crate::shutdown::Stop;
 
-/// How often an event is tried that does not get through.
+/// The maximum number of attempts to write an event.
 const TRIES: usize = 12;
-/// How long to wait between two tries.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_secs(10);
-/// How much longer, by chance, in the newer API.
+/// The random extension of that time, for events.k8s.io.
 const JITTER: f64 = 0.25;
 
-/// Writes what the recorders of a manager put into the queue, one after the other.
+/// Writes the events from the recorders' queue, one after the other.
 pub(crate) struct Writer {
     client: Client,
     queue: Queue,
@@ -32,13 +32,13 @@ pub(crate) struct Writer {
     book: Book,
 }
 
-/// What was told, in either API.
+/// The correlation state of the selected API.
 enum Book {
     Core(Correlator),
     Series(SeriesBook),
 }
 
-/// An event to be written.
+/// An event to write.
 enum Entry {
     Core(CoreEvent),
     Series(SeriesEvent),
@@ -53,7 +53,7 @@ impl Writer {
         Self { client, queue, entropy, book }
     }
 
-    /// Runs until it is stopped, and then until the queue is empty or the server does not answer.
+    /// Runs until the stop, and then until the queue is empty or the server does not respond.
     pub(crate) async fn run(mut self, stop: Stop) {
         let [mut finish, mut refresh] = [QUIET, REFRESH].map(|period| interval_at(Instant::now() + period, period));
         loop {
@@ -87,11 +87,11 @@ impl Writer {
                 let is_expected = error.is_already_exists()
                     || error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"));
                 if !is_expected {
-                    tracing::warn!(event = entry.text(), error = error.chain(), "the server takes no such event");
+                    tracing::warn!(event = entry.text(), error = error.chain(), "the server rejected an event");
                 }
                 return;
             }
-            // Clients that lost the same server do not come back all at once.
+            // Jitter keeps clients that lost the same server from retrying at the same time.
             let pause = match entry {
                 Entry::Core(_) if attempt == 1 => PAUSE.mul_f64(self.fraction()),
                 Entry::Core(_) => PAUSE,
@@ -106,7 +106,7 @@ impl Writer {
         tracing::warn!(event = entry.text(), "an event could not be written");
     }
 
-    /// Counts a stored event up, or stores a new one.
+    /// Increments the count of a stored event, or stores a new event.
     async fn attempt(&self, entry: &Entry) -> Result<(), Error> {
         match entry {
             Entry::Core(event) => {
@@ -137,14 +137,14 @@ impl Writer {
         self.client.create(event).await.map(drop)
     }
 
-    /// From 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn fraction(&self) -> f64 {
         self.entropy.jitter(Duration::from_secs(1), 1.0).as_secs_f64() - 1.0
     }
 }
 
 impl Book {
-    /// What is to be written of an event.
+    /// Returns the entries to write for an event.
     fn observe(&mut self, event: CoreEvent, now: Instant) -> Vec<Entry> {
         match self {
             Self::Core(correlator) => correlator.correlate(event, now).map(Entry::Core).into_iter().collect(),
@@ -175,8 +175,8 @@ impl Book {
 }
 
 impl Entry {
-    /// Whether the event did not get through; one that the server refuses, it would refuse again. That it is there, when
-    /// its series could not be found, means that it has only just been written.
+    /// Reports whether a write is worth a retry. If the server rejected the event, a retry would fail as well. An
+    /// existing event whose series was not found has only just been written.
     fn is_worth_another_try(&self, error: &Error) -> bool {
         let is_late = matches!(self, Self::Series(event) if event.series.is_some()) && error.is_already_exists();
         is_late || matches!(error, Error::Transport { .. } | Error::Decode { .. })

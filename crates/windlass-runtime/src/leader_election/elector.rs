@@ -1,4 +1,4 @@
-//! One candidate.
+//! Electors: the candidates of a leader election.
 
 use std::{
     fmt::{self, Debug},
@@ -25,28 +25,28 @@ use crate::{
     events::{Note, Recorder},
 };
 
-/// A candidate for a lease: tries to get it, then keeps it as long as it can.
+/// A candidate for a lease: acquires it, and renews it as long as possible.
 ///
-/// A manager has its own; this is for programs without one.
+/// A manager has its own elector. Use this type in programs without a manager.
 #[must_use = "a candidate does nothing until it runs"]
 pub struct Elector {
     setup: Setup,
     lock: LeaseLock,
-    /// `None`: there is no lease, as far as known.
+    /// `None`: no lease is known.
     seen: Option<Seen>,
     state: watch::Sender<State>,
 }
 
-/// How a candidacy ended.
+/// The result of a candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was stopped, whether it led or not.
+    /// The candidate was stopped, as the leader or before.
     Stopped,
-    /// It led, and could not go on: the lease could not be renewed in time, or is somebody else's.
+    /// The candidate lost its leadership: the lease could not be renewed in time, or another candidate holds it.
     Lost,
 }
 
-/// What an election says, as far as the elector needs it.
+/// The settings that an elector needs.
 pub(super) struct Setup {
     pub(super) identity: Arc<str>,
     pub(super) timings: Timings,
@@ -58,10 +58,10 @@ pub(super) struct Setup {
     pub(super) metrics: Arc<dyn ElectionMetrics>,
 }
 
-/// What an attempt to get or to keep the lease led to.
+/// The result of an attempt to acquire or renew the lease.
 enum Attempt {
     Held,
-    /// It is somebody else's, who has that long to renew it.
+    /// Another candidate holds the lease, which expires at this time unless renewed.
     HeldByOther(Instant),
     Failed,
 }
@@ -72,19 +72,19 @@ impl Elector {
         Self { setup, lock, seen: None, state: watch::Sender::default() }
     }
 
-    /// Tells who leads, while this runs.
+    /// Returns a handle that reports the current leader while the elector runs.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         Leadership::new(self.lock.name().into(), self.setup.timings.lease_duration, self.state.subscribe())
     }
 
-    /// The name of this candidate.
+    /// Returns the identity of this candidate.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.setup.identity
     }
 
-    /// Runs until `stop` resolves or leadership is lost. To be dropped is to let the lease expire.
+    /// Runs until `stop` resolves or leadership is lost. If the future is dropped, the lease expires.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Verdict {
         let mut stop = pin!(stop);
         tracing::info!(lease = self.lock.describe(), identity = self.identity(), "waiting to be the leader");
@@ -106,15 +106,15 @@ impl Elector {
         tracing::info!(lease = self.lock.describe(), identity = self.identity(), ?verdict, "stopped leading");
         self.record("stopped leading");
         self.setup.metrics.lost(self.lock.name());
-        // Who has lost it may still be acting: the lease protects others from that until it expires.
+        // A former leader may still be acting. Until it expires, the lease protects other candidates from that.
         if verdict == Verdict::Stopped && self.setup.on_stop == OnStop::Release {
             self.release().await;
         }
         verdict
     }
 
-    /// Runs until `stop` resolves, leadership is lost, or the work is done that is begun with it. Work that is not done is
-    /// dropped when leadership ends, and before the lease is released.
+    /// Starts `work` when leadership is acquired. Runs until `stop` resolves, leadership is lost, or the work is done.
+    /// Unfinished work is dropped when leadership ends, before the lease is released.
     pub async fn lead<W: Future<Output = ()>>(
         self,
         stop: impl Future<Output = ()>,
@@ -138,12 +138,12 @@ impl Elector {
         verdict
     }
 
-    /// Returns when this candidate leads.
+    /// Returns when this candidate is the leader.
     async fn acquire(&mut self) {
         loop {
             let attempt = self.attempt().await;
             self.publish(&attempt);
-            // Candidates that were started together do not stay together.
+            // Jitter separates candidates that were started at the same time.
             let pause = self.setup.entropy.jitter(self.setup.timings.retry_period / 2, 1.0);
             let next = Instant::now() + pause;
             match attempt {
@@ -154,14 +154,14 @@ impl Elector {
         }
     }
 
-    /// Returns when this candidate cannot lead any more.
+    /// Returns when this candidate is no longer the leader.
     async fn keep(&mut self) {
         let retry_period = self.setup.timings.retry_period;
         while let Some(Held { renewed, until }) = self.held() {
             let mut next = renewed + retry_period;
             loop {
                 sleep_until(next.min(until)).await;
-                // Also when the process was stopped meanwhile.
+                // Also detects that the process was paused.
                 if Instant::now() >= until {
                     tracing::warn!(lease = self.lock.describe(), "the lease could not be renewed in time");
                     return;
@@ -171,7 +171,7 @@ impl Elector {
                 match attempt {
                     Attempt::Held => break,
                     Attempt::HeldByOther(_) => {
-                        tracing::warn!(lease = self.lock.describe(), "the lease is somebody else's");
+                        tracing::warn!(lease = self.lock.describe(), "another candidate holds the lease");
                         return;
                     }
                     Attempt::Failed => next = Instant::now() + retry_period,
@@ -180,14 +180,14 @@ impl Elector {
         }
     }
 
-    /// Tries once to get the lease, or to keep it.
+    /// Makes one attempt to acquire or renew the lease.
     async fn attempt(&mut self) -> Attempt {
-        // Who leads knows what the lease says, and need not ask.
+        // The leader knows the content of the lease and need not read it.
         let mine = |seen: &Seen| seen.holder() == &*self.setup.identity;
         if self.seen.as_ref().is_some_and(|seen| mine(seen) && !seen.is_free(Instant::now())) {
             match self.claim().await {
                 Ok(()) => return Attempt::Held,
-                Err(error) => tracing::debug!(error = error.chain(), "cannot renew the lease as it was"),
+                Err(error) => tracing::debug!(error = error.chain(), "cannot renew the lease without reading it"),
             }
         }
         let spec = match self.lock.get().await {
@@ -218,7 +218,7 @@ impl Elector {
         }
     }
 
-    /// Writes this candidate's name into the lease, if it is as it was seen.
+    /// Writes this candidate's identity into the lease, if the lease is unchanged.
     async fn claim(&mut self) -> Result<(), Error> {
         let sent = Instant::now();
         let old = self.seen.as_ref().map(Seen::spec);
@@ -231,7 +231,7 @@ impl Elector {
         Ok(())
     }
 
-    /// Gives the lease up, if it is still this candidate's.
+    /// Releases the lease, if this candidate still holds it.
     async fn release(&mut self) {
         let limit = Instant::now() + self.setup.timings.renew_deadline;
         match timeout_at(limit, self.try_release()).await {
@@ -245,7 +245,7 @@ impl Elector {
 
     async fn try_release(&mut self) -> Result<(), Error> {
         loop {
-            // A renewal that was cut short may have been carried out.
+            // A cancelled renewal may have been processed.
             let Some(spec) = self.lock.get().await? else { return Ok(()) };
             if holder(&spec) != &*self.setup.identity {
                 return Ok(());
@@ -261,7 +261,7 @@ impl Elector {
         self.state.borrow().held
     }
 
-    /// Tells who leads, if it is somebody else than before.
+    /// Reports the leader if it has changed.
     fn publish(&self, attempt: &Attempt) {
         let Some(seen) = &self.seen else { return };
         if matches!(attempt, Attempt::Failed) && seen.holder().is_empty() {
@@ -275,7 +275,7 @@ impl Elector {
         if let Some(tell) = &self.setup.on_new_leader {
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tell(leader)));
             if let Err(panic) = told {
-                tracing::error!(panic = panic_message(&*panic), "who is told of new leaders panicked");
+                tracing::error!(panic = panic_message(&*panic), "the callback for new leaders panicked");
             }
         }
     }
@@ -288,7 +288,7 @@ impl Elector {
 }
 
 impl Drop for Elector {
-    /// Nobody leads whose lease nobody renews.
+    /// Without an elector, the lease is not renewed.
     fn drop(&mut self) {
         self.state.send_modify(|state| state.held = None);
     }

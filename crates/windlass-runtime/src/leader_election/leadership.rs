@@ -1,17 +1,18 @@
-//! Who leads, for those who want to know.
+//! Leadership status of a candidate.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::{sync::watch, time::Instant};
 
-/// Tells who leads. Clones tell the same. What needs to lead looks at it before it acts.
+/// Reports the current leader. Clones report the same. Check [`is_leader`](Self::is_leader) before each action that
+/// needs leadership.
 #[derive(Clone, Debug)]
 pub struct Leadership(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// There is nobody else.
+    /// There is no election.
     Alone,
     Elected {
         lease: Arc<str>,
@@ -20,34 +21,34 @@ enum Source {
     },
 }
 
-/// A leader has not renewed its lease for longer than it lasts, and does not know it.
+/// A leader has not renewed its lease for longer than the lease duration, and has not noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed election to renew leadership on lease {lease}")]
 pub struct NotRenewed {
-    /// The lease's name.
+    /// The name of the lease.
     pub lease: String,
 }
 
-/// What an elector knows.
+/// The state of an elector.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Who was seen to hold the lease last, whether it has expired or not.
+    /// The last observed holder of the lease, even if the lease has expired.
     pub(super) leader: Option<Arc<str>>,
-    /// While this candidate leads.
+    /// Set while this candidate is the leader.
     pub(super) held: Option<Held>,
 }
 
-/// A lease that is held.
+/// A held lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     /// When the last renewal was sent.
     pub(super) renewed: Instant,
-    /// Until when this candidate may act on it.
+    /// When this candidate must stop acting.
     pub(super) until: Instant,
 }
 
 impl Leadership {
-    /// Where no election is held, everybody leads.
+    /// Creates a leadership without an election: this process is always the leader.
     pub(crate) const fn alone() -> Self {
         Self(Source::Alone)
     }
@@ -60,7 +61,7 @@ impl Leadership {
         Self(Source::Elected { lease, lease_duration, state })
     }
 
-    /// Whether this candidate may act, at this moment.
+    /// Reports whether this candidate is the leader at this moment.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         match &self.0 {
@@ -69,7 +70,7 @@ impl Leadership {
         }
     }
 
-    /// Who was seen to hold the lease last, be it this candidate or another one.
+    /// Returns the last observed holder of the lease: this candidate or another one.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
         match &self.0 {
@@ -78,7 +79,7 @@ impl Leadership {
         }
     }
 
-    /// The name of the lease; `None` where no election is held.
+    /// Returns the name of the lease; `None` without an election.
     #[must_use]
     pub fn lease(&self) -> Option<&str> {
         match &self.0 {
@@ -87,16 +88,16 @@ impl Leadership {
         }
     }
 
-    /// Resolves when this candidate leads; never if it never does. Cancel-safe.
+    /// Resolves when this candidate is the leader. Cancel-safe.
     pub async fn acquired(&self) {
         let Source::Elected { state, .. } = &self.0 else { return };
-        // Without an elector nobody is ever elected.
+        // Without an elector, this candidate is never elected.
         if state.clone().wait_for(|state| state.held.is_some()).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Resolves when this candidate does not lead; at once if it did not yet. Cancel-safe.
+    /// Resolves when this candidate is not the leader; at once if it never was. Cancel-safe.
     pub async fn lost(&self) {
         match &self.0 {
             Source::Alone => std::future::pending().await,
@@ -104,15 +105,16 @@ impl Leadership {
         }
     }
 
-    /// For a health check: an error if this candidate still believes to lead so long after its lease has expired. Then
-    /// something holds up the elector, and the process had better be killed.
+    /// Checks that the elector is alive. Returns an error if this candidate still considers itself the leader although
+    /// its lease expired more than `tolerance` ago. In that case the elector is blocked, and the process should be
+    /// restarted.
     pub fn check(&self, tolerance: Duration) -> Result<(), NotRenewed> {
         let Source::Elected { lease, lease_duration, state } = &self.0 else { return Ok(()) };
         let expired = |held: Held| held.renewed.elapsed() > *lease_duration + tolerance;
         if state.borrow().held.is_some_and(expired) { Err(NotRenewed { lease: lease.to_string() }) } else { Ok(()) }
     }
 
-    /// Runs `work` until it ends or leadership does, in which case it is dropped.
+    /// Runs `work` until it ends. Drops it when leadership ends.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

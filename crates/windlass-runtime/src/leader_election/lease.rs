@@ -1,4 +1,4 @@
-//! What a lease says, and what a candidate makes of it. Values only; the caller brings the time.
+//! The content of a lease, and how a candidate interprets it. Pure values; the caller passes the time.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use windlass_api::k8s_openapi::{
     jiff::{Span, Timestamp},
 };
 
-/// A lease as it was seen.
+/// An observed lease.
 #[derive(Debug)]
 pub(super) struct Seen {
     spec: LeaseSpec,
-    /// When it was first seen like this; if it is this candidate's own, when it was sent.
+    /// When this content was first observed. For the candidate's own lease: when it was sent.
     at: Instant,
 }
 
@@ -22,7 +22,7 @@ impl Seen {
         Self { spec, at }
     }
 
-    /// Only a change tells that the holder is alive.
+    /// Only a change proves that the holder is alive.
     pub(super) fn again(self, spec: LeaseSpec, now: Instant) -> Self {
         if self.spec == spec { self } else { Self::new(spec, now) }
     }
@@ -35,13 +35,13 @@ impl Seen {
         holder(&self.spec)
     }
 
-    /// When others may take it. The holder knows best how long it relies on it.
+    /// Returns when other candidates may acquire the lease. The holder's lease duration applies.
     pub(super) fn expires(&self) -> Instant {
         let seconds = self.spec.lease_duration_seconds.unwrap_or_default();
         self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
     }
 
-    /// Whether anybody may have it.
+    /// Reports whether any candidate may acquire the lease.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         self.holder().is_empty() || self.expires() <= now
     }
@@ -51,13 +51,14 @@ pub(super) fn holder(spec: &LeaseSpec) -> &str {
     spec.holder_identity.as_deref().unwrap_or_default()
 }
 
-/// What a candidate writes to take a lease, or to keep it.
+/// Returns the content to write in order to acquire or renew a lease.
 pub(crate) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duration, now: Timestamp) -> LeaseSpec {
     let mut renewed = micro_time(now);
     let transitions = old.and_then(|old| old.lease_transitions).unwrap_or_default();
     let (acquired, transitions) = match old {
         Some(old) if holder(old) == identity => {
-            // Others see by the change that the holder is alive: also when its clock stands still, or was set back.
+            // Other candidates detect the holder by the change, so the time must advance even if the holder's clock
+            // stops or is set back.
             let after = |time: &MicroTime| time.0.checked_add(Span::new().microseconds(1)).ok();
             renewed.0 = old.renew_time.as_ref().and_then(after).map_or(renewed.0, |after| after.max(renewed.0));
             (old.acquire_time.clone(), transitions)
@@ -65,7 +66,7 @@ pub(crate) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duratio
         Some(_) => (Some(renewed.clone()), transitions.saturating_add(1)),
         None => (Some(renewed.clone()), 0),
     };
-    // Rounded up: nobody takes it before its holder has given it up.
+    // Rounded up, so that no candidate acquires the lease before its holder has stopped acting.
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     LeaseSpec {
         holder_identity: Some(identity.to_owned()),
@@ -77,7 +78,7 @@ pub(crate) fn claimed(old: Option<&LeaseSpec>, identity: &str, duration: Duratio
     }
 }
 
-/// What a holder writes to give a lease up.
+/// Returns the content to write in order to release a lease.
 pub(super) fn released(old: &LeaseSpec, now: Timestamp) -> LeaseSpec {
     let now = micro_time(now);
     LeaseSpec {
@@ -90,7 +91,7 @@ pub(super) fn released(old: &LeaseSpec, now: Timestamp) -> LeaseSpec {
     }
 }
 
-/// As precise as the API.
+/// Truncates a time to the precision of the API.
 fn micro_time(at: Timestamp) -> MicroTime {
     MicroTime(Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at))
 }
@@ -108,12 +109,12 @@ mod tests {
     #[test]
     fn c_9_3_a_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says_by_the_own_clock() {
         let start = Instant::now();
-        // Its times are of another century, and do not matter.
+        // The holder's clock is far off, which must not matter.
         let first = claimed(None, "a", LEASE, at(0));
         let seen = Seen::new(first.clone(), start);
         assert!(!seen.is_free(start + LEASE - Duration::from_nanos(1)));
         let seen = seen.again(first.clone(), start + LEASE / 2);
-        assert!(seen.is_free(start + LEASE), "seen again is not changed");
+        assert!(seen.is_free(start + LEASE), "an unchanged lease is not a renewal");
         let seen = seen.again(claimed(Some(&first), "a", LEASE, at(1)), start + LEASE);
         assert!(!seen.is_free(start + LEASE + LEASE / 2), "changed");
     }
@@ -127,7 +128,7 @@ mod tests {
         let taken = claimed(Some(&renewed), "b", LEASE, at(3));
         assert_eq!((taken.lease_transitions, &taken.acquire_time), (Some(1), &taken.renew_time));
         let given_up = released(&taken, at(4));
-        assert_eq!(given_up.lease_transitions, Some(1), "nobody is no holder");
+        assert_eq!(given_up.lease_transitions, Some(1), "an empty identity is not a holder");
         assert_eq!(claimed(Some(&given_up), "b", LEASE, at(5)).lease_transitions, Some(2));
     }
 

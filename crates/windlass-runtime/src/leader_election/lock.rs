@@ -1,4 +1,4 @@
-//! The lease on the server.
+//! Access to the lease on the server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ pub(super) struct LeaseLock {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    /// As the server has shown it last; its version is the precondition of the next write.
+    /// The lease as last returned by the server. Its version is the precondition of the next write.
     lease: Option<Lease>,
 }
 
@@ -30,7 +30,7 @@ impl LeaseLock {
         name: String,
         labels: BTreeMap<String, String>,
     ) -> Self {
-        // Renewals do not wait in line behind other requests.
+        // Renewals bypass the rate limiter, so that they do not wait behind other requests.
         let client = client.clone().with_timeout(timeout).without_rate_limit();
         Self { client, namespace, name, labels, lease: None }
     }
@@ -39,12 +39,12 @@ impl LeaseLock {
         &self.name
     }
 
-    /// `namespace/name`.
+    /// Formats the lease as `namespace/name`.
     pub(super) fn describe(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The lease as it was seen last, for events about it.
+    /// Returns the last observed lease, for events about it.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
@@ -55,7 +55,7 @@ impl LeaseLock {
         Ok(self.lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default()))
     }
 
-    /// Writes the lease if nobody else has since it was seen last, and returns what is stored.
+    /// Writes the lease if it is unchanged since the last observation, and returns the stored content.
     pub(super) async fn put(&mut self, spec: LeaseSpec) -> Result<LeaseSpec, Error> {
         let mut lease = self.lease.clone().unwrap_or_else(|| Lease {
             metadata: ObjectMeta {

@@ -1,15 +1,15 @@
-//! What electors count.
+//! Metrics of electors.
 
 use std::fmt::Debug;
 
-/// Receives what becomes of candidates. Each method has a default that does nothing. `lease` is the lease's name.
+/// Receives the measurements of candidates. Each method has a default that does nothing. `lease` is the lease's name.
 pub trait ElectionMetrics: Debug + Send + Sync + 'static {
-    /// This process leads: `leader_election_master_status` is 1.
+    /// This process has become the leader: `leader_election_master_status` is 1.
     fn acquired(&self, lease: &str) {
         let _ = lease;
     }
 
-    /// This process does not lead, or not yet: `leader_election_master_status` is 0.
+    /// This process is not the leader, or not yet: `leader_election_master_status` is 0.
     fn lost(&self, lease: &str) {
         let _ = lease;
     }
@@ -20,7 +20,7 @@ pub trait ElectionMetrics: Debug + Send + Sync + 'static {
     }
 }
 
-/// Counts nothing.
+/// Discards all measurements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoMetrics;
 

@@ -1,4 +1,4 @@
-//! What is added to a manager while it runs, and ended before it.
+//! Addition and removal of runnables while a manager runs.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 use super::{Group, Runnable};
 use crate::{Error, Result, shutdown::Stopper};
 
-/// Adds controllers and other runnables to a manager that runs, or will. Cheap to clone; clones are of the same manager.
+/// Adds controllers and other runnables to a manager, before or while it runs. Cheap to clone; clones refer to the same
+/// manager.
 ///
 /// ```no_run
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
@@ -21,7 +22,7 @@ use crate::{Error, Result, shutdown::Stopper};
 /// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
 /// # async fn for_a_while(manager: ManagerHandle) -> Result<()> {
 /// let controller = manager.add(Controller::<ConfigMap>::new().reconcile(reconcile))?;
-/// // … and when it is not needed any more:
+/// // When the controller is no longer needed:
 /// controller.stop().await;
 /// # Ok(())
 /// # }
@@ -32,36 +33,36 @@ pub struct ManagerHandle {
     requests: mpsc::UnboundedSender<Request>,
 }
 
-/// A runnable that was added by a [`ManagerHandle`]. Dropped, the runnable goes on.
-#[must_use = "a runnable is stopped by itself by this alone"]
+/// A runnable added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
+#[must_use = "this handle is the only way to stop a single runnable"]
 pub struct Added {
     name: String,
     stopper: Stopper,
-    /// Never sent on; closed when the runnable has ended, or never will begin.
+    /// Closed when the runnable has ended, or will never start. No value is sent.
     ended: watch::Receiver<()>,
     requests: mpsc::UnboundedSender<Request>,
 }
 
-/// The names of what a manager runs, or will.
+/// The names of a manager's runnables.
 #[derive(Clone, Default)]
 pub(super) struct Names(Arc<Mutex<HashSet<String>>>);
 
-/// What handles ask the manager for.
+/// A request of a handle to the manager.
 pub(super) enum Request {
-    /// To start this.
+    /// Starts a runnable.
     Add(Addition),
-    /// To forget what has this name, if it has not been started.
+    /// Removes the runnable with this name, if it has not started.
     Withdraw(String),
 }
 
-/// What is to be started.
+/// A runnable to start.
 pub(super) struct Addition {
     pub(super) runnable: Box<dyn Runnable>,
     pub(super) stopper: Stopper,
     pub(super) ending: Ending,
 }
 
-/// Gives the name back when the runnable has ended, and tells whoever waits for that.
+/// Frees the name when the runnable has ended, and notifies waiting callers.
 pub(super) struct Ending {
     name: String,
     names: Names,
@@ -76,11 +77,11 @@ impl ManagerHandle {
         (Self { names: Names::default(), requests }, receiver)
     }
 
-    /// Adds a controller or something else to run. It is started at once, or with the manager, or, if its group needs
-    /// leadership, when this process is elected; it is stopped with its group. Its errors stop the manager, as those of
-    /// the others do.
+    /// Adds a controller or another runnable. It starts at once, or with the manager. If its group needs leadership, it
+    /// starts when this process is elected. It stops with its group. Like any runnable, it stops the manager if it
+    /// fails.
     ///
-    /// Fails when a runnable of that name has been added and not ended yet, and when the manager has been told to stop.
+    /// Returns an error if a runnable with this name has not ended, or if the manager is stopping.
     pub fn add(&self, runnable: impl Runnable) -> Result<Added> {
         let (addition, added) = self.prepare(Box::new(runnable))?;
         match self.requests.send(Request::Add(addition)) {
@@ -89,7 +90,7 @@ impl ManagerHandle {
         }
     }
 
-    /// Takes the name.
+    /// Reserves the name.
     pub(super) fn prepare(&self, runnable: Box<dyn Runnable>) -> Result<(Addition, Added)> {
         let name = runnable.name();
         if !self.names.0.lock().insert(name.clone()) {
@@ -112,17 +113,17 @@ impl Debug for ManagerHandle {
 // === impl Added ===
 
 impl Added {
-    /// The runnable's name.
+    /// Returns the runnable's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Stops the runnable, and nothing else, and waits until it has ended; its name can be taken again then. As long as
-    /// that takes: the manager's grace period is for the manager's end.
+    /// Stops only this runnable and waits until it has ended. Its name can then be reused. The manager's grace period
+    /// does not apply: the wait has no time limit.
     pub async fn stop(self) {
         self.stopper.stop();
-        // Without a manager nothing is left to be withdrawn from.
+        // If the manager is gone, there is nothing to withdraw from.
         let _ = self.requests.send(Request::Withdraw(self.name.clone()));
         self.ended().await;
     }
@@ -156,7 +157,7 @@ impl Addition {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // Before the sender, which is a field.
+        // Must happen before the sender, a field, is dropped.
         self.names.0.lock().remove(&self.name);
     }
 }

@@ -1,4 +1,4 @@
-//! A task that a manager has beside its runnables: it ends the manager when it fails, and ends after them.
+//! A background task of a manager beside its runnables. It ends the manager if it fails, and stops after the runnables.
 
 use tokio::task::JoinSet;
 
@@ -9,9 +9,9 @@ use crate::{
     shutdown::{Stop, Stopper},
 };
 
-/// One task, once it is started. Dropped, it is aborted.
+/// A task that may have been started. Dropping it aborts the task.
 pub(super) struct Beside<T> {
-    /// What it is, as errors say.
+    /// The name of the task in errors.
     name: &'static str,
     stopper: Stopper,
     task: JoinSet<T>,
@@ -22,12 +22,12 @@ impl<T: Send + 'static> Beside<T> {
         Self { name, stopper: Stopper::new(), task: JoinSet::new() }
     }
 
-    /// The task is told by the handle when to stop.
+    /// Starts the task, with a handle that signals the stop.
     pub(super) fn start<F: Future<Output = T> + Send + 'static>(&mut self, task: impl FnOnce(Stop) -> F) {
         self.task.spawn(task(self.stopper.handle()));
     }
 
-    /// Resolves when the task has ended; never without one. Cancel-safe.
+    /// Resolves when the task has ended; never if there is none. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Result<T> {
         match self.task.join_next().await {
             Some(outcome) => outcome.map_err(|error| died(self.name, error)),
@@ -35,17 +35,21 @@ impl<T: Send + 'static> Beside<T> {
         }
     }
 
-    /// Asks the task to stop, and waits until it has.
+    /// Requests the task to stop, and waits until it has ended.
     pub(super) async fn stop(&mut self) {
         self.stopper.stop();
         if let Some(Err(error)) = self.task.join_next().await
             && error.is_panic()
         {
-            tracing::error!(task = self.name, panic = panic_message(&*error.into_panic()), "it panicked as it stopped");
+            tracing::error!(
+                task = self.name,
+                panic = panic_message(&*error.into_panic()),
+                "the task panicked while stopping"
+            );
         }
     }
 
-    /// Ends the task at once.
+    /// Aborts the task.
     pub(super) async fn abort(&mut self) {
         self.task.shutdown().await;
     }

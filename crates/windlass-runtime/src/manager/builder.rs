@@ -1,4 +1,4 @@
-//! A manager with choices.
+//! Builder of managers.
 
 use std::{
     fmt::{self, Debug},
@@ -21,7 +21,7 @@ use crate::{
     own_writes,
 };
 
-/// How long runnables may take to end.
+/// The default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Builds a [`Manager`].
@@ -39,7 +39,7 @@ pub struct ManagerBuilder {
     election: Option<LeaderElection>,
     sharding: Option<Sharding>,
     event_api: EventApi,
-    /// `None`: the registry, or nobody.
+    /// `None`: the registry, if there is one.
     metrics: Option<Arc<dyn ControllerMetrics>>,
     registry: Option<Registry>,
     metrics_server: Option<Box<dyn FnOnce(&Registry) -> MetricsServer + Send>>,
@@ -50,7 +50,8 @@ pub struct ManagerBuilder {
 impl ManagerBuilder {
     pub(super) fn new(client: Client) -> Self {
         Self {
-            // As in controller-runtime: the queues limit the work, and the server is fair to others by itself.
+            // As in controller-runtime: work queues limit the load, and the server's API priority and fairness protects
+            // other clients.
             client: client.without_default_rate_limit(),
             list_watches: None,
             caches: Caches::default(),
@@ -71,90 +72,90 @@ impl ManagerBuilder {
         }
     }
 
-    /// Sets how long a read waits until the cache shows the manager's own writes. Defaults to 10 seconds.
+    /// Sets how long a read waits until the cache shows the manager's own writes. Defaults to 10 s.
     ///
     /// After that the read fails with [`windlass_client::Error::Stale`], and a reconcile with
-    /// [`Error::Stale`](crate::Error::Stale), which is repeated with back-off.
+    /// [`Error::Stale`](crate::Error::Stale), which is retried with back-off.
     pub fn own_writes_timeout(mut self, limit: Duration) -> Self {
         self.own_writes_timeout = limit;
         self
     }
 
-    /// The wall clock for reconcilers; the system's by default.
+    /// Sets the wall clock for reconcilers. Defaults to the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The randomness for reconcilers and for the back-off of caches; the operating system's by default.
+    /// Sets the randomness for reconcilers and for the back-off of caches. Defaults to the operating system's.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
     }
 
-    /// How long runnables may take to end before they are aborted; 30 seconds by default.
+    /// Sets how long runnables may take to end before they are aborted. Defaults to 30 s.
     pub fn grace_period(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// What holds for controllers that choose nothing else.
+    /// Sets the defaults for controllers.
     pub fn controllers(mut self, defaults: ControllerDefaults) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// What holds for the controller of a name, whatever it says itself. There has to be one when the manager starts.
+    /// Overrides settings of the controller with this name. The controller must exist when the manager starts.
     pub fn override_controller(mut self, name: impl Into<String>, of: ControllerOverride) -> Self {
         self.overrides.insert(name.into(), of);
         self
     }
 
-    /// Changes what holds for controllers that choose nothing else.
+    /// Changes the defaults for controllers.
     #[cfg(feature = "config")]
     pub(crate) fn changed_controllers(mut self, change: impl FnOnce(ControllerDefaults) -> ControllerDefaults) -> Self {
         self.defaults = change(self.defaults);
         self
     }
 
-    /// Runs what needs to be the only one of its kind, above all controllers, in the process that wins an election: see
-    /// [`LeaderElection`]. Without, every process that runs the manager is a leader.
+    /// Enables leader election, see [`LeaderElection`]. Runnables that must run only once, mainly controllers, run in
+    /// the elected process. Without it, every process that runs the manager is a leader.
     ///
     /// A manager that loses the election stops with [`Error::LeadershipLost`](crate::Error::LeadershipLost), without a
-    /// grace period. The program should end then, and be started again.
+    /// grace period. The program should then exit and be restarted.
     pub fn leader_election(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
         self
     }
 
-    /// Divides the keys of controllers among the replicas of the program: see [`Sharding`]. Controllers take part that say
-    /// so, by [`Controller::sharded`](crate::Controller::sharded). What needs to be the only one of its kind also needs a
-    /// leader election, beside the sharding.
+    /// Divides the keys of controllers among the replicas of the program, see [`Sharding`]. Only controllers with
+    /// [`Controller::sharded`](crate::Controller::sharded) take part. Runnables that must run only once also need a
+    /// leader election.
     pub fn sharding(mut self, sharding: Sharding) -> Self {
         self.sharding = Some(sharding);
         self
     }
 
-    /// The API by which events are written; the core API by default.
+    /// Sets the API for writing events. Defaults to the core API.
     pub fn event_api(mut self, api: EventApi) -> Self {
         self.event_api = api;
         self
     }
 
-    /// Who counts what happens in controllers; by default the registry, if there is one.
+    /// Sets the receiver of controller metrics. Defaults to the registry, if there is one.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.metrics = Some(Arc::new(metrics));
         self
     }
 
-    /// Counts everything in a registry: controllers, their queues, the caches, the requests of the manager's client, and who
-    /// leads.
+    /// Sets the registry for all metrics: controllers, their queues, the caches, the requests of the manager's client,
+    /// and leader election.
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.registry = Some(registry.clone());
         self
     }
 
-    /// Shows the registry: that of [`Self::registry`], or one that is made for it.
+    /// Serves the metrics of the registry: the one from [`Self::registry`], or a new one.
     ///
     /// ```
     /// # use windlass_runtime::{ManagerBuilder, metrics::MetricsServer};
@@ -167,43 +168,43 @@ impl ManagerBuilder {
         self
     }
 
-    /// Answers probes. [`Manager::healthz`] and [`Manager::readyz`] add checks to them.
+    /// Serves probes. [`Manager::healthz`] and [`Manager::readyz`] add checks to them.
     pub fn probes(mut self, probes: Probes) -> Self {
         self.probes = probes;
         self
     }
 
-    /// Shows what goes on to a browser, see [`Console`]: at a port of this machine (`"9090"`), at an address (`"[::1]:9090"`),
-    /// or over a listener.
+    /// Serves the [`Console`]: on a loopback port (`"9090"`), at an address (`"[::1]:9090"`), or on a listener.
     pub fn console(mut self, console: impl Into<Console>) -> Self {
         self.console = Some(console.into());
         self
     }
 
-    /// How caches are kept, of all kinds for which nothing else is chosen by [`Self::cache_of`].
+    /// Sets the options of all caches, except for kinds configured with [`Self::cache_of`].
     pub fn caches(mut self, options: impl Into<CacheOptions>) -> Self {
         self.caches.usual = options.into();
         self
     }
 
-    /// Changes how caches are kept that nothing else is chosen for.
+    /// Changes the options of all caches, except for kinds configured with [`Self::cache_of`].
     #[cfg(feature = "config")]
     pub(crate) fn changed_caches(mut self, change: impl FnOnce(CacheOptions) -> CacheOptions) -> Self {
         self.caches.usual = change(self.caches.usual);
         self
     }
 
-    /// How the caches of one kind are kept, typed, dynamic or of metadata. What is not said here, of namespaces or of the
-    /// informer, holds as for the others; what is not selected is there for nobody in the manager.
+    /// Sets the options of the caches of one kind: typed, dynamic and metadata-only. Namespaces or informer options
+    /// that are not set here are inherited from the options for all kinds. Objects that the options exclude cannot be
+    /// read through any cache of the manager.
     pub fn cache_of(mut self, resource: ApiResource, options: impl Into<CacheOptions>) -> Self {
         self.caches.chosen.retain(|(chosen, _)| *chosen != resource);
         self.caches.chosen.push((resource, options.into()));
         self
     }
 
-    /// Where the caches get their objects, per resource and namespace; by default from the client.
+    /// Sets the source of the caches' objects, per resource and namespace. Defaults to the client.
     ///
-    /// For tests without a server, and for what stands between a server and a cache on purpose.
+    /// For tests without a server, and for layers between a server and a cache.
     pub fn list_watch(
         mut self,
         list_watch: impl Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync + 'static,
@@ -212,7 +213,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// The manager, with nothing to run yet.
+    /// Creates the manager, without runnables.
     pub fn build(self) -> Manager {
         let registry = self.registry.or_else(|| self.metrics_server.is_some().then(Registry::new));
         let client = match &registry {

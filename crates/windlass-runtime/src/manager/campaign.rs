@@ -1,4 +1,4 @@
-//! The leader election of a manager, if it holds one.
+//! The leader election of a manager, if enabled.
 
 use super::beside::Beside;
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     leader_election::{Elector, Verdict},
 };
 
-/// The manager's candidate. Dropped, it is aborted.
+/// The manager's candidate. Dropping it aborts the candidacy.
 pub(super) struct Campaign {
     leadership: Leadership,
-    /// Until it is started.
+    /// The elector, until it is started.
     elector: Option<Elector>,
     task: Beside<Verdict>,
 }
@@ -30,22 +30,22 @@ impl Campaign {
         }
     }
 
-    /// Resolves when the election is lost; never without one. Cancel-safe.
+    /// Resolves when the election is lost; never without an election. Cancel-safe.
     pub(super) async fn failure(&mut self) -> Error {
         match self.task.ended().await {
             Ok(Verdict::Lost) => Error::LeadershipLost,
-            // Nobody stops it before this manager does.
+            // Only this manager stops the elector.
             Ok(Verdict::Stopped) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    /// Ends the candidacy, and releases the lease if that was chosen. Nothing may need leadership any more.
+    /// Ends the candidacy, and releases the lease if configured. No runnable may need leadership any more.
     pub(super) async fn stop(&mut self) {
         self.task.stop().await;
     }
 
-    /// Ends the candidacy at once.
+    /// Aborts the candidacy.
     pub(super) async fn abort(&mut self) {
         self.task.abort().await;
     }

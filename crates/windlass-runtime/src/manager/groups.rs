@@ -20,7 +20,7 @@ use crate::{
     error::panic_message, shutdown::Stopper,
 };
 
-/// Owns every task of a manager; dropped, it aborts them.
+/// Owns every task of a manager. Dropping it aborts them.
 pub(super) struct Groups {
     cluster: Cluster,
     reporter: Reporter,
@@ -30,21 +30,21 @@ pub(super) struct Groups {
     overrides: Arc<Overrides>,
     manager: ManagerHandle,
     tasks: JoinSet<Result<()>>,
-    /// Exactly the tasks in `tasks`.
+    /// One entry for each task in `tasks`.
     started: HashMap<Id, Started>,
-    /// Cloned into each [`Running`]; `None` when the last of them is waited for.
+    /// Cloned into each [`Running`]; `None` while waiting for the last clone to be dropped.
     alive: Option<mpsc::Sender<Infallible>>,
     /// Ends when all clones of `alive` are dropped.
     all_gone: mpsc::Receiver<Infallible>,
 }
 
-/// A runnable that has been started.
+/// A started runnable.
 struct Started {
     name: String,
     group: Group,
-    /// Of its own, so that groups can be stopped one after the other, and one runnable by itself.
+    /// A separate stopper per runnable: groups stop one after the other, and a runnable can be stopped alone.
     stopper: Stopper,
-    /// Dropped when it has ended.
+    /// Dropped when the runnable has ended.
     _ending: Ending,
 }
 
@@ -94,7 +94,7 @@ impl Groups {
         self.started.insert(task.id(), Started { name, group, stopper, _ending: ending });
     }
 
-    /// Resolves with the first failure of a runnable; not at all if there is none. Cancel-safe.
+    /// Resolves with the first failure of a runnable. Never resolves without a failure. Cancel-safe.
     pub(super) async fn failure(&mut self) -> Error {
         loop {
             match self.next_end().await {
@@ -105,8 +105,8 @@ impl Groups {
         }
     }
 
-    /// Stops the groups one after the other, and campaign and sharing when nothing acts by them any more. Failures go to
-    /// `first_error`, or to the log if there is one already.
+    /// Stops the groups one after the other. Stops leader election and sharding as soon as no running group depends on
+    /// them. Logs all failures, and stores the first one in `first_error`.
     pub(super) async fn stop(
         &mut self,
         campaign: &mut Campaign,
@@ -125,14 +125,15 @@ impl Groups {
                     first_error.get_or_insert(error);
                 }
             }
-            // The caches start after the webhooks and are stopped before them.
+            // The caches start after the webhooks and stop before them.
             if group == Group::Others {
                 self.cluster.stop().await;
             }
         }
     }
 
-    /// Ends everything that is left, and returns the names of what had been told to stop. The rest was only waiting for that.
+    /// Aborts the remaining tasks and returns the names of those that had been requested to stop. The others were still
+    /// waiting for that.
     pub(super) async fn abort(&mut self) -> Vec<String> {
         let late = self.started.drain().map(|(_, started)| started);
         let late = late.filter(|started| started.stopper.handle().is_requested());
@@ -166,18 +167,18 @@ impl Groups {
 }
 
 impl Drop for Groups {
-    /// Not every clone of the cluster need be a task's.
+    /// Clones of the cluster may exist outside of tasks, so the informers are stopped explicitly.
     fn drop(&mut self) {
         self.cluster.abort();
     }
 }
 
-/// What is told of a task that ended without a result.
+/// Converts the failure of a task to an error.
 pub(super) fn died(name: &str, error: JoinError) -> Error {
     let name = name.to_owned();
     match error.try_into_panic() {
         Ok(panic) => Error::Panicked { name, message: panic_message(&*panic) },
-        // Tasks are aborted only after the last call of `next_end`, except by a runtime that shuts down.
+        // Tasks are aborted only after the last call of `next_end`, except when the runtime shuts down.
         Err(_) => Error::Aborted { name },
     }
 }
@@ -191,7 +192,7 @@ mod tests {
         let cancelled = tokio::spawn(std::future::pending::<()>());
         cancelled.abort();
         let error = died("ticker", cancelled.await.unwrap_err());
-        assert_eq!(error.to_string(), "ticker was aborted with its runtime");
+        assert_eq!(error.to_string(), "ticker was aborted because its runtime shut down");
 
         let panicked = tokio::spawn(async { panic!("out of {}", "ticks") });
         let error = died("ticker", panicked.await.unwrap_err());

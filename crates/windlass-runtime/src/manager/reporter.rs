@@ -1,4 +1,4 @@
-//! Who is told what happens: the observers and the metrics of a manager.
+//! The reporter of a manager: distributes events to observers and metrics.
 
 use std::{
     fmt::{self, Debug},
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct Reporter {
     observers: Arc<[Arc<dyn ReconcileObserver>]>,
     pub(crate) metrics: Arc<dyn ControllerMetrics>,
-    /// What the console shows, if there is one; it is among the observers, too.
+    /// The data of the console, if there is one. It is also one of the observers.
     ledger: Option<Arc<Ledger>>,
 }
 
@@ -31,17 +31,18 @@ impl Reporter {
         Self { observers: observers.into(), metrics, ledger }
     }
 
-    /// Whether anybody is told.
+    /// Reports whether there are observers.
     pub(crate) fn is_observed(&self) -> bool {
         !self.observers.is_empty()
     }
 
-    /// A controller has a queue, and is about to fill it. It is shown until what is returned is dropped.
+    /// Adds a controller with a queue to the console, before it fills the queue. The controller is removed when the
+    /// returned guard is dropped.
     pub(crate) fn opened(&self, controller: impl FnOnce() -> Opened) -> Option<Shown> {
         self.ledger.as_ref().map(|ledger| ledger.open(controller()))
     }
 
-    /// Tells the observers. One that panics is logged: it must not stop the work that it looks at.
+    /// Calls the observers. A panic of an observer is logged and does not stop the observed work.
     pub(crate) fn observe(&self, event: &ReconcileEvent<'_>) {
         for observer in &*self.observers {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| observer.observe(event))) {

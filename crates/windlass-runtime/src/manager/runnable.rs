@@ -1,4 +1,4 @@
-//! What a manager can run.
+//! Runnables of a manager.
 
 use std::{
     convert::Infallible,
@@ -13,45 +13,46 @@ use tokio::sync::mpsc;
 use super::{ManagerHandle, Reporter};
 use crate::{ControllerDefaults, Leadership, Result, Shard, cluster::Cluster, controller::Overrides, shutdown::Stop};
 
-/// Something that runs as long as the manager does: a [`Controller`](crate::Controller), a [`Task`], or a type of yours.
+/// A part of a program that runs as long as the manager: a [`Controller`](crate::Controller), a [`Task`], or your own
+/// type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be added to a `Manager`",
     note = "a `Controller` becomes runnable with `.reconcile(..)`; other work is a `Task`"
 )]
 pub trait Runnable: Send + 'static {
-    /// The name in logs and errors. Unique within a manager.
+    /// Returns the name in logs and errors. It must be unique within a manager.
     fn name(&self) -> String;
 
-    /// When to start, relative to others.
+    /// Returns the group, which determines the start order.
     fn group(&self) -> Group {
         Group::Others
     }
 
-    /// Runs until [`Running::stop`] asks for the end, finishing what has begun.
+    /// Runs until [`Running::stop`] requests a stop, then finishes work in progress.
     ///
-    /// To return earlier without an error is allowed and stops nothing else; an error stops the manager. Tasks that it
-    /// spawns must end with it and should hold a clone of `running`, which makes the manager wait for them.
+    /// A runnable may return early without an error; the other runnables continue. An error stops the manager. Spawned
+    /// tasks must end with the runnable. They should hold a clone of `running`, so that the manager waits for them.
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>>;
 }
 
-/// When a runnable starts. Stopping goes in the opposite order: a group is stopped when the ones after it have ended.
+/// The start group of a runnable. Groups stop in the opposite order: a group stops after all later groups have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Group {
-    /// What answers probes and metrics, from the first moment to the last.
+    /// Servers for probes and metrics. They run from the start to the end of the manager.
     Servers,
-    /// Webhooks: the API server may need them to answer the lists of our caches.
+    /// Webhooks. The API server may need them to answer the lists of the manager's caches.
     Webhooks,
-    /// Whatever may run in several processes at a time. The default.
+    /// Runnables that may run in several processes at the same time. The default.
     Others,
-    /// What gets ready in every process, and acts only in the leader's, or on the keys of its shard: see
+    /// Runnables that prepare in every process, and act only in the leader or on the keys of their shard. See
     /// [`Running::leadership`] and [`Running::shard`].
     WarmUps,
-    /// What runs in the leader's process only, above all controllers.
+    /// Runnables that run only in the leader, mainly controllers.
     Controllers,
 }
 
-/// A manager that is running, as a runnable sees it. Cheap to clone.
+/// The running manager, as a runnable sees it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Running {
     pub(super) cluster: Cluster,
@@ -62,11 +63,11 @@ pub struct Running {
     pub(crate) defaults: Arc<ControllerDefaults>,
     pub(crate) overrides: Arc<Overrides>,
     pub(super) manager: ManagerHandle,
-    /// Never sent on. The manager waits until all clones are dropped.
+    /// No value is sent. The manager waits until all clones are dropped.
     pub(super) _alive: mpsc::Sender<Infallible>,
 }
 
-/// A named piece of work that is no controller: a function of [`Running`].
+/// A named runnable that is not a controller: a function of [`Running`].
 #[must_use = "a task does nothing until it is added to a `Manager`"]
 pub struct Task<F> {
     name: String,
@@ -75,38 +76,38 @@ pub struct Task<F> {
 }
 
 impl Group {
-    /// As `Ord` has it.
+    /// The same order as `Ord`.
     pub(super) const IN_START_ORDER: [Self; 5] =
         [Self::Servers, Self::Webhooks, Self::Others, Self::WarmUps, Self::Controllers];
 
-    /// Whether it waits until this process is elected, if there is an election.
+    /// Reports whether the group waits until this process is elected, if there is an election.
     pub(super) fn needs_leadership(self) -> bool {
         self == Self::Controllers
     }
 }
 
 impl Running {
-    /// The client and the caches of the manager.
+    /// Returns the client and the caches of the manager.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Adds to what the manager runs.
+    /// Returns a handle that adds runnables to the manager.
     pub fn manager(&self) -> &ManagerHandle {
         &self.manager
     }
 
-    /// Tells when to stop.
+    /// Returns the stop request for this runnable.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// Tells whether this process is the leader; without an election it always is.
+    /// Returns the leadership of this process. Without an election it is always the leader.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 
-    /// Tells which keys are this process's; without sharding all are.
+    /// Returns the shard of this process. Without sharding it owns all keys.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
@@ -117,12 +118,12 @@ where
     F: FnOnce(Running) -> Fut + Send + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
-    /// A task of the group [`Group::Others`].
+    /// Creates a task in the group [`Group::Others`].
     pub fn new(name: impl Into<String>, run: F) -> Self {
         Self { name: name.into(), group: Group::Others, run }
     }
 
-    /// The same task in another group.
+    /// Moves the task to another group.
     pub fn in_group(mut self, group: Group) -> Self {
         self.group = group;
         self

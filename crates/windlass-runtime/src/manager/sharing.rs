@@ -1,12 +1,12 @@
-//! The membership of a manager in a group of shards, if it is in one.
+//! The membership of a manager in a sharding group, if enabled.
 
 use super::beside::Beside;
 use crate::{Error, Shard, sharding::Membership};
 
-/// The manager's member. Dropped, it is aborted.
+/// The manager's membership. Dropping it aborts the membership.
 pub(super) struct Sharing {
     shard: Shard,
-    /// Until it is started.
+    /// The membership, until it is started.
     membership: Option<Membership>,
     task: Beside<()>,
 }
@@ -21,28 +21,28 @@ impl Sharing {
         &self.shard
     }
 
-    /// It joins the group when those are ready who act.
+    /// Starts the membership. It joins the group when the sharded controllers are ready.
     pub(super) fn start(&mut self) {
         if let Some(membership) = self.membership.take() {
             self.task.start(|stop| membership.run(async move { stop.requested().await }));
         }
     }
 
-    /// Resolves when the member has failed; never without one. Cancel-safe.
+    /// Resolves when the membership has failed; never without one. Cancel-safe.
     pub(super) async fn failure(&mut self) -> Error {
         match self.task.ended().await {
-            // Nobody stops it before this manager does.
+            // Only this manager stops the membership.
             Ok(()) => std::future::pending().await,
             Err(error) => error,
         }
     }
 
-    /// Leaves the group. Nothing may act on keys any more.
+    /// Leaves the group. No reconcile may be running any more.
     pub(super) async fn stop(&mut self) {
         self.task.stop().await;
     }
 
-    /// Ends the membership at once: the lease expires.
+    /// Aborts the membership; the lease expires.
     pub(super) async fn abort(&mut self) {
         self.task.abort().await;
     }

@@ -1,4 +1,4 @@
-//! Who may see metrics: whoever the cluster knows by a token and allows it.
+//! Authorization of metrics requests by the cluster: TokenReview and SubjectAccessReview.
 
 use std::{
     borrow::Borrow,
@@ -18,14 +18,14 @@ use windlass_client::Client;
 
 use crate::serving::{Answer, text};
 
-/// How long what the cluster said is believed: who it is, that they may, that they may not.
+/// How long authentication and authorization results are cached.
 const KNOWN: Duration = Duration::from_mins(1);
 const ALLOWED: Duration = Duration::from_mins(5);
 const DENIED: Duration = Duration::from_secs(30);
-/// How much is remembered at most.
+/// The maximum number of cached results.
 const REMEMBERED: usize = 1024;
 
-/// Asks the cluster, and remembers its answers for a while.
+/// Sends reviews to the cluster and caches the results.
 #[derive(Debug)]
 pub(super) struct Gate {
     client: Client,
@@ -33,7 +33,8 @@ pub(super) struct Gate {
     decisions: Memory<Question, Decision>,
 }
 
-/// An access that is decided. Users of one name may differ in everything else, and in what they may do.
+/// The key of an authorization result. It contains all attributes of a user, because two users with the same name may
+/// have different permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     user: Option<String>,
@@ -50,7 +51,7 @@ enum Decision {
     Deny,
 }
 
-/// A map whose entries end.
+/// A map with expiring entries.
 #[derive(Debug)]
 struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
@@ -59,7 +60,7 @@ impl Gate {
         Self { client, users: Memory::default(), decisions: Memory::default() }
     }
 
-    /// The answer to whom it does not let through.
+    /// Returns the response for a rejected request, or `None` if the request is allowed.
     pub(super) async fn refusal<B>(&self, request: &Request<B>) -> Option<Answer> {
         let refuse = |status, message: String| Some(text(status, message + "\n"));
         let Some(token) = bearer(request) else { return refuse(StatusCode::UNAUTHORIZED, "Unauthorized".into()) };
@@ -67,7 +68,7 @@ impl Gate {
             Ok(Some(user)) => user,
             Ok(None) => return refuse(StatusCode::UNAUTHORIZED, "Unauthorized".into()),
             Err(error) => {
-                tracing::error!(error = error.chain(), "cannot ask the cluster who wants to see metrics");
+                tracing::error!(error = error.chain(), "cannot authenticate a metrics request");
                 return refuse(StatusCode::INTERNAL_SERVER_ERROR, "Authentication failed".into());
             }
         };
@@ -76,7 +77,7 @@ impl Gate {
             Ok(Decision::Allow) => None,
             Ok(Decision::Deny) => refuse(StatusCode::FORBIDDEN, format!("Authorization denied for user {name}")),
             Err(error) => {
-                tracing::error!(error = error.chain(), "cannot ask the cluster who may see metrics");
+                tracing::error!(error = error.chain(), "cannot authorize a metrics request");
                 refuse(StatusCode::INTERNAL_SERVER_ERROR, format!("Authorization for user {name} failed"))
             }
         }
@@ -117,7 +118,7 @@ impl From<Question> for SubjectAccessReviewSpec {
     }
 }
 
-/// The token of a request.
+/// Returns the bearer token of a request.
 fn bearer<B>(request: &Request<B>) -> Option<&str> {
     let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -140,7 +141,7 @@ impl<K: Hash + Eq, V: Clone> Memory<K, V> {
         if entries.len() >= REMEMBERED {
             entries.retain(|_, (ends, _)| now < *ends);
         }
-        // Strangers may try many tokens; those are forgotten before memory is.
+        // Unauthenticated clients may send many tokens. Entries are removed to bound the memory.
         if entries.len() >= REMEMBERED {
             entries.clear();
         }
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A cluster in which tokens are users as JSON, and members of `viewers` without a uid or extras see metrics.
+    /// Creates a cluster whose tokens are users as JSON. Members of `viewers` without a UID or extras may read metrics.
     fn cluster() -> Client {
         let answer = |mut review: Value| {
             let spec = review["spec"].clone();

@@ -1,4 +1,4 @@
-//! How the caches are, as Prometheus has it: asked for when somebody looks.
+//! Prometheus metrics of the caches, collected on each scrape.
 
 use std::{
     fmt::{self, Debug},
@@ -13,16 +13,16 @@ use prometheus::{
 };
 use windlass_cache::{InformerPhase, InformerStatus};
 
-/// What tells one cache from another: the resource with its group, the type that it is decoded as, and what was selected.
+/// The labels of a cache: the resource with its group, the Rust type, the namespace and the selectors.
 const LABELS: [&str; 4] = ["resource", "type", "namespace", "selector"];
 
 type Probe = Box<dyn Fn() -> Vec<InformerStatus> + Send + Sync>;
 
-/// `windlass_cache_*`. Clones ask the same caches.
+/// The metrics `windlass_cache_*`. Clones report the same caches.
 #[derive(Clone, Default)]
 pub(super) struct Caches(Arc<Mutex<Vec<Probe>>>);
 
-/// The metrics of one moment.
+/// The metrics of one scrape.
 struct Moment {
     objects: IntGaugeVec,
     synced: IntGaugeVec,
@@ -47,7 +47,7 @@ impl Caches {
 
 impl Collector for Caches {
     fn desc(&self) -> Vec<&Desc> {
-        // Nothing else has this prefix, so there is nothing to check it against.
+        // No other collector uses this prefix, so no check for duplicates is needed.
         Vec::new()
     }
 
@@ -75,59 +75,59 @@ impl Moment {
         let gauges = |name, help, last| IntGaugeVec::new(Opts::new(name, help), &with(last)).expect(VALID);
         let counters = |name, help, last| IntCounterVec::new(Opts::new(name, help), &with(last)).expect(VALID);
         Self {
-            objects: gauges("windlass_cache_objects", "How many objects a cache holds.", &[]),
-            synced: gauges(
-                "windlass_cache_synced",
-                "Whether a cache holds its first list, and follows: 1 if it does.",
-                &[],
-            ),
+            objects: gauges("windlass_cache_objects", "Number of objects in the cache.", &[]),
+            synced: gauges("windlass_cache_synced", "1 if the cache has synced, otherwise 0.", &[]),
             version: gauges(
                 "windlass_cache_resource_version",
-                "The version up to which a cache follows the server, where that is a number.",
+                "Resource version up to which the cache has followed the server, if numeric.",
                 &[],
             ),
             queued: gauges(
                 "windlass_cache_queued_events",
-                "How many changes wait between the watch of a cache and its store.",
+                "Number of changes between the watch of the cache and its store.",
                 &[],
             ),
             bytes: gauges(
                 "windlass_cache_bytes",
-                "Bytes of the bodies in a cache: as they came (encoded), compressed, and what decoded ones are taken for.",
+                "Bytes of objects in the cache: encoded, compressed, and estimated for decoded objects.",
                 &["form"],
             ),
             budget: gauges(
                 "windlass_cache_budget_bytes",
-                "How many bytes of a cache may be encoded or decoded before more is compressed.",
+                "Maximum bytes of encoded and decoded objects before further objects are compressed.",
                 &[],
             ),
             lists: counters(
                 "windlass_cache_lists_total",
-                "How often a cache listed everything; beyond the first it listed again.",
+                "Total number of complete lists; all but the first are relists.",
                 &[],
             ),
             list_seconds: GaugeVec::new(
-                Opts::new("windlass_cache_last_list_seconds", "How long the last list of a cache took."),
+                Opts::new("windlass_cache_last_list_seconds", "Duration of the last complete list, in seconds."),
                 &LABELS,
             )
             .expect(VALID),
-            watches: counters("windlass_cache_watches_total", "Watches that a cache opened.", &[]),
-            events: counters("windlass_cache_events_total", "Events that a cache received.", &["event"]),
-            failures: counters(
-                "windlass_cache_errors_total",
-                "What went wrong while a cache followed the server.",
-                &[],
+            watches: counters("windlass_cache_watches_total", "Total number of opened watches.", &[]),
+            events: counters(
+                "windlass_cache_events_total",
+                "Total number of received watch events, by type.",
+                &["event"],
             ),
+            failures: counters("windlass_cache_errors_total", "Total number of list and watch errors.", &[]),
             decoding_failures: counters(
                 "windlass_cache_decode_errors_total",
-                "Objects of a cache that were asked for and could not be decoded.",
+                "Total number of requested objects that could not be decoded.",
                 &[],
             ),
-            handler_panics: counters("windlass_cache_handler_panics_total", "Handlers of a cache that panicked.", &[]),
+            handler_panics: counters(
+                "windlass_cache_handler_panics_total",
+                "Total number of panics in event handlers.",
+                &[],
+            ),
         }
     }
 
-    /// Caches that nothing tells apart are added up.
+    /// Adds a cache's values. Caches with equal labels are summed.
     fn add(&self, status: &InformerStatus) {
         let InformerStatus { resource, type_name, namespace, memory, activity, .. } = status;
         let (resource, selector) = (resource.group_resource().to_string(), selector(status));
@@ -179,13 +179,13 @@ impl Moment {
     }
 }
 
-/// Both selectors in one text.
+/// Joins both selectors in one text.
 pub(crate) fn selector(status: &InformerStatus) -> String {
     let parts: Vec<_> = [&status.labels, &status.fields].into_iter().filter_map(Option::as_deref).collect();
     parts.join(",")
 }
 
-/// A type's name without its path.
+/// Returns a type's name without its path.
 pub(crate) fn short(type_name: &str) -> &str {
     let path = type_name.split('<').next().unwrap_or_default();
     path.rsplit("::").next().unwrap_or_default()

@@ -1,23 +1,23 @@
-//! The depth of a queue: in all, or by priority.
+//! The depth gauge of a queue, in total or by priority.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use prometheus::{IntGauge, IntGaugeVec};
 
-/// The labels of its gauges.
+/// The labels of the gauges.
 pub(super) const LABELS: &[&str] = &["name", "controller", "priority"];
 
-/// So many priorities of a queue have a depth of their own; those that come later have one together.
+/// The maximum number of priorities with their own gauge. All further priorities share one gauge.
 const MAX_PRIORITIES: usize = 25;
 const OTHER_PRIORITIES: &str = "exceeded_cardinality_limit";
 
 /// The depth of one queue.
 pub(super) struct Depth {
     name: String,
-    /// Of all queues.
+    /// The gauges of all queues.
     all: IntGaugeVec,
-    /// Those with a gauge of their own: none without a priority and others.
+    /// The gauges by priority. `None` is the gauge of a queue without priorities.
     told: Mutex<HashMap<Option<i32>, IntGauge>>,
 }
 

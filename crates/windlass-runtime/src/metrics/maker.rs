@@ -1,11 +1,11 @@
-//! How metrics come into a registry.
+//! Creation and registration of metrics.
 
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, core::Collector};
 
-/// Buckets for requests, and for what takes a few of them, in seconds.
+/// Buckets for the durations of requests and of short sequences of requests, in seconds.
 pub(super) const REQUEST_SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Makes metrics, and keeps them in a registry.
+/// Creates metrics and registers them.
 pub(super) struct Maker<'r>(pub(super) &'r prometheus::Registry);
 
 // === impl Maker ===
@@ -27,10 +27,10 @@ impl Maker<'_> {
         self.kept(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
     }
 
-    /// Names, labels and buckets are constants of who calls.
+    /// Cannot fail: names, labels and buckets are constants in the callers.
     pub(super) fn kept<C: Collector + Clone + 'static>(&self, metric: prometheus::Result<C>) -> C {
         let metric = metric.expect("names and labels are valid, and buckets in order");
-        self.0.register(Box::new(metric.clone())).expect("no name is there twice");
+        self.0.register(Box::new(metric.clone())).expect("names are unique");
         metric
     }
 }

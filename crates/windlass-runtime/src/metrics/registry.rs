@@ -1,4 +1,4 @@
-//! The numbers of a manager as Prometheus has them, under the names that dashboards for controller-runtime know.
+//! Prometheus metrics of a manager, with the names that controller-runtime dashboards use.
 
 use std::{
     fmt::{self, Debug},
@@ -22,21 +22,20 @@ use super::{
 };
 use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
 
-/// Of reconciles, in seconds.
+/// Buckets for the durations of reconciles, in seconds.
 const RECONCILE_BUCKETS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// Of work queues, in seconds: from ten nanoseconds to a quarter of an hour.
+/// Buckets of work queue metrics, in seconds: from ten nanoseconds to about 15 minutes.
 const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
-/// Counts everything, and shows it as text. Clones are the same registry.
+/// A registry of all metrics, with output in the Prometheus text format. Clones are handles to the same registry.
 ///
 /// Names and labels are those of controller-runtime and client-go: `controller_runtime_*`, `workqueue_*`,
-/// `rest_client_*`, `leader_election_*`. What those do not tell is `windlass_cache_*`, how the caches are, and
-/// `windlass_shard_*`, who shares the keys. Given to a manager by
-/// [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and shown by a
-/// [`MetricsServer`](super::MetricsServer).
+/// `rest_client_*`, `leader_election_*`. In addition, `windlass_cache_*` describes the caches and `windlass_shard_*`
+/// the sharding. Pass it to a manager with [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and serve it
+/// with a [`MetricsServer`](super::MetricsServer).
 #[derive(Clone)]
 pub struct Registry(Arc<Inner>);
 
@@ -51,7 +50,7 @@ struct Inner {
     caches: Caches,
 }
 
-/// `controller_runtime_*`, each by the controller's name.
+/// The metrics `controller_runtime_*`, by controller name.
 struct Controllers {
     total: IntCounterVec,
     errors: IntCounterVec,
@@ -63,7 +62,7 @@ struct Controllers {
     active: IntGaugeVec,
 }
 
-/// `workqueue_*`, each by the queue's name, which is the controller's.
+/// The metrics `workqueue_*`, by queue name, which is the controller's name.
 struct Queues {
     depth: IntGaugeVec,
     adds: IntCounterVec,
@@ -72,11 +71,11 @@ struct Queues {
     retries: IntCounterVec,
     unfinished: GaugeVec,
     longest: GaugeVec,
-    /// What to ask before the last two are shown.
+    /// The functions that return the values of the last two metrics.
     probes: Mutex<Vec<(String, UnfinishedProbe)>>,
 }
 
-/// The numbers of one queue.
+/// The metrics of one queue.
 struct Queue {
     depth: Depth,
     adds: IntCounter,
@@ -85,7 +84,7 @@ struct Queue {
     retries: IntCounter,
 }
 
-/// `windlass_shard_*`, each by the name of the group.
+/// The metrics `windlass_shard_*`, by group name.
 struct Shards {
     members: IntGaugeVec,
     keys: IntGaugeVec,
@@ -97,7 +96,7 @@ struct Shards {
 // === impl Registry ===
 
 impl Registry {
-    /// A registry in which nothing has been counted.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         let registry = prometheus::Registry::new();
@@ -107,12 +106,12 @@ impl Registry {
         let requests = Arc::new(Requests::new(&make));
         let leading = make.gauges(
             "leader_election_master_status",
-            "Whether this process leads by the lease of that name: 1 if it does.",
+            "1 if this process is the leader, otherwise 0, by lease name.",
             &["name"],
         );
         let slow_paths = make.counters(
             "leader_election_slowpath_total",
-            "Renewals of the lease of that name that had to read it first.",
+            "Total number of renewals that had to read the lease first, by lease name.",
             &["name"],
         );
         let shards = Shards::new(&make);
@@ -121,32 +120,32 @@ impl Registry {
         Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, shards, caches }))
     }
 
-    /// Shows how the caches are that are asked here, with the others.
+    /// Adds the metrics of the caches that `statuses` returns.
     pub(crate) fn watch_caches(&self, statuses: impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static) {
         self.0.caches.watch(statuses);
     }
 
-    /// For metrics of your own, which are shown with the others.
+    /// Returns the Prometheus registry, to which you can add your own metrics.
     #[must_use]
     pub fn prometheus(&self) -> &prometheus::Registry {
         &self.0.registry
     }
 
-    /// Counts the requests of a client, with [`Client::with_metrics`](windlass_client::Client::with_metrics); `host` is the
-    /// label that tells one server from another.
+    /// Returns metrics for the requests of a client, to be set with
+    /// [`Client::with_metrics`](windlass_client::Client::with_metrics). `host` is the label of the server.
     #[must_use]
     pub fn requests_to(&self, host: impl Into<Arc<str>>) -> RequestCounter {
         RequestCounter::new(Arc::clone(&self.0.requests), host)
     }
 
-    /// Everything in the text format of Prometheus, version 0.0.4.
+    /// Encodes all metrics in the Prometheus text format, version 0.0.4.
     #[must_use]
     pub fn text(&self) -> String {
         self.0.queues.look();
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
-            // Only of metrics that are not ours: these have names.
-            tracing::error!(%error, "some metrics cannot be shown");
+            // Only metrics added by the program can fail.
+            tracing::error!(%error, "cannot encode some metrics");
         }
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -168,7 +167,7 @@ impl ControllerMetrics for Registry {
     fn controller(&self, controller: &str, workers: usize) -> Option<Arc<dyn QueueMetrics>> {
         let of = &self.0.controllers;
         of.workers.with_label_values(&[controller]).set(i64::try_from(workers).unwrap_or(i64::MAX));
-        // What has not happened yet is zero, and not missing.
+        // Metrics exist with the value zero before the first measurement.
         of.active.with_label_values(&[controller]).set(0);
         for result in ["success", "error", "requeue", "requeue_after"] {
             of.total.with_label_values(&[controller, result]);
@@ -261,43 +260,43 @@ impl Controllers {
         Self {
             total: make.counters(
                 "controller_runtime_reconcile_total",
-                "Reconciles of a controller, by what came of them.",
+                "Total number of reconciles per controller, by result.",
                 &["controller", "result"],
             ),
             errors: make.counters(
                 "controller_runtime_reconcile_errors_total",
-                "Reconciles of a controller that failed.",
+                "Total number of failed reconciles per controller.",
                 by_name,
             ),
             terminal_errors: make.counters(
                 "controller_runtime_terminal_reconcile_errors_total",
-                "Reconciles of a controller that failed and are not tried again.",
+                "Total number of failed reconciles per controller that are not retried.",
                 by_name,
             ),
             panics: make.counters(
                 "controller_runtime_reconcile_panics_total",
-                "Reconciles of a controller that panicked.",
+                "Total number of reconciles per controller that panicked.",
                 by_name,
             ),
             timeouts: make.counters(
                 "controller_runtime_reconcile_timeouts_total",
-                "Reconciles of a controller that took too long.",
+                "Total number of reconciles per controller that timed out.",
                 by_name,
             ),
             time: make.histograms(
                 "controller_runtime_reconcile_time_seconds",
-                "How long a controller's reconciles take.",
+                "Duration of reconciles per controller, in seconds.",
                 by_name,
                 RECONCILE_BUCKETS,
             ),
             workers: make.gauges(
                 "controller_runtime_max_concurrent_reconciles",
-                "How many keys a controller may reconcile at the same time.",
+                "Maximum number of concurrent reconciles per controller.",
                 by_name,
             ),
             active: make.gauges(
                 "controller_runtime_active_workers",
-                "How many keys a controller reconciles at this moment.",
+                "Number of running reconciles per controller.",
                 by_name,
             ),
         }
@@ -310,29 +309,33 @@ impl Queues {
     fn new(make: &Maker<'_>) -> Self {
         let by_name = &["name", "controller"];
         Self {
-            depth: make.gauges("workqueue_depth", "How many keys wait in a queue.", depth::LABELS),
-            adds: make.counters("workqueue_adds_total", "Keys that were added to a queue.", by_name),
+            depth: make.gauges("workqueue_depth", "Current depth of the work queue.", depth::LABELS),
+            adds: make.counters("workqueue_adds_total", "Total number of adds handled by the work queue.", by_name),
             waited: make.histograms(
                 "workqueue_queue_duration_seconds",
-                "How long keys wait in a queue before they are taken.",
+                "How long in seconds a key stays in the work queue before it is taken.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
             worked: make.histograms(
                 "workqueue_work_duration_seconds",
-                "How long the work on a key of a queue takes.",
+                "How long in seconds processing a key from the work queue takes.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
-            retries: make.counters("workqueue_retries_total", "Keys that were added to a queue with a delay.", by_name),
+            retries: make.counters(
+                "workqueue_retries_total",
+                "Total number of retries handled by the work queue.",
+                by_name,
+            ),
             unfinished: make.float_gauges(
                 "workqueue_unfinished_work_seconds",
-                "The sum of how long keys of a queue have been worked on that are not done; steady growth is a stuck worker.",
+                "Total processing time so far of unfinished keys, in seconds. Steady growth indicates a stuck worker.",
                 by_name,
             ),
             longest: make.float_gauges(
                 "workqueue_longest_running_processor_seconds",
-                "How long the key of a queue has been worked on that has been so for longest.",
+                "Longest processing time so far of an unfinished key, in seconds.",
                 by_name,
             ),
             probes: Mutex::default(),
@@ -350,7 +353,7 @@ impl Queues {
         }
     }
 
-    /// Brings what is not told but asked for up to date.
+    /// Updates the metrics that are computed on each scrape.
     fn look(&self) {
         let set = |gauges: &GaugeVec, name: &str, value: Duration| {
             let gauge: Gauge = gauges.with_label_values(&[name, name]);
@@ -399,28 +402,28 @@ impl Shards {
         Self {
             members: make.gauges(
                 "windlass_shard_members",
-                "How many members the group has as this process sees it; 0 while it is none of them.",
+                "Number of members in the group, as seen by this process; 0 while it is not a member.",
                 &["group"],
             ),
             keys: make.gauges(
                 "windlass_shard_keys",
-                "How many objects of a controller were this process's when some moved last.",
+                "Number of objects of a controller owned by this process after the last move.",
                 &["group", "controller"],
             ),
             moved: make.counters(
                 "windlass_shard_keys_moved_total",
-                "Objects of a controller that became this process's, or ceased to be.",
+                "Total number of objects of a controller that this process gained or lost.",
                 &["group", "controller", "direction"],
             ),
             handovers: make.histograms(
                 "windlass_shard_handover_seconds",
-                "How long it takes to show a change of the group, from when it was seen to when what was begun has ended.",
+                "Time from a change of the group to the handover of the moved keys, in seconds.",
                 &["group"],
                 REQUEST_SECONDS,
             ),
             losses: make.counters(
                 "windlass_shard_losses_total",
-                "How often this process has lost its lease, and with it all keys.",
+                "Total number of times that this process lost its lease and all keys.",
                 &["group"],
             ),
         }

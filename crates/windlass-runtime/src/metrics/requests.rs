@@ -1,4 +1,4 @@
-//! The numbers of the requests that clients send.
+//! Metrics of the requests that clients send.
 
 use std::{
     fmt::{self, Debug},
@@ -14,11 +14,11 @@ use windlass_client::{
 
 use super::maker::{Maker, REQUEST_SECONDS};
 
-/// Of requests and answers, in bytes.
+/// Buckets for the sizes of requests and responses, in bytes.
 const SIZE_BUCKETS: &[f64] =
     &[64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
 
-/// `rest_client_*`.
+/// The metrics `rest_client_*`.
 pub(super) struct Requests {
     total: IntCounterVec,
     retries: IntCounterVec,
@@ -28,7 +28,7 @@ pub(super) struct Requests {
     received: HistogramVec,
 }
 
-/// Counts the requests of the clients of one server.
+/// Counts the requests to one server.
 #[derive(Clone)]
 pub struct RequestCounter {
     requests: Arc<Requests>,
@@ -43,35 +43,35 @@ impl Requests {
         Self {
             total: make.counters(
                 "rest_client_requests_total",
-                "Requests by the status of their answers, or `<error>` if there was none.",
+                "Number of HTTP requests, by status code, method and host. The code is `<error>` without a response.",
                 &["code", "method", "host"],
             ),
             retries: make.counters(
                 "rest_client_request_retries_total",
-                "Requests that were sent again.",
+                "Number of request retries, by status code, verb and host.",
                 &["code", "verb", "host"],
             ),
             duration: make.histograms(
                 "rest_client_request_duration_seconds",
-                "How long requests take up to the head of their answers.",
+                "Request latency in seconds up to the response headers, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
             throttled: make.histograms(
                 "rest_client_rate_limiter_duration_seconds",
-                "How long requests wait for their turn.",
+                "Client-side rate limiter latency in seconds, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
             sent: make.histograms(
                 "rest_client_request_size_bytes",
-                "How large the bodies of requests are.",
+                "Request size in bytes, by verb and host.",
                 by_verb,
                 SIZE_BUCKETS,
             ),
             received: make.histograms(
                 "rest_client_response_size_bytes",
-                "How large the bodies of answers are.",
+                "Response size in bytes, by verb and host.",
                 by_verb,
                 SIZE_BUCKETS,
             ),
@@ -126,7 +126,7 @@ impl Debug for RequestCounter {
     }
 }
 
-/// The verb as client-go counts it: by the method of HTTP.
+/// Returns the HTTP method of a verb, which client-go uses as the verb label.
 fn method(verb: Verb) -> &'static str {
     match verb {
         Verb::Create | Verb::Connect => "POST",

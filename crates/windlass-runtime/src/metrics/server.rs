@@ -1,4 +1,4 @@
-//! The endpoint that metrics are read from.
+//! The HTTP endpoint of metrics.
 
 use std::{
     fmt::{self, Debug},
@@ -29,13 +29,13 @@ use crate::{
 /// The version of the text format.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// How long a certificate that is made here holds, and when the next one is made.
+/// The validity of a generated certificate, and the time until the next one is generated.
 const LIFETIME: Duration = Duration::from_hours(365 * 24);
 const RENEWAL: Duration = Duration::from_hours(180 * 24);
-/// How often the files of a certificate are looked at.
+/// The interval at which certificate files are checked.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Shows a [`Registry`] at `/metrics`, to be added to a [`Manager`](crate::Manager).
+/// Serves a [`Registry`] at `/metrics`. Add it to a [`Manager`](crate::Manager).
 ///
 /// ```
 /// # use windlass_runtime::{Manager, metrics::{MetricsServer, Registry}};
@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// manager.add(MetricsServer::bind(":8443", &registry).secure().for_authorized());
 /// # }
 /// ```
-#[must_use = "metrics are shown when this is added to a `Manager`"]
+#[must_use = "metrics are not served until the server is added to a `Manager`"]
 pub struct MetricsServer {
     listen: Listen,
     registry: Registry,
@@ -53,25 +53,25 @@ pub struct MetricsServer {
     audience: Audience,
 }
 
-/// How it is spoken to.
+/// The transport of the server.
 enum Transport {
     Plain,
-    /// By TLS, with a certificate that is made here.
+    /// TLS with a generated certificate.
     SelfSigned,
-    /// By TLS, with a certificate that somebody else sees to.
+    /// TLS with a certificate that the program manages.
     Certified(LiveIdentity),
-    /// The same, in files.
+    /// TLS with a certificate in files.
     Files(CertificateFiles),
 }
 
-/// A certificate and its key, in PEM, that may be replaced.
+/// The paths of a PEM certificate and its key, which may be replaced.
 #[derive(Debug)]
 struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// A file of a certificate cannot be read.
+/// A certificate file cannot be read or used.
 #[derive(Debug, thiserror::Error)]
 #[error("reading {}", path.display())]
 struct UnreadableCertificate {
@@ -79,31 +79,32 @@ struct UnreadableCertificate {
     source: io::Error,
 }
 
-/// Sees to the certificate that is in use, while the server runs.
+/// The renewal of the certificate while the server runs.
 enum Upkeep {
-    /// Somebody else does.
+    /// The program renews the certificate.
     None,
-    /// Makes another one in time.
+    /// The server generates a new one in time.
     Renew,
-    /// Reads it again.
+    /// The server reloads the files.
     Follow(CertificateFiles),
 }
 
-/// Who may see metrics.
+/// The clients that may read metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
     Everybody,
-    /// Whom the cluster knows, and lets `get` the path.
+    /// Clients with a valid token and the permission to `get` the path.
     Authorized,
 }
 
 impl MetricsServer {
-    /// Answers at an address: `host:port`, or `:port` for every address of the machine. Nowhere if it is empty or `0`.
+    /// Serves at an address: `host:port`, or `:port` for every address of the machine. An empty address or `0` disables
+    /// the server.
     pub fn bind(address: impl Into<String>, registry: &Registry) -> Self {
         Self::new(Listen::at(address), registry)
     }
 
-    /// Answers what comes over a listener.
+    /// Serves connections of a listener.
     pub fn on(listener: TcpListener, registry: &Registry) -> Self {
         Self::new(Listen::Bound(listener), registry)
     }
@@ -113,29 +114,30 @@ impl MetricsServer {
         Self { listen, registry, transport: Transport::Plain, audience: Audience::Everybody }
     }
 
-    /// Over TLS, with a certificate for `localhost` that nobody else has signed. It is replaced long before it ends.
+    /// Enables TLS with a self-signed certificate for `localhost`. The certificate is replaced long before it expires.
     pub fn secure(mut self) -> Self {
         self.transport = Transport::SelfSigned;
         self
     }
 
-    /// Over TLS, with whatever certificate is in use when somebody connects.
+    /// Enables TLS with the current certificate of `identity` for each new connection.
     pub fn secure_with(mut self, identity: LiveIdentity) -> Self {
         self.transport = Transport::Certified(identity);
         self
     }
 
-    /// Over TLS, with the certificate that is in these files, in PEM. They are read again every ten seconds; what cannot be used
-    /// then leaves the one before in use.
+    /// Enables TLS with a PEM certificate and key from files. The files are reloaded every 10 s. If they are invalid,
+    /// the previous certificate stays in use.
     pub fn secure_with_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.transport = Transport::Files(CertificateFiles { certificate: certificate.into(), key: key.into() });
         self
     }
 
-    /// Only for those whose bearer token the cluster knows (by a TokenReview) and who may `get` the path there (by a
-    /// SubjectAccessReview). The manager must be allowed to create both; its answers are remembered for a while.
+    /// Requires a bearer token that the cluster accepts (TokenReview) and the permission to `get` the path
+    /// (SubjectAccessReview). The manager must be allowed to create both reviews. Their results are cached for one
+    /// minute.
     ///
-    /// Tokens should not travel without TLS.
+    /// Use TLS, because requests contain tokens.
     pub fn for_authorized(mut self) -> Self {
         self.audience = Audience::Authorized;
         self
@@ -209,7 +211,7 @@ fn show(registry: &Registry, method: &Method, path: &str) -> Answer {
         return not_found();
     }
     if method != Method::GET && method != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "metrics can only be read\n");
+        return text(StatusCode::METHOD_NOT_ALLOWED, "metrics are read-only\n");
     }
     let mut answer = Answer::new(Full::new(Bytes::from(registry.text())));
     answer.headers_mut().insert(header::CONTENT_TYPE, TEXT);
@@ -220,13 +222,13 @@ fn acceptor(identity: LiveIdentity) -> TlsAcceptor {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring has what the default versions need")
+        .expect("ring supports the default TLS versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(ServingCertificate::new(identity)));
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// Makes a certificate.
+/// Generates a certificate and puts it into use.
 fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError> {
     let keyed = self_signed(["localhost", "127.0.0.1", "::1"], Validity::starting(clock.now(), LIFETIME))?;
     identity.set(keyed.identity());
@@ -234,7 +236,7 @@ fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError>
 }
 
 impl Upkeep {
-    /// Never resolves.
+    /// Renews the certificate forever.
     async fn go_on(self, identity: &LiveIdentity, clock: &Clock) {
         let pause = match &self {
             Self::None => return std::future::pending().await,
@@ -249,14 +251,14 @@ impl Upkeep {
                 Self::Follow(files) => files.read(identity).map_err(BoxError::from),
             };
             if let Err(error) = result {
-                tracing::error!(error = %ErrorChain(&*error), "the certificate for metrics stays as it is");
+                tracing::error!(error = %ErrorChain(&*error), "cannot renew the metrics certificate, the previous one stays in use");
             }
         }
     }
 }
 
 impl CertificateFiles {
-    /// Brings what is in the files into use, if it is not. Blocks on the file system, for two small files.
+    /// Loads the files if they have changed. Blocks on the file system for two small files.
     fn read(&self, identity: &LiveIdentity) -> Result<(), UnreadableCertificate> {
         let file = |path: &Path| {
             fs::read(path).map_err(|source| UnreadableCertificate { path: path.to_owned(), source }).map(Pem::Data)

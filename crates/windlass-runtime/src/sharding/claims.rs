@@ -1,4 +1,4 @@
-//! What a member may act on at a moment, and what it acts on. Values only; the caller brings the time.
+//! The keys that a member may act on, and its running reconciles. Pure values; the caller passes the time.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -9,59 +9,59 @@ use tokio::time::Instant;
 
 use super::ring::{Point, Ring};
 
-/// So many assignments are remembered for those who follow them.
+/// The number of past assignments stored for followers.
 const PAST: usize = 16;
 
-/// Which keys a member may act on.
+/// The keys that a member may act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
     /// The member's name.
     pub(super) me: Arc<str>,
-    /// What the member's lease shows, may show, and is about to show. A key is the member's when each of them says so; none
-    /// at all says so of no key.
+    /// The rings that the member's lease contains, may contain, or is about to contain. The member owns a key if every
+    /// ring assigns it to the member. Without rings it owns no key.
     pub(super) rings: Vec<Ring>,
-    /// What the leases of others showed at a time when the member's own did show its ring: each ring once, with those who
-    /// showed it.
+    /// The claims on the leases of other members, observed while the member's own lease contained its ring. Each claim
+    /// is listed once, with its holders.
     pub(super) others: Vec<(Claim, Vec<Arc<str>>)>,
 }
 
-/// What a lease says of the keys that its holder claims.
+/// The keys that a lease claims for its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Those that this ring gives to it.
+    /// The keys that this ring assigns to the holder.
     Ring(Ring),
-    /// It cannot be read: any.
+    /// The lease cannot be parsed, so it claims every key.
     Unreadable,
 }
 
-/// The claims of this process, and its use of them.
+/// The claims of this process, and the reconciles that depend on them.
 #[derive(Debug)]
 pub(crate) struct Claims {
     assignment: Arc<Assignment>,
-    /// The ones before, the last one last.
+    /// Previous assignments, the latest one last.
     past: VecDeque<Arc<Assignment>>,
-    /// Rises with each assignment.
+    /// Increases with each assignment.
     generation: u64,
-    /// The local deadline; `None`: this process is no member.
+    /// The local deadline; `None` if this process is not a member.
     until: Option<Instant>,
-    /// Reconciles that have begun, by ticket.
+    /// The running reconciles, by ticket.
     in_flight: HashMap<Ticket, Point>,
-    /// Those among them that may not go on.
+    /// The running reconciles that must not continue.
     revoked: HashSet<Ticket>,
     next_ticket: u64,
 }
 
-/// One reconcile.
+/// The identity of a running reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
-/// Whether a reconcile may begin.
+/// The decision whether a reconcile may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Begun(Ticket),
-    /// The key is not ours. Should it become so, that is a new assignment.
+    /// Another replica owns the key. If this process gains it, there will be a new assignment.
     Elsewhere,
-    /// Nobody knows before this process is a member, or is one again.
+    /// Not known until this process is a member (again).
     Undecided,
 }
 
@@ -72,17 +72,17 @@ impl Assignment {
         Self { me, rings: Vec::new(), others: Vec::new() }
     }
 
-    /// Whether a reconcile of the key may begin: it is claimed, and was by nobody else.
+    /// Reports whether a reconcile of the key may begin: this member claims it, and no other lease does.
     pub(crate) fn allows(&self, point: Point) -> bool {
         self.keeps(point) && !self.others.iter().any(|(claim, holders)| claim.includes(point, holders))
     }
 
-    /// Whether the key is claimed, and stays so: a reconcile that has begun may end.
+    /// Reports whether this member's claim to the key persists, so that a running reconcile may continue.
     pub(crate) fn keeps(&self, point: Point) -> bool {
         !self.rings.is_empty() && self.rings.iter().all(|ring| ring.gives(point, &self.me))
     }
 
-    /// Whether everybody has the same members in mind, this process included.
+    /// Reports whether all members, including this one, have the same ring.
     pub(crate) fn is_settled(&self) -> bool {
         let [ring] = &*self.rings else { return false };
         self.others.iter().all(|(claim, _)| matches!(claim, Claim::Ring(other) if other == ring))
@@ -92,7 +92,7 @@ impl Assignment {
 // === impl Claim ===
 
 impl Claim {
-    /// Whether one of the holders claims the key by it.
+    /// Reports whether one of the holders claims the key by it.
     fn includes(&self, point: Point, holders: &[Arc<str>]) -> bool {
         match self {
             Self::Ring(ring) => ring.owner(point).is_some_and(|owner| holders.contains(owner)),
@@ -124,7 +124,8 @@ impl Claims {
         self.generation
     }
 
-    /// The assignments from a generation on, but for the one that holds now; `None`: they are forgotten.
+    /// Returns the previous assignments since a generation, without the current one. Returns `None` if some of them are
+    /// no longer stored.
     pub(crate) fn since(&self, generation: u64) -> Option<Vec<Arc<Assignment>>> {
         let number = usize::try_from(self.generation - generation).ok()?;
         let first = self.past.len().checked_sub(number)?;
@@ -135,7 +136,7 @@ impl Claims {
         self.until
     }
 
-    /// Takes over what the member knows now. Returns whether there is something new for those who wait.
+    /// Sets the assignment and the deadline. Returns `true` if waiting tasks must be notified.
     pub(super) fn update(&mut self, assignment: Assignment, until: Option<Instant>, now: Instant) -> bool {
         let had_lapsed = self.until.is_none_or(|until| until <= now);
         self.until = until;
@@ -153,7 +154,7 @@ impl Claims {
         has_changed || had_lapsed != until.is_none_or(|until| until <= now)
     }
 
-    /// Begins a reconcile, if it may begin.
+    /// Begins a reconcile, if permitted.
     pub(crate) fn begin(&mut self, point: Point, now: Instant) -> Answer {
         if self.until.is_none_or(|until| until <= now) || self.assignment.rings.is_empty() {
             return Answer::Undecided;
@@ -167,7 +168,7 @@ impl Claims {
         Answer::Begun(ticket)
     }
 
-    /// Until when a reconcile may go on, as far as is known; `None`: it may not.
+    /// Returns the deadline of a reconcile, or `None` if it must not continue.
     pub(crate) fn standing(&self, ticket: Ticket, now: Instant) -> Option<Instant> {
         let until = self.until.filter(|until| now < *until)?;
         (!self.revoked.contains(&ticket)).then_some(until)
@@ -179,12 +180,12 @@ impl Claims {
         self.revoked.remove(&ticket);
     }
 
-    /// Whether nothing runs that belongs to others by what the lease is about to show.
+    /// Reports whether no running reconcile belongs to a key that this member is about to lose.
     pub(crate) fn is_drained(&self) -> bool {
         self.in_flight.values().all(|point| self.assignment.keeps(*point))
     }
 
-    /// Ends the patience with what runs and will belong to others. Returns how many that are.
+    /// Revokes the reconciles of keys that this member is about to lose. Returns their number.
     pub(super) fn revoke_leaving(&mut self) -> usize {
         let leaving = self.in_flight.iter().filter(|(_, point)| !self.assignment.keeps(**point));
         let before = self.revoked.len();

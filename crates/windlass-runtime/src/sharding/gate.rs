@@ -1,4 +1,5 @@
-//! What the client of a sharded reconciler sends: nothing after the local deadline, and no write without a precondition.
+//! The gate for requests of a sharded reconciler: it rejects requests after the local deadline, and writes without a
+//! precondition.
 
 use bytes::Bytes;
 use http::Method;
@@ -10,20 +11,20 @@ use windlass_client::{Gate, Operation, Outgoing, Verb};
 
 use super::{Shard, Writes};
 
-/// Between a sharded reconciler and the server.
+/// The gate between a sharded reconciler and the server.
 #[derive(Debug)]
 pub(crate) struct ShardGate {
     shard: Shard,
     writes: Writes,
 }
 
-/// Why a request of a sharded reconciler was not sent.
+/// The reason why a request of a sharded reconciler was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum Refused {
-    #[error("this replica is no member of its group any more, or has not been able to renew its lease")]
+    #[error("this replica is no longer a member of its group, or could not renew its lease")]
     NoMember,
     #[error(
-        "a write of a sharded controller needs a precondition: the resourceVersion or the uid of what it changes, or a name \
+        "a write of a sharded controller needs a precondition: the resourceVersion or uid of the object, or a fixed name \
          for what it creates"
     )]
     Unconditional,
@@ -52,7 +53,8 @@ impl Gate for ShardGate {
     }
 }
 
-/// Whether a request changes nothing, or says what it changes. What cannot be read, or is a stream, does not.
+/// Reports whether a request is a read or a conditional write. Bodies that cannot be parsed, and streams, are not
+/// conditional.
 fn is_conditional(request: &Outgoing<'_>) -> bool {
     let Operation { verb, subresource, .. } = request.operation;
     if *verb == Verb::Connect {
@@ -63,7 +65,7 @@ fn is_conditional(request: &Outgoing<'_>) -> bool {
         |options: &Value| ["resourceVersion", "uid"].iter().any(|field| is_text(&options["preconditions"][*field]));
     let says = |what: &dyn Fn(&Value) -> bool| request.body.and_then(read).is_some_and(|body| what(&body));
     match *request.method {
-        // A part of an object is there already: an eviction deletes, a binding binds.
+        // The object of a subresource exists already: an eviction deletes it, a binding binds it.
         Method::POST if subresource.is_some() => {
             says(&|body| named(body) || preconditioned(&body["deleteOptions"]) || !is_text(&body["metadata"]["name"]))
         }
@@ -71,7 +73,7 @@ fn is_conditional(request: &Outgoing<'_>) -> bool {
         Method::PUT => says(&named),
         Method::PATCH => says(&|body| named(body) || tests_version(body)),
         Method::DELETE => says(&preconditioned),
-        // Reading.
+        // Reads.
         _ => true,
     }
 }
@@ -84,14 +86,14 @@ fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// That there is no object of that name is a precondition; what has neither name nor prefix, such as a review, is not
-/// stored.
+/// A creation with a fixed name succeeds only if no object has the name. An object with neither name nor prefix, such
+/// as a review, is not stored.
 fn creates_by_name(body: &Value) -> bool {
     let metadata = &body["metadata"];
     is_text(&metadata["name"]) || !is_text(&metadata["generateName"])
 }
 
-/// A JSON patch that has the version or the uid in it.
+/// Reports whether a JSON patch contains the resource version or UID.
 fn tests_version(patch: &Value) -> bool {
     let is_test = |operation: &Value| {
         matches!(operation["op"].as_str(), Some("test" | "replace" | "add"))

@@ -1,15 +1,16 @@
-//! One member of a group: what it knows of the others, what it shows them, and what it does next. Values only; the caller
-//! carries the steps out, and brings the answers and the time.
+//! The state machine of a group member: its observations of the other members, its own lease, and its next step. Pure
+//! values; the caller performs the steps, and passes their results and the time.
 //!
-//! The rule is that of raised flags. A member shows a ring on its lease, and by it claims keys. Then it reads the leases
-//! of all others, and acts on those of its keys that nobody else claims. Of two who claim the same key, the one who showed
-//! it later reads later than the other has shown it: both never find it free. Who sees other members than its ring has
-//! ends what it has begun on keys that it would lose, and then shows another ring. When all show the same, no key has two
-//! claims.
+//! The protocol resembles mutual exclusion with flags. A member publishes a ring on its lease, which claims keys. Then
+//! it reads the leases of all other members, and acts on those of its keys that no other lease claims. If two members
+//! claim the same key, the one that published later reads after the other has published. So at most one of them finds
+//! the key free.
 //!
-//! A lease that has not changed for as long as it says, and the margin, is deleted in the version that was seen; its holder
-//! has passed its own, shorter deadline by then. A claim ends with its lease or with another ring on it, and in no other
-//! way.
+//! A member that observes other members than its ring contains first ends its reconciles on the keys that it would
+//! lose. Then it publishes the new ring. When all leases contain the same ring, no key has two claims.
+//!
+//! A lease that has not changed for its duration plus the margin is deleted in the observed version. By then its holder
+//! has passed its own, shorter deadline. A claim ends only with the deletion of its lease or with a new ring on it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,14 +22,14 @@ use super::{
 };
 use crate::leader_election::Timings;
 
-/// What the lease of a member says.
+/// The content of a member's lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) name: Arc<str>,
     pub(super) uid: String,
-    /// Another one after each change.
+    /// The resource version, which is different after each change.
     pub(super) version: String,
-    /// Which life of the member it is.
+    /// The incarnation of the member.
     pub(super) incarnation: String,
     pub(super) lasts: Duration,
     pub(super) claim: Claim,
@@ -42,49 +43,49 @@ pub(super) struct Version {
     pub(super) version: String,
 }
 
-/// What is to be done next.
+/// The next step of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Reading all leases of the group, as they are now.
+    /// Reads all current leases of the group.
     List,
-    /// Creating the own lease; it must not be there.
+    /// Creates the own lease, which must not exist.
     Create(Ring),
-    /// Writing the own lease; it must be as it was seen.
+    /// Updates the own lease, if it is unchanged.
     Update(Version, Ring),
-    /// Deleting the lease of another member; it must be as it was seen.
+    /// Deletes the lease of another member, if it is unchanged.
     Evict(Version),
-    /// Nothing before this moment, unless what runs is drained.
+    /// Waits until this time, or until the running reconciles are drained.
     Wait(Instant),
 }
 
-/// What came of a write to a lease.
+/// The result of a write to a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// It was carried out, for a write of the own lease with this result.
+    /// The write succeeded. For a write of the own lease, contains the new version.
     Done(Option<Version>),
-    /// It was not, because the lease is not as it was seen.
+    /// The write failed, because the lease was changed.
     Refused,
-    /// Perhaps it was, perhaps it still will be.
+    /// The write may have succeeded, or may still succeed.
     Unknown,
 }
 
-/// A member.
+/// A member of a sharding group.
 #[derive(Debug)]
 pub(super) struct Member {
     name: Arc<str>,
     incarnation: String,
     timings: Timings,
-    /// How much longer than it says a lease is respected.
+    /// The time added to a lease's duration before it counts as expired.
     margin: Duration,
-    /// The own lease, as it was seen last. `None`: there is none.
+    /// The last observed own lease; `None` if it does not exist.
     own: Option<Version>,
-    /// What was shown when the others were read last, and what was written since.
+    /// The ring that the lease contained at the last list, and the rings written since.
     rings: Vec<Ring>,
-    /// What was written last.
+    /// The last written ring.
     shown: Option<Ring>,
-    /// Whether that is certain.
+    /// The status of the last write.
     certainty: Certainty,
-    /// What should be shown, by what was read last; `None`: nothing was read since the lease was lost.
+    /// The ring of the members from the last list; `None` if there was no list since the lease was lost.
     wanted: Option<Ring>,
     /// The local deadline.
     until: Option<Instant>,
@@ -93,22 +94,22 @@ pub(super) struct Member {
     next_list: Instant,
 }
 
-/// What is known of the last write.
+/// The status of the last write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Certainty {
     Unknown,
-    /// The others have not been read since.
+    /// The write succeeded. The other leases have not been read since.
     Shown,
     Checked,
 }
 
-/// Another member, or another life of this one.
+/// Another member, or another incarnation of this one.
 #[derive(Debug)]
 struct Peer {
     notice: Notice,
-    /// When it was first seen like this.
+    /// When this version was first observed.
     since: Instant,
-    /// When it may be deleted.
+    /// When the lease may be deleted.
     expires: Instant,
 }
 
@@ -143,12 +144,12 @@ impl Member {
         self.until
     }
 
-    /// Whether the lease certainly shows the members that were read last.
+    /// Reports whether the lease certainly contains the members from the last list.
     pub(super) fn is_up_to_date(&self) -> bool {
         self.certainty != Certainty::Unknown && self.shown == self.wanted
     }
 
-    /// What may be acted on.
+    /// Returns the keys that this member may act on.
     pub(super) fn assignment(&self) -> Assignment {
         let mut assignment = Assignment::nothing(Arc::clone(&self.name));
         if self.rings.is_empty() {
@@ -170,7 +171,7 @@ impl Member {
         assignment
     }
 
-    /// What to do next. `drained`: nothing runs that the assignment does not keep.
+    /// Returns the next step. `drained` states that all running reconciles belong to keys that the member retains.
     pub(super) fn next(&mut self, now: Instant, drained: bool) -> Step {
         if let Some(step) = self.write(now, drained) {
             return step;
@@ -196,10 +197,10 @@ impl Member {
             self.writes(&ring);
             return Some(Step::Create(ring));
         };
-        // A ring that was never certainly shown is, by the next write.
+        // If no ring was certainly published, the next write publishes the wanted one.
         let shown = self.shown.clone().or_else(|| self.wanted.clone())?;
         let changed = self.wanted.clone().filter(|wanted| drained && *wanted != shown);
-        // What has failed is not tried again before its time, and what is shown is asked about first.
+        // A failed write is not retried before its time. A published ring is checked before it is replaced.
         let is_due = now >= self.next_write || (changed.is_some() && self.certainty == Certainty::Checked);
         if !is_due {
             return None;
@@ -209,12 +210,13 @@ impl Member {
         Some(Step::Update(own, ring))
     }
 
-    /// A lease of this name may be that of another process, or of a former life: it is respected as any other.
+    /// A lease with this member's name may belong to another process, or to a former incarnation. It is treated like
+    /// any other lease.
     fn may_join(&self) -> bool {
         self.wanted.is_some() && !self.peers.contains_key(&self.name)
     }
 
-    /// From now on the lease may show this ring, whatever becomes of the request.
+    /// Records that the lease may contain this ring from now on, whatever the result of the request.
     fn writes(&mut self, ring: &Ring) {
         self.certainty = Certainty::Unknown;
         if !self.rings.is_empty() && !self.rings.contains(ring) {
@@ -223,7 +225,7 @@ impl Member {
         self.shown = Some(ring.clone());
     }
 
-    /// What came of a write of the own lease that was sent at that time.
+    /// Processes the result of a write of the own lease, sent at the given time.
     pub(super) fn written(&mut self, sent: Instant, now: Instant, outcome: Written) {
         self.next_write = now + self.timings.retry_period;
         match outcome {
@@ -234,13 +236,13 @@ impl Member {
                 self.certainty = Certainty::Shown;
                 self.next_list = now;
             }
-            // What is there now decides.
+            // The next list shows the current state.
             Written::Refused => self.next_list = now,
             Written::Unknown => {}
         }
     }
 
-    /// What came of the deletion of another's lease.
+    /// Processes the result of the deletion of another lease.
     pub(super) fn evicted(&mut self, name: &str, now: Instant, outcome: &Written) {
         match outcome {
             Written::Done(_) | Written::Refused => self.next_list = now,
@@ -252,7 +254,7 @@ impl Member {
         }
     }
 
-    /// The leases of the group as they were after the last write had ended; `None`: they could not be read.
+    /// Processes the leases of the group, listed after the last write ended; `None` if they could not be read.
     pub(super) fn listed(&mut self, now: Instant, notices: Option<Vec<Notice>>) {
         self.next_list = now + self.timings.retry_period;
         let Some(notices) = notices else { return };
@@ -265,7 +267,7 @@ impl Member {
                 continue;
             }
             let name = Arc::clone(&notice.name);
-            // Only a change tells that the holder is alive.
+            // Only a change proves that the holder is alive.
             let peer = match known.remove(&name) {
                 Some(peer) if peer.notice == notice => peer,
                 _ => Peer { since: now, expires: now + notice.lasts + self.margin, notice },
@@ -275,7 +277,7 @@ impl Member {
         match (&self.own, &own) {
             (Some(old), Some(new)) if old.uid == new.uid => {}
             (None, None) => {}
-            // Evicted; or a creation was carried out that had seemed to fail.
+            // The own lease was deleted by another member, or a creation succeeded although it seemed to fail.
             _ => self.lose(now),
         }
         self.own = own;
@@ -291,7 +293,7 @@ impl Member {
         }
     }
 
-    /// Nothing is claimed any more.
+    /// Drops all claims.
     fn lose(&mut self, now: Instant) {
         self.rings.clear();
         self.shown = None;

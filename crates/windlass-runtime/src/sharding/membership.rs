@@ -1,4 +1,5 @@
-//! A member at work: carries out its steps, and tells those who act what they may act on.
+//! The task of a group member: performs the steps of its state machine, and publishes the keys that controllers may act
+//! on.
 
 use std::{
     collections::BTreeMap,
@@ -28,29 +29,30 @@ use super::{
 };
 use crate::leader_election::{Timings, lease};
 
-/// A member of a group: joins it, and shares the keys with the others as long as it runs. Dropped, it lets its lease expire.
+/// The membership of a group. While it runs, it joins the group and shares the keys with the other members. If it is
+/// dropped, its lease expires.
 pub(crate) struct Membership {
     member: Member,
     leases: Leases,
     shard: Shard,
     shared: Arc<Shared>,
     timings: Timings,
-    /// How long what runs may take when its key moves.
+    /// The time limit for reconciles whose keys move.
     patience: Duration,
-    /// Since when something is waited for that will be others'.
+    /// When the member began to wait for reconciles of keys that it will lose.
     draining: Option<Instant>,
-    /// Since when the lease shows other members than there are.
+    /// When the member noticed that its lease contains outdated members.
     outdated: Option<Instant>,
 }
 
-/// The leases of a group on the server.
+/// Access to the leases of a group on the server.
 pub(super) struct Leases {
     pub(super) client: Client,
     pub(super) namespace: String,
     pub(super) group: Arc<str>,
     pub(super) clock: Clock,
     pub(super) lease_duration: Duration,
-    /// The own one, as it was written last.
+    /// The own lease as last written.
     pub(super) spec: Option<LeaseSpec>,
 }
 
@@ -70,7 +72,7 @@ impl Membership {
         &self.shard
     }
 
-    /// Runs until `stop` resolves, and leaves the group then: nothing of it may run any more.
+    /// Runs until `stop` resolves, then leaves the group. No reconcile may be running any more when `stop` resolves.
     pub(crate) async fn run(mut self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         tokio::select! {
@@ -84,7 +86,7 @@ impl Membership {
             () = stop => {}
             never = self.take_part() => match never {},
         }
-        // A write that was cut short may be carried out: what is there is read first.
+        // A cancelled write may still succeed, so the lease is read before it is deleted.
         self.shared.metrics.members(&self.shared.group, 0);
         self.leave().await;
     }
@@ -94,7 +96,7 @@ impl Membership {
             let now = Instant::now();
             let is_drained = self.drain(now);
             let step = self.member.next(now, is_drained);
-            // A write may make the lease show another ring from now on.
+            // From now on the lease may contain the new ring.
             self.tell();
             match step {
                 Step::Wait(until) => {
@@ -145,7 +147,8 @@ impl Membership {
         }
     }
 
-    /// Whether nothing runs that will be others'. What takes too long is not waited for, but ended.
+    /// Reports whether no reconciles of keys that the member will lose are running. Revokes reconciles that exceed the
+    /// patience.
     fn drain(&mut self, now: Instant) -> bool {
         let mut claims = self.shared.claims.lock();
         if claims.is_drained() {
@@ -155,13 +158,13 @@ impl Membership {
         let since = *self.draining.get_or_insert(now);
         if since + self.patience <= now && claims.revoke_leaving() > 0 {
             drop(claims);
-            tracing::warn!(group = &*self.leases.group, "what runs for too long while its keys move is ended");
+            tracing::warn!(group = &*self.leases.group, "dropping reconciles that take too long while their keys move");
             self.shared.changes.send_replace(());
         }
         false
     }
 
-    /// Tells those who act, if there is something new.
+    /// Notifies the controllers if something has changed.
     fn tell(&mut self) {
         let (assignment, until, now) = (self.member.assignment(), self.member.until(), Instant::now());
         let members = assignment.rings.last().map_or(0, |ring| ring.names().len());
@@ -192,7 +195,7 @@ impl Membership {
         self.shared.changes.send_replace(());
     }
 
-    /// Gives the lease up, if it is there.
+    /// Deletes the lease, if it exists.
     async fn leave(&mut self) {
         let limit = Instant::now() + self.timings.renew_deadline;
         self.stop_acting();
@@ -212,13 +215,13 @@ impl Membership {
         };
         match timeout_at(limit, leaving).await {
             Ok(()) => tracing::info!(group = &*self.leases.group, "left the group"),
-            Err(_elapsed) => tracing::warn!(group = &*self.leases.group, "could not give up the lease in time"),
+            Err(_elapsed) => tracing::warn!(group = &*self.leases.group, "could not delete the lease in time"),
         }
     }
 }
 
 impl Drop for Membership {
-    /// Nobody acts on a lease that nobody renews.
+    /// A stopped member does not renew its lease, so controllers must not act on it.
     fn drop(&mut self) {
         self.stop_acting();
     }
@@ -233,7 +236,7 @@ impl Debug for Membership {
 // === impl Leases ===
 
 impl Leases {
-    /// As they are now: a list without a version is never served from a past state.
+    /// Lists the current leases. A list without a resource version is never served from stale data.
     async fn list(&self) -> Result<Vec<Notice>, Error> {
         let selector = format!("{GROUP_LABEL}={}", self.group);
         let leases = self.client.list::<Lease>().within(self.namespace.as_str()).labels(selector).await?;
@@ -249,7 +252,7 @@ impl Leases {
             uid: metadata.uid.unwrap_or_default(),
             version: metadata.resource_version.unwrap_or_default(),
             incarnation: spec.holder_identity.unwrap_or_default(),
-            // Who does not say so has what we have.
+            // A lease without a duration has the default duration.
             lasts: lasts.map_or(self.lease_duration, Duration::from_secs),
             claim: members.map_or(Claim::Unreadable, |members| Claim::Ring(Ring::parse(members))),
         }
@@ -277,7 +280,7 @@ impl Leases {
     }
 
     fn lease(&self, member: &Member, ring: &Ring, version: Option<Version>) -> Lease {
-        // The server is told which lease is meant: one that is gone is not made again by a late renewal.
+        // UID and version ensure that a late renewal does not recreate a deleted lease.
         let (uid, version) = version.map(|version| (version.uid, version.version)).unzip();
         let spec = lease::claimed(self.spec.as_ref(), member.incarnation(), self.lease_duration, self.clock.now());
         Lease {

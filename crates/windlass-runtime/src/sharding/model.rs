@@ -1,6 +1,6 @@
-//! A model of groups under faults: members as they are, a server, a network that loses, delays and holds up what is sent,
-//! clocks that show different times and go at different speeds, processes that crash, stand still, leave and come back.
-//! Everything is decided by a seed.
+//! A model of sharding groups under faults: real members, a simulated server, and a network that loses and delays
+//! requests. Clocks show different times and run at different rates. Processes crash, pause, leave and return. A seed
+//! determines every run.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,46 +14,46 @@ use super::{
 };
 use crate::leader_election::Timings;
 
-/// Milliseconds of the world, which nobody in it can see.
+/// The simulated time in milliseconds, which the members cannot observe.
 type Time = u64;
 
 const TICK: Time = 50;
 const KEYS: usize = 24;
 const REPLICAS: usize = 5;
-/// What a request may take before its sender gives it up, by its own clock.
+/// The time after which a client gives up a request, by its own clock.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(15);
 const MARGIN: Duration = Duration::from_secs(2);
-/// What a reconcile that loses its key may take.
+/// The time limit of a reconcile that loses its key.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is wrong on purpose: a model that finds nothing wrong is worth nothing unless it finds these.
+/// Deliberate defects. The model must detect each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sabotage {
     Nothing,
-    /// Clocks go at speeds that differ by more than is allowed.
+    /// The rates of the clocks differ by more than allowed.
     FastClocks,
-    /// Reconciles go on without asking whether they may.
+    /// Reconciles continue without checking their permit.
     NoGuard,
-    /// Writes are carried out whatever has been written since.
+    /// The server ignores preconditions.
     NoPreconditions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
-    /// Requests may take long, and fail.
+    /// Requests may be slow and fail.
     Rough,
     Calm,
 }
 
-/// What goes wrong.
+/// Violations of the guarantees.
 #[derive(Debug, PartialEq, Eq)]
 enum Violation {
-    /// Two replicas have a reconcile of this key under way.
+    /// Two replicas reconcile this key at the same time.
     Doubled(usize),
     /// Writes to this object were undone.
     Undone(usize),
-    /// Nobody owns this key, or several do, when all is well again.
+    /// After the faults have ended, this key has no owner or several owners.
     Astray(usize),
 }
 
@@ -65,7 +65,7 @@ struct World {
     weather: Weather,
     points: Vec<Point>,
     server: Server,
-    /// What is on its way to the server.
+    /// Requests on their way to the server.
     network: Vec<(Time, Request)>,
     replicas: Vec<Replica>,
     names: usize,
@@ -83,7 +83,7 @@ struct Server {
 #[derive(Clone, Copy, Default)]
 struct Object {
     version: u64,
-    /// What every write adds one to.
+    /// A counter that every write increments.
     count: u64,
     writes: u64,
 }
@@ -96,13 +96,13 @@ enum Request {
 struct Replica {
     member: Member,
     claims: Claims,
-    /// The first instant and the speed of its clock, in thousandths.
+    /// The first instant and the rate of its clock, in thousandths.
     origin: Instant,
     speed: u64,
     state: State,
     line: Line,
     calls: u64,
-    /// What the member waits for: which call, what, since when, and the answer when it is there.
+    /// The pending call of the member: its number, the step, the start time, and the result after its arrival.
     call: Option<(u64, Step, Instant, Option<(Time, Outcome)>)>,
     work: Vec<Work>,
     draining: Option<Instant>,
@@ -112,7 +112,7 @@ struct Replica {
 enum State {
     Runs,
     StandsStill(Time),
-    /// Begins nothing more, and deletes its lease at the end.
+    /// The process starts no more reconciles, and deletes its lease at the end.
     Leaves,
     Gone,
 }
@@ -120,9 +120,9 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Up,
-    /// Nothing gets there, or long afterwards.
+    /// Requests are lost, or arrive late.
     Cut,
-    /// Everything gets there, and no answer comes back.
+    /// Requests arrive, but responses are lost.
     Deaf,
 }
 
@@ -178,11 +178,11 @@ impl World {
         usize::try_from(self.below(bound as u64)).unwrap()
     }
 
-    /// A new process, perhaps under the name of one that is gone.
+    /// Starts a process, possibly with the name of a former one.
     fn join(&mut self, name: Option<Arc<str>>) {
         self.names += 1;
         let name = name.unwrap_or_else(|| format!("painter-{}", self.names).into());
-        // Hours apart; and speeds within the bound, which is (15 s + 2 s) / 10 s = 1.7.
+        // The clocks differ by hours. Their rates differ within the bound, which is (15 s + 2 s) / 10 s = 1.7.
         let origin = self.epoch + Duration::from_millis(self.below(7_200_000));
         let speed = match self.sabotage {
             Sabotage::FastClocks => [500, 2_000][self.index(2)],
@@ -210,7 +210,7 @@ impl World {
         self.replicas.iter().filter(|replica| matches!(replica.state, State::Runs | State::StandsStill(_))).count()
     }
 
-    /// Something happens to somebody.
+    /// Injects a fault into a random process.
     fn fault(&mut self) {
         let at = self.index(self.replicas.len());
         let (what, long) = (self.below(9), 500 + self.below(40_000));
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// How long something takes on its way; now and then it is long.
+    /// Returns the delay of a message, which is sometimes long.
     fn delay(&self) -> Time {
         if self.weather == Weather::Rough && self.chance(25) { self.below(30_000) } else { self.below(150) }
     }
@@ -252,7 +252,7 @@ impl World {
     fn send(&mut self, sender: usize, request: Request) {
         let delay = self.delay();
         if self.replicas[sender].line == Line::Cut {
-            // Lost, or held up until the line is there again.
+            // The message is lost, or delayed until the connection is restored.
             if self.chance(3) {
                 self.network.push((self.now + self.below(30_000), request));
             }
@@ -293,7 +293,7 @@ impl World {
         Ok(())
     }
 
-    /// The server carries a request out.
+    /// Processes a request on the server.
     fn serve(&mut self, request: Request) {
         match request {
             Request::Write { sender, ticket, key, base } => {
@@ -306,7 +306,7 @@ impl World {
                 }
             }
             Request::Lease { sender, call, step, name, incarnation } => {
-                // Fails before it is carried out, or after.
+                // The request fails before or after it is processed.
                 let fails = (self.weather == Weather::Rough && self.chance(40)).then(|| self.chance(2));
                 let outcome = match fails {
                     Some(true) => None,
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// What `Membership` does.
+    /// Performs the steps of `Membership`.
     fn take_part(&mut self, at: usize) {
         let world_now = self.now;
         let replica = &mut self.replicas[at];
@@ -353,7 +353,7 @@ impl World {
             self.handovers += usize::from(replica.tell(now));
         }
         if replica.state == State::Leaves {
-            // The work has ended; what is left is to delete the lease, which is seen to be gone, or expires.
+            // All work has ended. The remaining step is to delete the lease; if that fails, it expires.
             if replica.work.is_empty() {
                 let name = Arc::clone(replica.member.name());
                 let mine = |lease: &Notice| lease.incarnation == replica.member.incarnation();
@@ -373,7 +373,7 @@ impl World {
         let step = replica.member.next(now, is_drained);
         self.handovers += usize::from(replica.tell(now));
         if let Step::Wait(until) = step {
-            assert!(until > now, "who waits, waits for something");
+            assert!(until > now, "a wait must end in the future");
             return;
         }
         replica.calls += 1;
@@ -383,7 +383,7 @@ impl World {
         self.send(at, Request::Lease { sender: at, call, step, name, incarnation });
     }
 
-    /// What the workers of a controller do.
+    /// Performs the steps of a controller's workers.
     fn work(&mut self, at: usize) -> Result<(), Violation> {
         let now = self.replicas[at].clock(self.now);
         let mut going = std::mem::take(&mut self.replicas[at].work);
@@ -427,8 +427,8 @@ impl World {
         Ok(())
     }
 
-    /// Nobody else has a reconcile of the key under way that may go on. One that may not, but does not know it yet, asks
-    /// before its next step.
+    /// Checks that no other replica runs a reconcile of the key that may continue. A reconcile whose permit was revoked
+    /// checks it before its next step.
     fn alone(&self, at: usize, key: usize) -> Result<(), Violation> {
         let doubled = self.replicas.iter().enumerate().any(|(other, replica)| {
             let may = |work: &Work| {
@@ -441,7 +441,7 @@ impl World {
         if doubled { Err(Violation::Doubled(key)) } else { Ok(()) }
     }
 
-    /// Each key is one living replica's.
+    /// Checks that each key has exactly one running owner.
     fn settled(&self) -> Result<(), Violation> {
         for (key, point) in self.points.iter().enumerate() {
             let owns = |replica: &&Replica| {
@@ -458,7 +458,7 @@ impl World {
 }
 
 impl Replica {
-    /// What its clock shows.
+    /// Returns the time on the process's clock.
     fn clock(&self, now: Time) -> Instant {
         self.origin + elapsed(now, self.speed)
     }
@@ -517,7 +517,7 @@ impl Server {
     }
 }
 
-/// Two minutes of faults, and two of peace.
+/// Runs two minutes with faults and two without.
 fn run(seed: u64, sabotage: Sabotage) -> Result<World, Violation> {
     let mut world = World::new(seed, sabotage);
     while world.now < 120_000 {
@@ -534,7 +534,7 @@ fn run(seed: u64, sabotage: Sabotage) -> Result<World, Violation> {
     Ok(world)
 }
 
-/// The first that goes wrong, of so many.
+/// Returns the first violation in this number of seeds.
 fn violation(seeds: u64, sabotage: Sabotage) -> Option<(u64, Violation)> {
     (0..seeds).find_map(|seed| run(seed, sabotage).err().map(|violation| (seed, violation)))
 }
@@ -550,7 +550,7 @@ fn no_key_is_doubled_or_lost_whatever_happens_to_replicas_clocks_and_requests() 
         writes += world.server.objects.iter().map(|object| object.writes).sum::<u64>();
     }
     println!("{seeds} seeds: {handovers} assignments, {writes} writes, {late} of them after the reconcile had ended");
-    // Or it has shown nothing.
+    // Ensures that the runs are meaningful.
     assert!(handovers as u64 > seeds * 20 && writes > seeds * 500 && late > 0, "{handovers} {writes} {late}");
 }
 

@@ -1,8 +1,8 @@
-//! Who owns which key, for everybody who counts the same members: rendezvous hashing. Values only.
+//! Rendezvous hashing: assigns each key to one member of a set. Pure values.
 //!
-//! Each member has a weight for each key, and the heaviest owns it. When a member goes, only its keys move; when one
-//! comes, only the keys that it gets. What is hashed, and how, is a part of the agreement between replicas, also of
-//! different versions of a program: it does not change.
+//! Each member has a weight for each key, and the member with the highest weight owns it. When a member leaves, only
+//! its keys move. When one joins, only the keys that it gains move. All replicas must use the same hash function, also
+//! in different versions of a program. Therefore it never changes.
 
 use std::{
     fmt::{self, Debug, Display},
@@ -11,7 +11,7 @@ use std::{
 
 use windlass_api::{ApiResource, ObjectKey};
 
-/// Where a key stands, the same for every controller and every member.
+/// The hash of a key, equal for all controllers and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Point(u64);
 
@@ -19,7 +19,7 @@ pub(crate) struct Point(u64);
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Ring(Arc<[Seat]>);
 
-/// Ordered by name.
+/// Sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seat {
     name: Arc<str>,
@@ -29,7 +29,8 @@ struct Seat {
 // === impl Point ===
 
 impl Point {
-    /// An object's, whatever the version of its kind: those who reconcile the same objects do so in the same process.
+    /// Returns the hash of an object, regardless of the version of its kind. Controllers that reconcile the same
+    /// objects do so in the same process.
     pub(crate) fn of(resource: &ApiResource, key: &ObjectKey) -> Self {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let parts = [&*resource.group, &*resource.plural, namespace, &*key.name];
@@ -48,7 +49,7 @@ impl Ring {
         Self(seats.into())
     }
 
-    /// As it is displayed.
+    /// Parses a ring from its display form.
     pub(crate) fn parse(text: &str) -> Self {
         Self::new(text.split(',').filter(|name| !name.is_empty()).map(Arc::from))
     }
@@ -57,9 +58,9 @@ impl Ring {
         self.0.iter().map(|seat| &seat.name)
     }
 
-    /// `None`: nobody is there.
+    /// Returns the owner of a key, or `None` if there are no members.
     pub(crate) fn owner(&self, point: Point) -> Option<&Arc<str>> {
-        // Of two that weigh the same, the later name; all agree.
+        // If two weights are equal, the later name wins, in all replicas.
         self.0.iter().max_by_key(|seat| mix(seat.hash ^ point.0)).map(|seat| &seat.name)
     }
 
@@ -88,12 +89,12 @@ impl Debug for Ring {
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
-/// FNV-1a.
+/// The hash function FNV-1a.
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME))
 }
 
-/// The finalizer of SplitMix64: each bit of the input changes half of the output.
+/// The finalizer of SplitMix64: each input bit affects half of the output bits.
 const fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -123,7 +124,7 @@ mod tests {
             for name in ring.names() {
                 let share = points.iter().filter(|point| ring.gives(**point, name)).count();
                 let even = points.len() / members;
-                assert!(share.abs_diff(even) < even / 8, "{name} of {members} has {share}, and not about {even}");
+                assert!(share.abs_diff(even) < even / 8, "{name} of {members} has {share} keys, expected about {even}");
             }
         }
     }
@@ -136,12 +137,12 @@ mod tests {
         for point in points(20_000) {
             let (before, after) = (few.owner(point).unwrap(), many.owner(point).unwrap());
             if before != after {
-                assert_eq!(&**after, newcomer, "what moves, moves to the newcomer");
+                assert_eq!(&**after, newcomer, "keys move only to the new member");
                 moved += 1;
                 from.insert(before.clone());
             }
         }
-        assert!(moved.abs_diff(4_000) < 400, "a fifth, and not {moved}");
+        assert!(moved.abs_diff(4_000) < 400, "expected a fifth to move, not {moved}");
         assert_eq!(from.len(), 4);
     }
 

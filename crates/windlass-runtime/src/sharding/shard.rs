@@ -1,4 +1,4 @@
-//! What this process may act on, for those who act.
+//! The shard of this process: the keys that its controllers may act on.
 
 use std::{
     fmt::{self, Debug},
@@ -21,25 +21,25 @@ use super::{
     ring::Point,
 };
 
-/// Tells which keys are this process's. Clones tell the same.
+/// The keys that this process owns. Clones report the same keys.
 ///
-/// Without [sharding](super::Sharding) all are.
+/// Without [sharding](super::Sharding) it owns all keys.
 #[derive(Clone)]
 pub struct Shard(Source);
 
 #[derive(Clone)]
 enum Source {
-    /// There is nobody to share with.
+    /// There is no sharding.
     Alone,
     Member(Arc<Shared>),
 }
 
-/// What the member and those who act share.
+/// State shared by the membership and the controllers.
 pub(super) struct Shared {
     pub(super) claims: Mutex<Claims>,
-    /// Changed whenever there is something new for those who wait: an assignment, or membership.
+    /// Notified of each new assignment, and of each change of the membership.
     pub(super) changes: watch::Sender<()>,
-    /// Told when a reconcile has ended.
+    /// Notified when a reconcile has ended.
     pub(super) ended: Notify,
     readiness: watch::Sender<Readiness>,
     pub(super) group: Arc<str>,
@@ -47,32 +47,32 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<dyn ShardMetrics>,
 }
 
-/// How far those are who will act.
+/// The readiness of the sharded controllers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Readiness {
-    /// There is somebody.
+    /// At least one controller takes part.
     wanted: bool,
-    /// So many fill their caches.
+    /// The number of controllers that are filling their caches.
     preparing: usize,
 }
 
-/// Who holds this gets ready to act. Nobody joins a group with keys that cannot be acted on yet.
+/// Held while a controller fills its caches. The process joins the group only after that.
 pub(crate) struct Preparation(Shard);
 
-/// One reconcile that may go on, as long as the shard says so. Dropped, it has ended.
+/// The permit of a running reconcile. Dropping it ends the reconcile.
 pub(crate) struct Permit(Option<(Arc<Shared>, Ticket)>);
 
-/// The keys of one controller over time.
+/// The moves of one controller's keys.
 pub(crate) struct Moves {
     shard: Shard,
     changes: Option<watch::Receiver<()>>,
-    /// What was told last; `None`: nothing.
+    /// The generation of the last returned move; `None` before the first one.
     told: Option<u64>,
 }
 
-/// Which keys are another's now, and which are ours.
+/// A change of the assignment: the keys that this process gains and loses.
 pub(crate) struct Move {
-    /// What has held since the last move, in order; `None`: nobody knows.
+    /// The assignments since the last move, in order; `None` if some of them are no longer stored.
     before: Option<Vec<Arc<Assignment>>>,
     after: Arc<Assignment>,
 }
@@ -106,13 +106,13 @@ impl Shard {
         matches!(self.0, Source::Member(_))
     }
 
-    /// Whether an object is this process's to act on, at this moment.
+    /// Reports whether this process owns an object at this moment.
     #[must_use]
     pub fn owns<K: Resource>(&self, key: &ObjectRef<K>) -> bool {
         self.owns_of(&K::api_resource(), key)
     }
 
-    /// As [`Self::owns`], for a resource that is known only at run time.
+    /// Like [`Self::owns`], for a resource that is known only at run time.
     #[must_use]
     pub fn owns_of<K>(&self, resource: &ApiResource, key: &ObjectRef<K>) -> bool {
         let Source::Member(shared) = &self.0 else { return true };
@@ -121,8 +121,8 @@ impl Shard {
             && claims.assignment().allows(Point::of(resource, key.key()))
     }
 
-    /// The names of the members of the group, this process's own among them, as they were seen last; nobody's before it has
-    /// joined, and without sharding.
+    /// Returns the last observed names of the group's members, including this process. Empty without sharding, and
+    /// before this process has joined.
     #[must_use]
     pub fn members(&self) -> Vec<Arc<str>> {
         let Source::Member(shared) = &self.0 else { return Vec::new() };
@@ -130,7 +130,7 @@ impl Shard {
         assignment.rings.last().map(|ring| ring.names().cloned().collect()).unwrap_or_default()
     }
 
-    /// What reconcilers may write.
+    /// Returns the writes that reconcilers may send.
     pub(super) fn writes(&self) -> Writes {
         match &self.0 {
             Source::Alone => Writes::Any,
@@ -138,7 +138,7 @@ impl Shard {
         }
     }
 
-    /// Until when requests may be sent, as far as is known; `None`: not any more, or not yet.
+    /// Returns the time until which requests may be sent, as currently known; `None` if none may be sent.
     pub(super) fn open_until(&self) -> Option<Instant> {
         match &self.0 {
             Source::Alone => Some(far_from_now()),
@@ -160,7 +160,8 @@ impl Shard {
         }
     }
 
-    /// Begins a reconcile; `None` if the key is not ours. Waits while nobody knows. Cancel-safe.
+    /// Begins a reconcile. Returns `None` if another replica owns the key. Waits while the owner is not known.
+    /// Cancel-safe.
     pub(crate) async fn begin(&self, point: Point) -> Option<Permit> {
         let Source::Member(shared) = &self.0 else { return Some(Permit(None)) };
         let mut changes = shared.changes.subscribe();
@@ -169,13 +170,13 @@ impl Shard {
             match answer {
                 Answer::Begun(ticket) => return Some(Permit(Some((Arc::clone(shared), ticket)))),
                 Answer::Elsewhere => return None,
-                // The sender is in `shared`.
+                // Cannot fail, because the sender is in `shared`.
                 Answer::Undecided => drop(changes.changed().await),
             }
         }
     }
 
-    /// The moves of the keys from now on, the first assignment included.
+    /// Returns the moves of the keys from now on, starting with the first assignment.
     pub(crate) fn moves(&self) -> Moves {
         let changes = match &self.0 {
             Source::Alone => None,
@@ -207,10 +208,10 @@ impl Debug for Shard {
 // === impl Shared ===
 
 impl Shared {
-    /// Returns when somebody is ready to act, and nobody gets ready.
+    /// Returns when at least one controller is ready to act and none is filling its caches.
     pub(super) async fn prepared(&self) {
         let mut readiness = self.readiness.subscribe();
-        // The sender is in `self`.
+        // Cannot fail, because the sender is in `self`.
         drop(readiness.wait_for(|readiness| readiness.wanted && readiness.preparing == 0).await);
     }
 }
@@ -224,8 +225,8 @@ impl Drop for Preparation {
 // === impl Permit ===
 
 impl Permit {
-    /// Does the work, as long as it may go on; `None`: it might not. It is asked before every step, so that a process that
-    /// has stood still does not take another one.
+    /// Runs `work` as long as the permit is valid. Returns `None` if the permit was revoked. The permit is checked
+    /// before each poll, so that a process that was paused does not continue.
     pub(crate) async fn guard<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let Some((shared, ticket)) = &self.0 else { return Some(work.await) };
         let standing = || shared.claims.lock().standing(*ticket, Instant::now());
@@ -259,13 +260,13 @@ impl Drop for Permit {
 // === impl Moves ===
 
 impl Moves {
-    /// The next one; never without sharding. Cancel-safe.
+    /// Returns the next move; never returns without sharding. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Move {
         let (Source::Member(shared), Some(changes)) = (&self.shard.0, &mut self.changes) else {
             return std::future::pending().await;
         };
         loop {
-            // The sender is in `shared`.
+            // Cannot fail, because the sender is in `shared`.
             drop(changes.changed().await);
             let claims = shared.claims.lock();
             let generation = claims.generation();
@@ -279,7 +280,8 @@ impl Moves {
 }
 
 impl Move {
-    /// Whether a key is ours that was not, be it for a moment: it may have been turned away then.
+    /// Reports whether this process gained the key, even if it lost the key only briefly: a worker may have dropped the
+    /// key meanwhile.
     pub(crate) fn gains(&self, point: Point) -> bool {
         let always = |before: &Vec<Arc<Assignment>>| before.iter().all(|before| before.allows(point));
         self.after.allows(point) && !self.before.as_ref().is_some_and(always)
@@ -295,7 +297,7 @@ impl Move {
     }
 }
 
-/// No deadline.
+/// Returns an instant that serves as "no deadline".
 fn far_from_now() -> Instant {
     Instant::now() + std::time::Duration::from_hours(24 * 365)
 }

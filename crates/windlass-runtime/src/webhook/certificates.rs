@@ -1,4 +1,4 @@
-//! Keeps what replicas share, and tells whom it concerns.
+//! The runnable that renews shared certificates and injects their authorities into webhook configurations.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,11 +18,12 @@ use crate::{
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// An authority of the program's own, and a serving certificate from it, shared by its replicas and replaced in time: a
-/// runnable of a manager.
+/// A certificate authority and a serving certificate, shared by the program's replicas and renewed before they expire.
+/// Add it to a manager as a runnable.
 ///
-/// It may get, create and update the Secret, and get and patch its trustees: all by name, and it watches nothing.
-#[must_use = "certificates are made when this runs in a `Manager`"]
+/// It needs the verbs `get`, `create` and `update` on the Secret, and `get` and `patch` on its targets, all by name. It
+/// watches nothing.
+#[must_use = "certificates are not created until this is added to a `Manager`"]
 pub struct WebhookCertificates {
     secret: ObjectRef<Secret>,
     policy: Policy,
@@ -32,28 +33,28 @@ pub struct WebhookCertificates {
     live: LiveIdentity,
 }
 
-/// What one replica knows.
+/// The state of one replica.
 struct Keeper {
     certificates: WebhookCertificates,
     client: Client,
     clock: Clock,
-    /// Which authorities all trustees have been told of, and since when.
+    /// The authorities that were injected into all targets, and the time of the injection.
     told: Option<(String, Instant)>,
 }
 
-/// How a look at the Secret ended.
+/// The result of a pass over the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     Done,
-    /// Another replica was faster.
+    /// Another replica wrote first.
     Again,
 }
 
 impl WebhookCertificates {
-    /// Kept in this Secret, which is made if it is not there.
+    /// Stores the certificates in this Secret, which is created if it does not exist.
     ///
-    /// Authorities are valid for a year, serving certificates for 30 days, unless told otherwise; each is replaced when a third
-    /// of its time is left.
+    /// By default authorities are valid for one year and serving certificates for 30 days. Each is renewed when a third
+    /// of its validity is left.
     pub fn in_secret(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let namespace: String = namespace.into();
         let name: String = name.into();
@@ -67,46 +68,47 @@ impl WebhookCertificates {
         }
     }
 
-    /// For a server behind this Service.
+    /// Issues the certificate for a server behind this Service.
     pub fn for_service(self, namespace: &str, name: &str) -> Self {
         let service = format!("{name}.{namespace}.svc");
         let in_cluster = format!("{service}.cluster.local");
         self.for_names([service, in_cluster])
     }
 
-    /// For a server that is reached by these names and addresses.
+    /// Issues the certificate for these DNS names and IP addresses.
     pub fn for_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.policy.names.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// These are told of its authorities.
+    /// Injects the authorities into these objects.
     pub fn trusted_by(mut self, trustees: impl IntoIterator<Item = Trustee>) -> Self {
         self.trustees.extend(trustees);
         self
     }
 
-    /// How long an authority, and how long a serving certificate is valid.
+    /// Sets the validity of authorities and of serving certificates.
     pub const fn lifetimes(mut self, authority: Duration, serving: Duration) -> Self {
         self.policy.authority = authority;
         self.policy.serving = serving;
         self
     }
 
-    /// How long API servers may take to hear of an authority that their configurations know of, before it signs; a minute by
-    /// default.
+    /// Sets how long API servers may take to apply a new `caBundle` before the new authority signs certificates.
+    /// Defaults to 1 minute.
     pub const fn settle(mut self, settle: Duration) -> Self {
         self.settle = settle;
         self
     }
 
-    /// How often Secret and trustees are looked at; every ten seconds by default.
+    /// Sets the interval at which the Secret and the targets are checked. Defaults to 10 s.
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// The certificate to serve with: for [`windlass_webhook::Server::certificate`]. There is none before this has run.
+    /// Returns the serving certificate, for [`windlass_webhook::Server::certificate`]. It is empty until the runnable
+    /// has run.
     #[must_use]
     pub fn serving(&self) -> Arc<ServingCertificate> {
         Arc::new(ServingCertificate::new(self.live.clone()))
@@ -119,7 +121,7 @@ impl Keeper {
         let found = self.client.get_opt(key).await?;
         let shared = found.as_ref().and_then(|secret| {
             Shared::read(secret).unwrap_or_else(|error| {
-                tracing::warn!(secret = %key, error = %ErrorChain(&error), "its certificates cannot be used: making new ones");
+                tracing::warn!(secret = %key, error = %ErrorChain(&error), "the certificates in the secret are invalid, creating new ones");
                 None
             })
         });
@@ -140,7 +142,7 @@ impl Keeper {
         Ok(Look::Done)
     }
 
-    /// Whether API servers know all that is shared.
+    /// Reports whether API servers trust all shared authorities.
     fn trust(&self, shared: &Shared) -> Trust {
         let settled = |(bundle, since): &(String, Instant)| {
             *bundle == shared.bundle() && since.elapsed() >= self.certificates.settle
@@ -172,7 +174,7 @@ impl Keeper {
         }
     }
 
-    /// Connections that come from now on see it.
+    /// Puts the certificate into use for new connections.
     fn publish(&self, shared: &Shared) {
         let identity = shared.serving().identity();
         if self.certificates.live.current().as_deref() != Some(&identity) {
@@ -194,7 +196,7 @@ impl Keeper {
 
 impl Runnable for WebhookCertificates {
     fn name(&self) -> String {
-        format!("certificates of webhooks in {}", self.secret)
+        format!("webhook certificates in {}", self.secret)
     }
 
     fn group(&self) -> Group {
@@ -216,7 +218,7 @@ impl Runnable for WebhookCertificates {
                     Ok(Look::Again) => continue,
                     Err(error) => {
                         let error = ErrorChain(&error);
-                        tracing::warn!(%error, "could not look after the certificates of webhooks");
+                        tracing::warn!(%error, "cannot renew the webhook certificates");
                     }
                 }
                 tokio::select! {

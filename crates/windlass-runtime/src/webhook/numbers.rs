@@ -1,4 +1,4 @@
-//! What happens to webhooks, as Prometheus has it.
+//! Prometheus metrics of webhooks.
 
 use std::{
     fmt::{self, Debug},
@@ -12,7 +12,7 @@ use windlass_webhook::{WebhookMetrics, WebhookPath};
 
 use crate::metrics::Registry;
 
-/// Counts what happens to the webhooks of a server in a [`Registry`], under controller-runtime's names: for
+/// Metrics of a webhook server in a [`Registry`], with controller-runtime's names. Pass it to
 /// [`WebhooksBuilder::metrics`](windlass_webhook::WebhooksBuilder::metrics).
 #[derive(Clone)]
 pub struct WebhookNumbers {
@@ -26,35 +26,36 @@ pub struct WebhookNumbers {
 }
 
 impl WebhookNumbers {
-    /// To be shown with all else that is in the registry. Once for a registry.
+    /// Registers the metrics in a registry. Returns an error if they are registered already.
     pub fn shown_in(registry: &Registry) -> prometheus::Result<Self> {
         let by_path = &["webhook"];
         let counter = |name: &str, help: &str| IntCounter::new(name, help);
-        // From ten nanoseconds to half an hour.
+        // From ten nanoseconds to about 30 minutes.
         let latency =
-            HistogramOpts::new("controller_runtime_webhook_latency_seconds", "How long calls of a webhook take.")
+            HistogramOpts::new("controller_runtime_webhook_latency_seconds", "Duration of webhook calls, in seconds.")
                 .buckets(exponential_buckets(10e-9, 10.0, 12)?);
         let total = Opts::new(
             "controller_runtime_webhook_requests_total",
-            "Calls of a webhook, by the status of their answers.",
+            "Total number of webhook calls, by HTTP status code.",
         );
-        let in_flight = Opts::new(
-            "controller_runtime_webhook_requests_in_flight",
-            "Calls of a webhook that are being answered at this moment.",
-        );
+        let in_flight =
+            Opts::new("controller_runtime_webhook_requests_in_flight", "Current number of running webhook calls.");
         let numbers = Self {
             latency: HistogramVec::new(latency, by_path)?,
             total: IntCounterVec::new(total, &["webhook", "code"])?,
             in_flight: IntGaugeVec::new(in_flight, by_path)?,
-            panics: counter("controller_runtime_webhook_panics_total", "Handlers of webhooks that panicked.")?,
+            panics: counter("controller_runtime_webhook_panics_total", "Total number of panics in webhook handlers.")?,
             conversion_panics: counter(
                 "controller_runtime_conversion_webhook_panics_total",
-                "Converters that panicked.",
+                "Total number of panics in conversion webhooks.",
             )?,
-            certificates: counter("certwatcher_read_certificate_total", "How often the serving certificate was read.")?,
+            certificates: counter(
+                "certwatcher_read_certificate_total",
+                "Total number of reads of the serving certificate.",
+            )?,
             certificate_errors: counter(
                 "certwatcher_read_certificate_errors_total",
-                "How often the serving certificate could not be used.",
+                "Total number of failed reads of the serving certificate.",
             )?,
         };
         let all: [Box<dyn Collector>; 7] = [
@@ -73,7 +74,7 @@ impl WebhookNumbers {
 
 impl WebhookMetrics for WebhookNumbers {
     fn registered(&self, path: &WebhookPath) {
-        // What has not happened yet is zero, and not missing.
+        // Metrics exist with the value zero before the first measurement.
         for code in ["200", "500"] {
             self.total.with_label_values(&[path.as_str(), code]);
         }

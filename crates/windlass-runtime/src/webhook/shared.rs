@@ -1,4 +1,4 @@
-//! What the replicas of a program share, and when it is replaced. Pure: neither clock nor server.
+//! The certificates that replicas share, and the rules of their renewal. Pure: no clock, no server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,10 +17,10 @@ const ISSUER: [&str; 2] = ["issuer.crt", "issuer.key"];
 const NEXT: [&str; 2] = ["next.crt", "next.key"];
 const TRUSTED: &str = "ca.crt";
 
-/// The last line of a certificate in PEM.
+/// The last line of a PEM certificate.
 const END: &str = "-----END CERTIFICATE-----\n";
 
-/// For how long what is made is valid, and whom it is for. It is replaced when a third of its time is left.
+/// The validity and the names of new certificates. A certificate is renewed when a third of its validity is left.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     pub(super) names: Vec<String>,
@@ -28,19 +28,19 @@ pub(super) struct Policy {
     pub(super) serving: Duration,
 }
 
-/// Authorities and the serving certificate.
+/// The authorities and the serving certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
-    /// Has signed [`Self::serving`].
+    /// The authority that signed [`Self::serving`].
     issuer: KeyedCertificate,
-    /// Will be the issuer when everybody trusts it.
+    /// The next issuer, as soon as all API servers trust it.
     next: Option<KeyedCertificate>,
     serving: KeyedCertificate,
-    /// Were issuers: replicas that have not read on may still serve what they have signed.
+    /// Former issuers. Replicas that have not reloaded the Secret may still serve certificates signed by them.
     retired: Vec<Certificate>,
 }
 
-/// Whether every API server knows all authorities that are shared.
+/// The trust of the API servers in all shared authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     Pending,
@@ -48,7 +48,7 @@ pub(super) enum Trust {
 }
 
 impl Policy {
-    /// What is to be shared from now on; `None` when it is what is shared already.
+    /// Returns the new certificates to share, or `None` if the current ones are still valid.
     pub(super) fn renew(
         &self,
         shared: Option<&Shared>,
@@ -88,41 +88,41 @@ impl Policy {
 
     fn authority(&self, now: Timestamp) -> Result<KeyedCertificate, CertificateError> {
         let validity = Validity::starting(now, self.authority);
-        // Authorities of one name would be taken for one another.
+        // Unique names: authorities with equal names would be confused with one another.
         let name = format!("windlass-webhook-ca-{}", now.as_millisecond());
         CertificateAuthority::self_signed(&name, validity).map(|authority| authority.keyed().clone())
     }
 
-    /// It does not outlive its issuer.
+    /// Issues a serving certificate, which does not outlive its issuer.
     fn serving(&self, issuer: &KeyedCertificate, now: Timestamp) -> Result<KeyedCertificate, CertificateError> {
         let mut validity = Validity::starting(now, self.serving);
         validity.until = validity.until.min(issuer.certificate().not_after);
         let mut leaf = Leaf::server(self.names.iter().cloned());
-        // The names of services may be longer than the name of a holder.
+        // Service names may be longer than a common name allows.
         "windlass-webhook".clone_into(&mut leaf.common_name);
         CertificateAuthority::new(issuer.clone())?.issue(&leaf, validity)
     }
 }
 
-/// Whether no more than a third of its time is left.
+/// Reports whether at most a third of the validity is left.
 fn is_ending(certificate: &Certificate, lifetime: Duration, now: Timestamp) -> bool {
     let left = certificate.not_after.duration_since(now);
     left <= SignedDuration::try_from(lifetime / 3).unwrap_or(SignedDuration::MAX)
 }
 
 impl Shared {
-    /// What is to be served with.
+    /// Returns the serving certificate.
     pub(super) const fn serving(&self) -> &KeyedCertificate {
         &self.serving
     }
 
-    /// All authorities that are to be trusted, in PEM.
+    /// Returns all trusted authorities, in PEM.
     pub(super) fn bundle(&self) -> String {
         let authorities = [Some(&self.issuer), self.next.as_ref()].into_iter().flatten();
         authorities.map(KeyedCertificate::certificate).chain(&self.retired).map(Certificate::to_pem).collect()
     }
 
-    /// Reads the Secret; `None` when nothing of the kind is in it.
+    /// Reads the certificates from a Secret. Returns `None` if it contains none.
     pub(super) fn read(secret: &Secret) -> Result<Option<Self>, CertificateError> {
         let Some(data) = &secret.data else { return Ok(None) };
         let text = |entry: &str| data.get(entry).map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned());
@@ -142,7 +142,7 @@ impl Shared {
         Ok(Some(Self { issuer, next, serving, retired }))
     }
 
-    /// Writes it into the Secret. Entries of others stay.
+    /// Writes the certificates into the Secret. Other entries are retained.
     pub(super) fn write(&self, secret: &mut Secret) {
         secret.labels_mut().entry("app.kubernetes.io/managed-by".to_owned()).or_insert_with(|| "windlass".to_owned());
         let data = secret.data.get_or_insert_default();
@@ -177,7 +177,7 @@ mod tests {
         "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + DAY * number
     }
 
-    /// As the Secret gives it back.
+    /// Returns the certificates after a round trip through a Secret.
     fn kept(shared: &Shared) -> Shared {
         let mut secret = Secret::default();
         shared.write(&mut secret);
@@ -208,10 +208,10 @@ mod tests {
         assert!(policy().renew(Some(&announced), Trust::Pending, day(21)).unwrap().is_none());
         let changed = kept(&policy().renew(Some(&announced), Trust::Settled, day(21)).unwrap().unwrap());
         assert_eq!((changed.issuer.certificate(), changed.next.is_none()), (next.certificate(), true));
-        assert_eq!(authorities(&changed), 2, "the one before is still trusted");
+        assert_eq!(authorities(&changed), 2, "the previous authority is still trusted");
         assert!(changed.serving().certificate().not_after <= next.certificate().not_after);
         let later = kept(&policy().renew(Some(&changed), Trust::Settled, day(31)).unwrap().unwrap());
-        assert_eq!(authorities(&later), 1, "it has ended");
+        assert_eq!(authorities(&later), 1, "the previous authority has expired");
     }
 
     #[test]

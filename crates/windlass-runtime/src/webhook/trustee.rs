@@ -1,4 +1,4 @@
-//! Who is told whom to trust.
+//! The objects that contain a `caBundle`.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectExt as _, Patch};
 use windlass_client::{Client, Result};
 
-/// An object in which an API server finds webhooks, and the authority that their certificates come from: every webhook in it
-/// is given the same `caBundle`.
+/// An object that configures webhooks on an API server, with the authority that it trusts. Every webhook in the object
+/// gets the same `caBundle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trustee {
     kind: Kind,
@@ -22,28 +22,28 @@ enum Kind {
 }
 
 impl Trustee {
-    /// A MutatingWebhookConfiguration.
+    /// Selects a MutatingWebhookConfiguration.
     pub fn mutating(name: impl Into<String>) -> Self {
         Self { kind: Kind::Mutating, name: name.into() }
     }
 
-    /// A ValidatingWebhookConfiguration.
+    /// Selects a ValidatingWebhookConfiguration.
     pub fn validating(name: impl Into<String>) -> Self {
         Self { kind: Kind::Validating, name: name.into() }
     }
 
-    /// A CustomResourceDefinition, `websites.shop.example.com`, whose objects are converted by a webhook.
+    /// Selects a CustomResourceDefinition with a conversion webhook, for example `websites.shop.example.com`.
     pub fn conversion(name: impl Into<String>) -> Self {
         Self { kind: Kind::Conversion, name: name.into() }
     }
 
-    /// Tells it, if it has to be told. An object that is not there has no webhooks; it will be told when it comes.
+    /// Writes the `caBundle` if it differs. An object that does not exist is skipped; a later pass updates it.
     pub(super) async fn tell(&self, client: &Client, bundle: &str) -> Result<()> {
         let objects = client.dynamic(&self.kind.resource());
         let Some(object) = objects.get_opt(self.name.as_str()).await? else { return Ok(()) };
         if let Some(patch) = self.kind.patch(&object, bundle) {
             objects.patch(self.name.as_str(), patch).await?;
-            tracing::info!(trustee = %self, "told of the authority of the webhooks");
+            tracing::info!(trustee = %self, "injected the certificate authority of the webhooks");
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Kind {
         ApiResource::namespaced(GroupVersionKind::new(group, version, kind), plural).cluster_scoped()
     }
 
-    /// Where an object says how its webhooks are called, as JSON pointers.
+    /// Returns the JSON pointers to the webhook client configurations in an object.
     fn places(self, object: &DynamicObject) -> Vec<String> {
         match self {
             Self::Mutating | Self::Validating => {
@@ -77,7 +77,8 @@ impl Kind {
         }
     }
 
-    /// The change that an object needs, if it needs one: no other field is touched, and nothing of a later version.
+    /// Returns the patch that an object needs, or `None` if it is up to date. The patch changes no other field and
+    /// carries the resource version.
     fn patch(self, object: &DynamicObject, bundle: &str) -> Option<Patch> {
         use base64::{Engine as _, prelude::BASE64_STANDARD};
         let bundle = BASE64_STANDARD.encode(bundle);
@@ -93,7 +94,7 @@ impl Kind {
                 Some(config) if config.get("caBundle").and_then(Value::as_str) != Some(&*bundle) => {
                     operations.push(json!({"op": "add", "path": format!("{place}/caBundle"), "value": bundle}));
                 }
-                // It is told, or has no webhook.
+                // The object is up to date, or has no webhook.
                 _ => {}
             }
         }

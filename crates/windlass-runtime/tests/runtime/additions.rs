@@ -1,4 +1,4 @@
-//! What is added while it runs, and removed: watches of a controller, runnables of a manager.
+//! Additions and removals at run time: watches of a controller, runnables of a manager.
 
 use std::{
     sync::{
@@ -51,23 +51,23 @@ async fn a_watch_can_be_added_to_a_running_controller_and_removed() {
     eventually("the first reconcile", || seen.len() == 1).await;
     fake.put(&deployment("unseen", Some(config("a").controller_ref())));
     sleep(SECOND).await;
-    assert_eq!((seen.len(), fake.open()), (1, 1), "nobody watches deployments yet");
+    assert_eq!((seen.len(), fake.open()), (1, 1), "there is no watch of deployments yet");
 
     let watching = handle.owns_with(deployments()).await.unwrap();
     assert_eq!(watching.resource().plural, "deployments");
-    eventually("the owner of what was there", || seen.len() == 2).await;
+    eventually("the owner of an existing object", || seen.len() == 2).await;
     fake.put(&deployment("new", Some(config("a").controller_ref())));
-    eventually("the owner of what came", || seen.len() == 3).await;
+    eventually("the owner of a new object", || seen.len() == 3).await;
     let secrets = handle.watches_with(Watch::<Secret>::all(), |_| [ObjectRef::new("a").within("ns")]).await.unwrap();
     let mut secret = Secret::default();
     secret.metadata.name = Some("s".into());
     fake.put(&secret);
-    eventually("what a function says", || seen.len() == 4).await;
+    eventually("the mapped key", || seen.len() == 4).await;
 
     watching.remove().await;
     fake.put(&deployment("later", Some(config("a").controller_ref())));
     sleep(SECOND).await;
-    assert_eq!((seen.len(), fake.open()), (4, 3), "its cache is there for others");
+    assert_eq!((seen.len(), fake.open()), (4, 3), "the cache remains for other users");
     assert!(cluster.forget(&deployments()).await && !cluster.forget(&deployments()).await);
     assert_eq!(fake.open(), 2);
     drop(secrets); // … which goes on
@@ -91,7 +91,7 @@ async fn a_watch_that_cannot_be_added_is_an_error_of_whoever_asked_and_ends_noth
     let controller = Controller::<ConfigMap>::new().sync_timeout(5 * SECOND);
     let handle = controller.handle();
     manager.add(controller.reconcile(seen.reconciler()));
-    // Asked for before it runs: it waits until then.
+    // Called before the controller runs, so it waits.
     let early = handle.clone();
     let early = tokio::spawn(async move { early.owns_with(deployments()).await.map(drop) });
     sleep(10 * SECOND).await;
@@ -99,12 +99,12 @@ async fn a_watch_that_cannot_be_added_is_an_error_of_whoever_asked_and_ends_noth
     let run = Run::start(manager);
     let error = early.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the cache of deployments (apps/v1) did not sync within 5s");
-    // Taken back: nothing is left of it when the cache comes.
+    // Cancelled: nothing remains of the watch when the cache syncs.
     assert!(timeout(SECOND, handle.owns_with(deployments())).await.is_err());
     fake.release("deployments");
     fake.put(&config("a"));
     fake.put(&deployment("d", Some(config("a").controller_ref())));
-    eventually("the controller goes on", || seen.len() == 1).await;
+    eventually("the controller continues", || seen.len() == 1).await;
     sleep(SECOND).await;
     assert_eq!(seen.len(), 1);
 
@@ -164,12 +164,12 @@ async fn metadata_is_enough_for_a_controller_and_its_client_shares_what_it_watch
     let run = Run::start(manager);
     eventually("the first reconcile", || seen.names() == ["a 1"]).await;
     fake.put(&deployment("e", Some(config("a").controller_ref())));
-    eventually("what it owns", || seen.len() == 2).await;
+    eventually("the owner of a changed object", || seen.len() == 2).await;
     let mut secret = Secret::default();
     secret.metadata.name = Some("s".into());
     secret.metadata.labels = Some([("of".to_owned(), "a".to_owned())].into());
     fake.put(&secret);
-    eventually("what it watches", || seen.names() == ["a 1", "a 2", "a 2"]).await;
+    eventually("the key mapped from a changed object", || seen.names() == ["a 1", "a 2", "a 2"]).await;
     assert_eq!(fake.opened().len(), 3, "one watch of each kind, for triggers and reads: {:?}", fake.opened());
     run.stop().await.unwrap();
 }
@@ -183,7 +183,7 @@ async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() 
     let handle = manager.handle();
     let inner = seen.clone();
     manager.add(Task::new("spawner", async move |running: Running| {
-        // A runnable can add others, too.
+        // A runnable can add others.
         let added = running.manager().add(Task::new("added", async move |running: Running| {
             running.stop().requested().await;
             inner.push("added ends");
@@ -204,7 +204,7 @@ async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() 
     sleep(SECOND).await;
     assert_eq!(seen.names(), ["a"]);
     let again = handle.add(controller()).unwrap();
-    eventually("the name can be taken again", || seen.len() == 3).await;
+    eventually("the name can be reused", || seen.len() == 3).await;
     assert!(!run.is_finished());
     run.stop().await.unwrap();
     again.ended().await;

@@ -1,4 +1,4 @@
-//! What a manager answers while it runs: probes and metrics, over sockets.
+//! The HTTP endpoints of a running manager: probes and metrics, over sockets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
     leases::Leases,
 };
 
-/// For a machine that does other things as well.
+/// A deadline for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn listener() -> (TcpListener, String) {
@@ -39,7 +39,7 @@ pub(crate) async fn listener() -> (TcpListener, String) {
     (listener, address)
 }
 
-/// The status and the body of an answer in plain HTTP.
+/// Returns the status and the body of a plain HTTP response.
 pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -49,12 +49,12 @@ pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(DEADLINE, asked).await.expect("there is an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let answer = timeout(DEADLINE, asked).await.expect("the server responds");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// Runs a manager while something is tried.
+/// Runs a manager during a trial.
 pub(crate) async fn during(manager: Manager, trial: impl Future<Output = ()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
@@ -79,7 +79,7 @@ async fn c_13_20_probes_are_answered_while_caches_still_fill() {
         assert_eq!(get(&address, "/readyz?exclude=caches").await, (200, "ok".to_owned()));
     })
     .await;
-    assert!(TcpStream::connect(&address).await.is_err(), "nobody listens afterwards");
+    assert!(TcpStream::connect(&address).await.is_err(), "the port is closed afterwards");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
     .await;
 }
 
-/// A cluster that knows two tokens, and lets the user of one of them see metrics. Notes what it is asked.
+/// A cluster that accepts two tokens, and lets the user of one of them read metrics. Records the reviews.
 #[derive(Clone, Default)]
 struct Reviews(Arc<Mutex<Vec<Value>>>);
 
@@ -227,13 +227,13 @@ impl Reviews {
     }
 }
 
-/// A certificate for 127.0.0.1.
+/// Creates a certificate for 127.0.0.1.
 fn self_signed_today() -> KeyedCertificate {
     let today = Validity::starting(Clock::system().now(), Duration::from_hours(24));
     self_signed(["127.0.0.1"], today).unwrap()
 }
 
-/// The status and the body of an answer by TLS, whoever has signed it.
+/// Returns the status and the body of a TLS response, accepting any certificate.
 pub(crate) async fn get_securely(
     address: &str,
     tls: TlsOptions,
@@ -274,7 +274,7 @@ async fn c_13_26_metrics_are_for_those_whom_the_cluster_knows_and_allows() {
             assert_eq!(status, 200);
             assert!(text.contains("rest_client_requests_total"), "{text}");
         }
-        // Who was known, and what was decided, is not asked again at once.
+        // Authentication and authorization results are cached.
         let asked = reviews.0.lock().clone();
         assert_eq!(asked.len(), 5, "{asked:?}");
         let expected = json!({

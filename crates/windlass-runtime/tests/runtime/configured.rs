@@ -1,4 +1,4 @@
-//! What a configuration does to a manager: each field has its effect.
+//! The effect of each configuration field on a manager.
 
 use std::{
     path::PathBuf,
@@ -46,7 +46,7 @@ use crate::{
 
 fn configuration(body: &str) -> ManagerConfiguration {
     let text = format!("apiVersion: windlass.dev/v1alpha1\nkind: ManagerConfiguration\n{body}");
-    // Tests must not meet at the usual port.
+    // Concurrent tests must not use the default port.
     let mut quiet = ManagerConfiguration::default();
     quiet.health.bind_address = "0".into();
     quiet.with_text(&text).unwrap()
@@ -56,18 +56,18 @@ fn configured(builder: ManagerBuilder, body: &str) -> Manager {
     builder.configured(&configuration(body)).unwrap().build()
 }
 
-/// An address that nobody listens at.
+/// Returns an address without a listener.
 async fn free_address() -> String {
     listener().await.1
 }
 
-/// Waits until somebody does.
+/// Waits until the address has a listener.
 async fn somebody_listens_at(address: &str) {
     let connected = async { while TcpStream::connect(address).await.is_err() {} };
-    timeout(DEADLINE, connected).await.expect("it is listened at");
+    timeout(DEADLINE, connected).await.expect("the port is open");
 }
 
-/// What a server would speak with somebody who trusts its certificate.
+/// Returns the protocol that a server negotiates with a client that trusts its certificate.
 async fn negotiated(address: &str, trusted: &Certificate) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.to_pem().as_bytes()).unwrap()).unwrap();
@@ -83,7 +83,7 @@ async fn negotiated(address: &str, trusted: &Certificate) -> String {
     String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap()
 }
 
-/// A folder with a certificate for 127.0.0.1 in it, which ends with this, and who has signed it.
+/// A directory with a certificate for 127.0.0.1 and its issuer. The directory is removed on drop.
 struct Certified {
     directory: PathBuf,
     authority: Certificate,
@@ -113,7 +113,7 @@ impl Drop for Certified {
     }
 }
 
-/// Reconciles that wait for ever, and are counted.
+/// Returns a controller whose reconciles never end and are counted.
 fn endless(name: &str, running: &Arc<AtomicUsize>) -> impl Runnable + use<> {
     endless_of::<ConfigMap>(name, running)
 }
@@ -188,7 +188,7 @@ async fn the_lease_is_the_one_of_the_file_and_is_released_where_it_says_so() {
              retryPeriod: 7s{release}}}\n"
         );
         let run = Run::start(configured(Manager::builder(server.client("a")), &body));
-        eventually("somebody leads", || !server.holder().is_empty()).await;
+        eventually("there is a leader", || !server.holder().is_empty()).await;
         assert_eq!(server.lease().unwrap()["spec"]["leaseDurationSeconds"], 40);
         let sent = || server.sent("a");
         assert!(sent()[0].request.contains("/namespaces/painters/leases/lock"), "{}", sent()[0].request);
@@ -248,10 +248,10 @@ async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all
     manager.add(endless_of::<Deployment>("roofer", &roofer));
     let run = Run::start(manager);
     let counts = || [&painter, &glazier, &roofer].map(|count: &Arc<AtomicUsize>| count.load(SeqCst));
-    eventually("all are at work", || counts() == [5, 3, 2]).await;
+    eventually("all reconciles have started", || counts() == [5, 3, 2]).await;
     let start = Instant::now();
     let error = run.stop().await.unwrap_err().to_string();
-    assert_eq!(error, "still running after the grace period of 2s, and aborted: glazier, painter, roofer");
+    assert_eq!(error, "aborted after the grace period of 2s: glazier, painter, roofer");
     assert_eq!((start.elapsed().as_secs(), counts()), (2, [5, 3, 2]));
 }
 
@@ -279,8 +279,8 @@ async fn a_controller_waits_for_its_caches_and_for_its_reconciles_as_long_as_the
         let before = started.load(SeqCst);
         manager.add(endless("painter", &started));
         let run = Run::start(manager);
-        eventually("it is given up, and begun again", || started.load(SeqCst) > before + 1).await;
-        // What is under way when it is stopped is given up, too.
+        eventually("the reconcile is dropped and retried", || started.load(SeqCst) > before + 1).await;
+        // Work in progress at the stop is aborted, too.
         run.stop().await.unwrap();
     }
 }
@@ -291,7 +291,7 @@ async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
     manager.add(endless("painter", &Arc::default()));
     manager.add(Task::new("radio", async |_: Running| Ok(())));
     let error = Run::start(manager).result().await.unwrap_err().to_string();
-    assert_eq!(error, "no controller is named \"paintre\", of which something is said: there are painter, radio");
+    assert_eq!(error, "cannot override the settings of controller \"paintre\": the controllers are painter, radio");
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,11 +330,11 @@ async fn the_client_is_that_of_the_kubeconfig_and_its_context_at_the_rate_of_the
     asked(&client).await;
     asked(&client).await;
     let third = timeout(100 * MS, asked(&client)).await;
-    assert!(third.is_err(), "two at once, and then one in a thousand seconds");
+    assert!(third.is_err(), "a burst of two, then one in a thousand seconds");
     serving.abort();
 }
 
-/// Says of everything that it is not there.
+/// Answers every request with 404.
 async fn answer(listener: TcpListener) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

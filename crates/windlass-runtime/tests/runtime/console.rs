@@ -1,4 +1,4 @@
-//! The console of a manager, over sockets.
+//! Tests of a manager's console, over sockets.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,17 +22,17 @@ use crate::{
     leases::Leases,
 };
 
-/// For a machine that does other things as well.
+/// A deadline for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A console's address, and what to give to the manager.
+/// Returns a listener for the manager, and its address.
 async fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
 }
 
-/// The whole answer to a request whose lines are these.
+/// Sends a request with these lines and returns the whole response.
 async fn ask(address: &str, head: &str) -> (u16, String, String) {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -41,8 +41,8 @@ async fn ask(address: &str, head: &str) -> (u16, String, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(DEADLINE, asked).await.expect("there is an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+    let answer = timeout(DEADLINE, asked).await.expect("the server responds");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the response has a head");
     (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), body.to_owned())
 }
 
@@ -52,7 +52,7 @@ async fn state(address: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// The state, once it is as it is waited for.
+/// Returns the state as soon as it meets a condition.
 async fn state_when(address: &str, is_there: impl Fn(&Value) -> bool) -> Value {
     let wait = async {
         loop {
@@ -62,10 +62,10 @@ async fn state_when(address: &str, is_there: impl Fn(&Value) -> bool) -> Value {
             }
         }
     };
-    timeout(DEADLINE, wait).await.expect("the state becomes what is waited for")
+    timeout(DEADLINE, wait).await.expect("the state meets the condition")
 }
 
-/// Follows the stream. HTTP/1.0 has no chunks: lines are the events'.
+/// Follows the event stream. HTTP/1.0 has no chunked encoding, so each line belongs to an event.
 struct Stream(Lines<BufReader<TcpStream>>);
 
 impl Stream {
@@ -76,11 +76,11 @@ impl Stream {
         Self(BufReader::new(stream).lines())
     }
 
-    /// The next event: its id, its name, its data; `None` at the end.
+    /// Returns the next event: its ID, its name, its data. Returns `None` at the end.
     async fn next(&mut self) -> Option<(String, String, Value)> {
         let (mut id, mut name) = (String::new(), String::new());
         loop {
-            let line = timeout(DEADLINE, self.0.next_line()).await.expect("something comes").unwrap()?;
+            let line = timeout(DEADLINE, self.0.next_line()).await.expect("an event arrives").unwrap()?;
             match line.split_once(": ") {
                 Some(("id", value)) => value.clone_into(&mut id),
                 Some(("event", value)) => value.clone_into(&mut name),
@@ -90,11 +90,11 @@ impl Stream {
         }
     }
 
-    /// The lines of the story up to one that is waited for, and the id after them.
+    /// Returns the lines up to one that meets a condition, and the ID after them.
     async fn story_until(&mut self, is_last: impl Fn(&Value) -> bool) -> (Vec<Value>, String) {
         let mut story = Vec::new();
         loop {
-            let (id, name, data) = self.next().await.expect("it goes on");
+            let (id, name, data) = self.next().await.expect("the stream continues");
             if name == "story" {
                 assert_eq!(data["lost"], 0);
                 story.extend(data["lines"].as_array().unwrap().clone());
@@ -106,7 +106,7 @@ impl Stream {
     }
 }
 
-/// A client whose writes all get one answer.
+/// Creates a client whose writes all get the same response.
 fn answering(status: u16) -> Client {
     let service = tower::service_fn(move |_| async move {
         let body = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "child", "namespace": "ns"}});
@@ -118,7 +118,7 @@ fn answering(status: u16) -> Client {
     Client::from_service(service, "ns").with_retries(0)
 }
 
-/// Runs a manager while something is tried.
+/// Runs a manager during a trial.
 async fn during(manager: Manager, trial: impl Future<Output = ()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
@@ -139,7 +139,11 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
     during(manager, async {
         let mut stream = Stream::open(&address, "").await;
         let (_, name, first) = stream.next().await.unwrap();
-        assert_eq!((&*name, &first["leadership"]["role"]), ("state", &json!("alone")), "there at once");
+        assert_eq!(
+            (&*name, &first["leadership"]["role"]),
+            ("state", &json!("alone")),
+            "the initial state is sent at once"
+        );
         fake.put(&config("a"));
         let (story, id) = stream.story_until(|line| line["step"] == "finished").await;
         let steps: Vec<_> = story.iter().map(|line| line["step"].as_str().unwrap()).collect();
@@ -155,7 +159,7 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
         assert!(started["id"] == wrote["id"] && wrote["id"] == finished["id"], "{story:#?}");
         assert_eq!([&finished["outcome"], &finished["requeueMillis"]], [&json!("done"), &json!(3_600_000)]);
 
-        // A reader that comes back goes on where it was; one that is new begins with what is remembered.
+        // A reader that reconnects resumes at its position. A new one starts with the stored lines.
         fake.put(&config("b"));
         drop(stream.story_until(|line| line["key"] == "ns/b" && line["step"] == "finished").await);
         let mut resumed = Stream::open(&address, &format!("last-event-id: {id}\r\n")).await;
@@ -163,7 +167,7 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
         assert!(story.iter().all(|line| line["key"] == "ns/b"), "{story:#?}");
         let mut new = Stream::open(&address, "last-event-id: 7-2\r\n").await;
         let (story, _) = new.story_until(|line| line["step"] == "finished").await;
-        assert_eq!(story[0]["key"], "ns/a", "that was of another process");
+        assert_eq!(story[0]["key"], "ns/a", "the ID belongs to another process");
 
         let state = state(&address).await;
         let painter = &state["controllers"][0];
@@ -298,7 +302,7 @@ async fn a_stop_ends_the_streams_and_leaves_nothing() {
             assert!(name == "state" || name == "story", "{name}");
         }
     }
-    assert!(TcpStream::connect(&address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(&address).await.is_err(), "the port is closed");
     assert_eq!(Handle::current().metrics().num_alive_tasks(), before);
 }
 
@@ -318,7 +322,7 @@ async fn who_does_not_read_holds_up_nobody_and_so_many_can_follow() {
             idle.push(stream);
         }
         let refused = ask(&address, "GET /api/events HTTP/1.0\r\nhost: localhost").await;
-        assert_eq!((refused.0, &*refused.2), (503, "too many follow already\n"));
+        assert_eq!((refused.0, &*refused.2), (503, "too many readers\n"));
         for round in 0..4_000 {
             let mut object = config("a");
             object.data = Some(BTreeMap::from([("round".to_owned(), round.to_string())]));
@@ -328,7 +332,7 @@ async fn who_does_not_read_holds_up_nobody_and_so_many_can_follow() {
             state["caches"][0]["events"].as_u64() >= Some(4_000) && state["controllers"][0]["depth"] == 0
         };
         state_when(&address, all).await;
-        // One that has gone makes room.
+        // A reader that disconnects makes room for another.
         drop(idle.pop());
         let follow = async {
             loop {

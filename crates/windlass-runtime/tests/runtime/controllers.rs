@@ -1,4 +1,4 @@
-//! From events over keys and reconciles to what comes next.
+//! Tests of controllers: events, keys, reconciles and their outcomes.
 
 use std::{
     collections::HashMap,
@@ -98,7 +98,7 @@ async fn no_worker_starts_before_every_cache_of_the_controller_is_complete() {
     assert_eq!(in_store.load(SeqCst), 1);
     fake.put(&deployment("e", None));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.len(), 1, "what is only read triggers nothing");
+    assert_eq!(seen.len(), 1, "a kind that is only read triggers nothing");
     run.stop().await.unwrap();
 }
 
@@ -153,10 +153,10 @@ async fn one_key_is_never_reconciled_twice_at_once_but_different_keys_are() {
     run.stop().await.unwrap();
     assert_eq!(most_keys.load(SeqCst), 4);
     let runs = runs.load(SeqCst);
-    assert!((6..60).contains(&runs), "120 changes were {runs} reconciles");
+    assert!((6..60).contains(&runs), "120 changes led to {runs} reconciles");
 }
 
-/// Says when it was called and does what the script says, then succeeds.
+/// Records its calls, performs the steps of a script, then succeeds.
 struct Scripted {
     calls: Arc<Mutex<Vec<Instant>>>,
     script: Mutex<Vec<Step>>,
@@ -191,7 +191,7 @@ impl Reconciler<ConfigMap> for Scripted {
     }
 }
 
-/// Runs a script over one object for an hour; returns the pauses between the calls, in milliseconds, and the outcomes.
+/// Runs a script for one object for an hour. Returns the pauses between the calls in milliseconds, and the outcomes.
 async fn play(script: Vec<Step>, retry: Retry) -> (Vec<u128>, Vec<Outcome>) {
     let fake = Fake::new();
     fake.put(&config("a"));
@@ -248,7 +248,7 @@ async fn an_object_that_cannot_be_decoded_is_a_failure_without_retries() {
     let fake = Fake::new();
     let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
     let mut manager = fake.manager().build();
-    // Served as config maps, read as deployments whose `spec` must be an object.
+    // Served as config maps, decoded as deployments, whose `spec` must be an object.
     let resource = ConfigMap::api_resource();
     manager.add(
         Controller::watching(Watch::<Deployment>::dynamic(resource))
@@ -285,7 +285,7 @@ async fn owned_objects_trigger_the_owner_that_manages_them() {
     eventually("the owner of a new object", || seen.len() == 3).await;
     fake.delete(&child);
     eventually("the owner of a deleted object", || seen.len() == 4).await;
-    // Moved from one owner to another: both are concerned.
+    // Moved from one owner to another: both are reconciled.
     fake.put(&deployment("moved", Some(owner.clone())));
     eventually("the first owner", || seen.len() == 5).await;
     fake.put(&deployment("moved", Some(config("b").controller_ref())));
@@ -357,7 +357,7 @@ async fn predicates_decide_which_events_count() {
     object.data = Some([("k".to_owned(), "v".to_owned())].into());
     fake.put(&object);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.len(), 1, "data is neither labels nor a generation");
+    assert_eq!(seen.len(), 1, "a change of data changes neither labels nor generation");
     object.metadata.generation = Some(2);
     fake.put(&object);
     eventually("the generation", || seen.len() == 2).await;
@@ -633,7 +633,7 @@ async fn keys_of_a_stream_trigger_reconciles_like_events() {
     assert_eq!(seen.names()[2..], ["b", "a"]);
     drop(send);
     fake.put(&config("c"));
-    eventually("events go on", || seen.len() == 5).await;
+    eventually("events continue", || seen.len() == 5).await;
     run.stop().await.unwrap();
 }
 
@@ -655,7 +655,7 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
             .boxed()
         }
     };
-    // Refuses everything but the first.
+    // Rejects all calls but the first.
     let calls = AtomicUsize::new(0);
     let refusing = move |_: Call<'_>, inner: Reconciling| -> Reconciling {
         if calls.fetch_add(1, SeqCst) == 0 {

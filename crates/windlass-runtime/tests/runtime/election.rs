@@ -1,4 +1,4 @@
-//! Candidates for a lease, under paused time. The numbers are those of the contracts of leader election.
+//! Tests of leader election, under paused time. The numbers are those of the contracts.
 
 use std::{
     sync::{Arc, atomic::AtomicBool, atomic::Ordering::SeqCst},
@@ -30,7 +30,7 @@ const LEASE: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 
-/// An election whose wall clock is `skew` seconds from everybody else's: it must not matter.
+/// Creates an election whose wall clock differs by `skew` seconds from the others, which must not matter.
 fn election(identity: &str, skew: i64) -> LeaderElection {
     let start = Instant::now();
     let now = move || {
@@ -41,7 +41,7 @@ fn election(identity: &str, skew: i64) -> LeaderElection {
     LeaderElection::new("lock").identity(identity).clock(Clock::from_fn(now)).entropy(Entropy::seeded(seed))
 }
 
-/// A candidate that runs.
+/// A running candidate.
 struct Candidate {
     leadership: Leadership,
     stop: oneshot::Sender<()>,
@@ -94,7 +94,7 @@ fn c_9_1_timings_that_cannot_work_are_refused_in_client_go_s_words() {
     assert_eq!(election("", 0).elector(&client).unwrap_err(), InvalidElection::NoIdentity);
     assert_eq!(LeaderElection::new("").elector(&client).unwrap_err(), InvalidElection::NoLease);
     let [first, second] = [1, 2].map(|seed| LeaderElection::new("l").entropy(Entropy::seeded(seed)).elector(&client));
-    assert_ne!(first.unwrap().identity(), second.unwrap().identity(), "unique without being told");
+    assert_ne!(first.unwrap().identity(), second.unwrap().identity(), "the default identity is unique");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn c_9_1_the_defaults_are_those_of_client_go() {
     let (cut, leadership) = (Instant::now(), candidate.leadership.clone());
     assert_eq!(candidate.verdict().await, Verdict::Lost);
     assert!(!leadership.is_leader());
-    // The last renewal was one second before.
+    // The last renewal was one second earlier.
     assert_eq!(cut.elapsed().as_secs(), 9);
 }
 
@@ -153,7 +153,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
 
 #[tokio::test(start_paused = true)]
 async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others_away() {
-    // An hour behind and an hour ahead.
+    // One clock is an hour slow, the other an hour fast.
     let server = Leases::default();
     let start = |name: &str, skew| Candidate::of(election(name, skew).elector(&server.client(name)).unwrap());
     let first = start("behind", -3600);
@@ -235,8 +235,8 @@ async fn c_9_3_no_two_lead_at_any_moment_whatever_happens_to_their_lines() {
         changes += usize::from(holder != last);
         last = holder;
     }
-    assert!(seen > 10_000, "somebody leads most of the time: {seen}");
-    assert!(changes > 20, "and not always the same: {changes}");
+    assert!(seen > 10_000, "there is a leader most of the time: {seen}");
+    assert!(changes > 20, "the leader changes: {changes}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +255,7 @@ async fn c_9_4_a_leader_renews_without_reading_and_reads_when_that_fails() {
     server.change(|lease| lease["metadata"]["labels"] = json!({"of": "somebody"}));
     sleep(RETRY).await;
     assert_eq!(requests(5), is(&[("PUT", 409), ("GET", 200), ("PUT", 200)]));
-    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["of"], "somebody", "what others wrote stays");
+    assert_eq!(server.lease().unwrap()["metadata"]["labels"]["of"], "somebody", "labels of other clients remain");
     server.remove();
     sleep(RETRY).await;
     assert_eq!(requests(8), is(&[("PUT", 404), ("GET", 404), ("POST", 200)]));
@@ -270,7 +270,7 @@ async fn c_9_4_a_lease_without_a_holder_is_taken_at_once_and_one_of_the_same_nam
     eventually("a leader", || first.leads()).await;
     first.task.abort();
     let acquired = server.lease().unwrap()["spec"]["acquireTime"].clone();
-    // The same identity, after a restart: it is the holder, and need not wait.
+    // After a restart with the same identity the candidate is still the holder and need not wait.
     let again = Candidate::start(&server, "a");
     sleep(MS).await;
     assert!(again.leads());
@@ -358,7 +358,7 @@ async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
     let telling = told.clone();
     let election = election("a", 0).on_new_leader(move |leader| {
         telling.lock().push(leader.to_owned());
-        assert_ne!(leader, "first", "a panic harms nobody");
+        assert_ne!(leader, "first", "a panic of the callback is contained");
     });
     let first = Candidate::start(&server, "first");
     eventually("a leader", || first.leads()).await;
@@ -403,20 +403,20 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
     let server = Leases::default();
     let elector = election("a", 0).elector(&server.client("a")).unwrap();
     let leadership = elector.leadership();
-    assert_eq!(leadership.check(Duration::ZERO), Ok(()), "who does not lead is well");
-    // Held up: polled until it leads, and then no more.
+    assert_eq!(leadership.check(Duration::ZERO), Ok(()), "a candidate that is not the leader is healthy");
+    // Blocked: the future is polled until it leads, and then not any more.
     let mut run = Box::pin(elector.run(std::future::pending()));
     tokio::select! {
         _ = &mut run => panic!("it leads"),
         () = leadership.acquired() => {}
     }
     sleep(LEASE + Duration::from_secs(5)).await;
-    assert!(!leadership.is_leader(), "who asks is told the truth nevertheless");
+    assert!(!leadership.is_leader(), "is_leader is correct nevertheless");
     assert_eq!(leadership.check(Duration::from_secs(5)), Ok(()));
     sleep(MS).await;
     let error = leadership.check(Duration::from_secs(5)).unwrap_err();
     assert_eq!(error.to_string(), "failed election to renew leadership on lease lock");
-    assert_eq!(run.await, Verdict::Lost, "and when it comes to itself, it gives up");
+    assert_eq!(run.await, Verdict::Lost, "the blocked elector gives up when it continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -438,7 +438,7 @@ async fn c_9_10_a_request_may_take_half_the_renew_deadline() {
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
     sleep(RETRY * 2).await;
-    // One request is lost; there is time for another.
+    // One request is lost; there is time for a retry.
     server.line("a", Line::Cut);
     sleep(Duration::from_secs(3)).await;
     server.line("a", Line::Up);
@@ -451,7 +451,7 @@ async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent(
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
-    // Renewals are carried out, and their answers come after four seconds.
+    // Renewals succeed, but their responses arrive after four seconds.
     server.line("a", Line::SlowAnswer(Duration::from_secs(4)));
     sleep(Duration::from_secs(30)).await;
     assert!(candidate.leads());
@@ -559,7 +559,7 @@ async fn c_13_5_a_controller_that_warms_up_has_its_caches_before_it_leads_and_on
     let run = Run::start(manager);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(*log.lock(), ["everywhere"]);
-    assert_eq!(fake.opened().len(), 2, "the warm one has its cache, the cold one has none");
+    assert_eq!(fake.opened().len(), 2, "only the warmed-up controller has a cache");
     first.task.abort();
     eventually("it leads", || log.lock().len() == 3).await;
     assert_eq!(log.lock()[1], "warm", "its queue was full already");
@@ -576,7 +576,7 @@ async fn an_election_that_cannot_be_held_is_an_error_before_anything_starts() {
     assert!(matches!(error, Error::Election(InvalidElection::NoRetryPeriod)));
 }
 
-/// Notes what is counted.
+/// Records the metrics.
 #[derive(Clone, Debug, Default)]
 struct Counted(Arc<Mutex<Vec<String>>>);
 
@@ -600,7 +600,7 @@ impl ElectionMetrics for Counted {
     }
 }
 
-/// True while it lives.
+/// True until it is dropped.
 struct Guard(Arc<AtomicBool>);
 
 impl Guard {

@@ -1,4 +1,4 @@
-//! What becomes of what a controller says.
+//! Tests of recorded events.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,7 +16,7 @@ use windlass_runtime::{
 
 use crate::fake::{Run, config, eventually};
 
-/// A server that takes every event, but for the first answers, which are given. Clones are the same server.
+/// A server that accepts every event, after a list of given responses. Clones are the same server.
 #[derive(Clone, Default)]
 struct Server {
     requests: Arc<Mutex<Vec<(String, Value)>>>,
@@ -54,7 +54,7 @@ impl Server {
         Ok(http::Response::builder().status(status).body(Full::new(body))?)
     }
 
-    /// Method and path of what has come, and how often the event was counted.
+    /// Returns the method, path and count of each received event.
     fn seen(&self) -> Vec<(String, i64)> {
         let requests = self.requests.lock();
         requests.iter().map(|(request, body)| (request.clone(), body["count"].as_i64().unwrap())).collect()
@@ -109,7 +109,7 @@ async fn c_12_6_a_server_that_cannot_be_reached_is_tried_again_and_one_that_refu
     let waited = started.elapsed();
     assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(21), "{waited:?}");
     run.stop().await.unwrap();
-    assert_eq!(server.seen().len(), 5, "what was refused is not tried again");
+    assert_eq!(server.seen().len(), 5, "a rejected event is not retried");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn c_12_1_the_end_does_not_wait_for_a_server_that_is_gone() {
 
 const SERIES: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
 
-/// Method, path and number of what has come by the newer API.
+/// Returns the method, path and series count of each received event of events.k8s.io.
 fn series(server: &Server) -> Vec<(String, Option<i64>)> {
     let requests = server.requests.lock();
     requests.iter().map(|(request, body)| (request.clone(), body["series"]["count"].as_i64())).collect()
@@ -144,7 +144,7 @@ async fn c_12_10_a_series_is_written_when_it_begins_every_half_hour_and_when_it_
     assert_eq!((&first["regarding"]["name"], &first["related"]["name"]), (&"a".into(), &"brush".into()));
     let name = first["metadata"]["name"].as_str().unwrap().to_owned();
     let patch = |count| (format!("PATCH {SERIES}/{name}"), Some(count));
-    // One a minute, so that it goes on.
+    // One per minute keeps the series active.
     for _ in 0..35 {
         recorder.record(&config("a"), blue().action("Painting").related(&config("brush")));
         tokio::time::sleep(Duration::from_mins(1)).await;

@@ -1,4 +1,4 @@
-//! Objects in memory, listed and watched as a server would have it; and the tools of the tests.
+//! A simulated cluster in memory for lists and watches, and test helpers.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -32,14 +32,14 @@ use windlass_runtime::{Manager, ManagerBuilder};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// A cluster's objects. Clones are the same cluster.
+/// The objects of a cluster. Clones are the same cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Fake(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// Resources (plural) whose lists and watches do not answer.
+    /// Resources (plural) whose lists and watches get no response.
     held: watch::Sender<HashSet<String>>,
 }
 
@@ -51,9 +51,9 @@ struct State {
     log: Vec<(u64, String, RawEvent)>,
     /// By plural and namespace.
     watchers: Vec<((String, Option<String>), mpsc::UnboundedSender<RawEvent>)>,
-    /// What was asked to be watched: plural, namespace, label selector.
+    /// The opened watches: plural, namespace, label selector.
     opened: Vec<(String, Option<String>, Option<String>)>,
-    /// By which field selectors, at the same places.
+    /// The field selectors of the opened watches, at the same positions.
     fields: Vec<Option<String>>,
 }
 
@@ -69,7 +69,7 @@ impl Fake {
         Self(Arc::new(Inner { state: Mutex::default(), held: watch::Sender::new(HashSet::new()) }))
     }
 
-    /// A manager whose caches are fed from here. Its client reaches nobody.
+    /// Returns a builder of managers whose caches read from this cluster. The client's requests fail.
     pub(crate) fn manager(&self) -> ManagerBuilder {
         let nobody = tower::service_fn(|_| async {
             let response = http::Response::builder().status(500).body(http_body_util::Empty::<Bytes>::new());
@@ -78,7 +78,7 @@ impl Fake {
         self.manager_of(Client::from_service(nobody, "default"))
     }
 
-    /// A manager whose caches are fed from here.
+    /// Returns a builder of managers with this client, whose caches read from this cluster.
     pub(crate) fn manager_of(&self, client: Client) -> ManagerBuilder {
         let fake = self.clone();
         Manager::builder(client).list_watch(move |resource, namespace| fake.list_watch(resource, namespace))
@@ -89,7 +89,7 @@ impl Fake {
         Arc::new(FakeResource { fake: self.clone(), plural, namespace })
     }
 
-    /// Creates or replaces.
+    /// Creates or replaces an object.
     pub(crate) fn put<K: Resource>(&self, object: &K) {
         let key = (K::api_resource().plural.into_owned(), object.object_ref().to_string());
         let mut state = self.0.state.lock();
@@ -105,12 +105,12 @@ impl Fake {
         let key = (K::api_resource().plural.into_owned(), object.object_ref().to_string());
         let mut state = self.0.state.lock();
         state.version += 1;
-        let mut value = state.objects.remove(&key).expect("only what is there is deleted");
+        let mut value = state.objects.remove(&key).expect("only existing objects can be deleted");
         value["metadata"]["resourceVersion"] = json!(state.version.to_string());
         state.publish(&key.0, EventType::Deleted, &value);
     }
 
-    /// Leaves lists and watches of a resource unanswered until `release`.
+    /// Blocks lists and watches of a resource until `release`.
     pub(crate) fn hold(&self, plural: &str) {
         self.0.held.send_modify(|held| {
             held.insert(plural.to_owned());
@@ -123,17 +123,17 @@ impl Fake {
         });
     }
 
-    /// The watches opened so far: plural, namespace, label selector.
+    /// Returns the watches opened so far: plural, namespace, label selector.
     pub(crate) fn opened(&self) -> Vec<(String, Option<String>, Option<String>)> {
         self.0.state.lock().opened.clone()
     }
 
-    /// The field selectors of the watches opened so far.
+    /// Returns the field selectors of the watches opened so far.
     pub(crate) fn fields(&self) -> Vec<Option<String>> {
         self.0.state.lock().fields.clone()
     }
 
-    /// The watches that are open now.
+    /// Returns the number of open watches.
     pub(crate) fn open(&self) -> usize {
         let mut state = self.0.state.lock();
         state.watchers.retain(|(_, watcher)| !watcher.is_closed());
@@ -229,7 +229,7 @@ pub(crate) fn config(name: &str) -> ConfigMap {
     config
 }
 
-/// A deployment that is managed by what `owner` names.
+/// Creates a deployment whose controller is `owner`.
 pub(crate) fn deployment(name: &str, owner: Option<OwnerReference>) -> Deployment {
     let mut deployment = Deployment::default();
     deployment.metadata.name = Some(name.into());
@@ -241,7 +241,7 @@ pub(crate) fn deployment(name: &str, owner: Option<OwnerReference>) -> Deploymen
 
 // === waiting ===
 
-/// Waits until `condition` holds; fails after a minute (of paused time: at once).
+/// Waits until `condition` holds; panics after a minute (with paused time: immediately).
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) -> impl Future<Output = ()> {
     let what = what.to_owned();

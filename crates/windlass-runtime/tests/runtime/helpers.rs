@@ -1,4 +1,4 @@
-//! What reconcilers often have to do.
+//! Tests of the helpers for reconcilers.
 
 use std::sync::{
     Arc,
@@ -60,10 +60,10 @@ async fn a_change_that_was_overtaken_is_a_conflict_and_one_that_renames_is_refus
         others["data"]["size"] = json!("large");
         server.put(MAP, others);
     });
-    let Err(Error::Client(error)) = error.await else { panic!("it is overtaken") };
+    let Err(Error::Client(error)) = error.await else { panic!("expected a conflict") };
     assert!(error.is_conflict());
     let error = create_or_patch(&client, config("a"), |map| map.metadata.name = Some("b".to_owned())).await;
-    assert_eq!(error.unwrap_err().to_string(), "a change of ns/a may not make it ns/b");
+    assert_eq!(error.unwrap_err().to_string(), "a change of ns/a must not rename it to ns/b");
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_patch_sends_what_differs_and_the_status_by_itself() {
     let both = create_or_patch(&client, deployment("d", None), |d| {
         ready(d, 4);
         d.labels_mut().insert("a".to_owned(), "b".to_owned());
-        // Somebody else's write to another field is no conflict.
+        // Another client's write to another field is no conflict.
         let mut others = server.at(path).unwrap();
         others["spec"] = json!({"paused": true, "selector": {}, "template": {}});
         server.put(path, others);
@@ -112,7 +112,7 @@ async fn create_if_absent_returns_the_object_that_exists() {
     server.refuse_existing();
     let found = create_if_absent(&client, &wanted()).await.unwrap();
     let Upserted::Unchanged(found) = found else { panic!("{found:?}") };
-    assert_eq!(found.data.unwrap()["colour"], "red", "it is left alone");
+    assert_eq!(found.data.unwrap()["colour"], "red", "the existing object is unchanged");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
     first.status.get_or_insert_default().ready_replicas = Some(1);
     let first = client.update(&first).await.unwrap();
     server.writes();
-    // The object lags behind the server: somebody has labelled it meanwhile.
+    // The cached object is stale: another client has labelled it.
     let mut theirs = server.at(path).unwrap();
     theirs["metadata"]["labels"] = json!({"a": "b"});
     server.put(path, theirs);
@@ -134,8 +134,8 @@ async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
     };
     let written = update_status(&client, &first, report).await.unwrap();
     assert!(written.is_written());
-    assert_eq!(server.at(path).unwrap()["status"], json!({"replicas": 2}), "what is left out is cleared");
-    assert_eq!(server.writes().len(), 2, "a conflict, and once more");
+    assert_eq!(server.at(path).unwrap()["status"], json!({"replicas": 2}), "omitted fields are cleared");
+    assert_eq!(server.writes().len(), 2, "a conflict and a retry");
     let StatusWrite::Written(now) = written else { panic!("{written:?}") };
     assert_eq!(update_status(&client, &*now, report).await.unwrap(), StatusWrite::Unchanged);
     assert!(server.writes().is_empty());

@@ -1,4 +1,4 @@
-//! A server that holds leases and takes events, with a line of its own for each client.
+//! A simulated server for leases and events, with a separate connection for each client.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,27 +23,27 @@ pub(crate) struct Leases(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     version: u64,
-    /// By name.
+    /// The leases by name.
     leases: BTreeMap<String, Value>,
     lines: HashMap<String, Line>,
     requests: Vec<Sent>,
 }
 
-/// What becomes of a client's requests.
+/// The treatment of a client's requests.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Line {
-    /// They are answered at once.
+    /// Requests are answered at once.
     #[default]
     Up,
-    /// They are carried out at once and answered later.
+    /// Requests are processed at once, and responses are delayed.
     SlowAnswer(Duration),
-    /// They never get there.
+    /// Requests are lost.
     Cut,
-    /// They are refused with this status.
+    /// Requests are rejected with this status.
     Refused(u16),
 }
 
-/// A request that the server has carried out.
+/// A processed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) client: String,
@@ -81,12 +81,12 @@ impl Leases {
         self.0.lock().lines.insert(client.to_owned(), line);
     }
 
-    /// The lease, where there is one at most.
+    /// Returns the only lease, if it exists.
     pub(crate) fn lease(&self) -> Option<Value> {
         self.all().into_iter().next()
     }
 
-    /// All leases, by name.
+    /// Returns all leases, by name.
     pub(crate) fn all(&self) -> Vec<Value> {
         self.0.lock().leases.values().cloned().collect()
     }
@@ -95,7 +95,7 @@ impl Leases {
         self.lease().map_or_else(String::new, |lease| lease["spec"]["holderIdentity"].as_str().unwrap().to_owned())
     }
 
-    /// Changes the lease behind everybody's back.
+    /// Changes the lease without a request.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
         let mut state = self.0.lock();
         state.version += 1;
@@ -109,14 +109,14 @@ impl Leases {
         self.0.lock().leases.clear();
     }
 
-    /// The requests of a client, for the lease.
+    /// Returns a client's requests for leases.
     pub(crate) fn sent(&self, client: &str) -> Vec<Sent> {
         let state = self.0.lock();
         let of_client = |sent: &&Sent| sent.client == client && sent.request.contains("leases");
         state.requests.iter().filter(of_client).cloned().collect()
     }
 
-    /// The messages of events.
+    /// Returns the messages of events.
     pub(crate) fn events(&self) -> Vec<String> {
         let state = self.0.lock();
         let events = state.requests.iter().filter(|sent| sent.request.contains("events"));
@@ -148,7 +148,7 @@ impl Leases {
 }
 
 impl State {
-    /// What is answered, or with which status it is refused.
+    /// Returns the response body, or the status of a rejection.
     fn carry_out(&mut self, head: &http::request::Parts, body: &Value) -> Result<Value, u16> {
         let path = head.uri.path();
         let named = path.rsplit_once("/leases/").map(|(_, name)| name.to_owned());
@@ -173,7 +173,7 @@ impl State {
             (&Method::POST, None) => Ok(self.store(body)),
             (&Method::PUT, Some(stored)) if is_as_given(&stored, &body["metadata"]) => Ok(self.store(body)),
             (&Method::DELETE, Some(stored)) if is_as_given(&stored, &body["preconditions"]) => {
-                self.leases.remove(&name.expect("what is stored has a name"));
+                self.leases.remove(&name.expect("a stored object has a name"));
                 Ok(stored)
             }
             (&Method::POST | &Method::PUT | &Method::DELETE, Some(_)) => Err(409),

@@ -1,4 +1,4 @@
-//! The runtime against a fake of the list-watch seam, in process and under paused time.
+//! Tests of the runtime against a simulated `ListWatch`, in process and under paused time.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 

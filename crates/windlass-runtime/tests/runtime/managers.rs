@@ -1,4 +1,4 @@
-//! Start and stop, in order and without leaving anything behind.
+//! Tests of the order of start and stop, and of clean-up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,8 @@ use crate::fake::{Fake, MS, Run, config, eventually};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Notes its reconciles, each of which takes `time`; fails the first of each key, so that the queue's timer runs.
+/// Returns a controller that records its reconciles, each of which takes `time`. The first reconcile of each key fails,
+/// so that the queue's timer runs.
 fn slow(log: &Log, time: Duration) -> impl windlass_runtime::Runnable + use<> {
     let log = log.clone();
     Controller::<ConfigMap>::new().concurrency(2).reconcile_keys(move |key: ObjectRef<ConfigMap>, _: Context| {
@@ -61,7 +62,7 @@ async fn what_does_not_end_within_the_grace_period_is_aborted_and_named() {
     let start = Instant::now();
     let error = run.stop().await.unwrap_err();
     assert!(start.elapsed() >= Duration::from_secs(5) && start.elapsed() < Duration::from_secs(6));
-    assert_eq!(error.to_string(), "still running after the grace period of 5s, and aborted: configmap");
+    assert_eq!(error.to_string(), "aborted after the grace period of 5s: configmap");
     assert_eq!(log.lock().len(), 1);
     assert_eq!(Handle::current().metrics().num_alive_tasks(), before);
 }
@@ -78,7 +79,7 @@ async fn the_first_error_stops_everything_and_is_returned() {
     }));
     let start = Instant::now();
     let error = Run::start(manager).result().await.unwrap_err();
-    assert!(start.elapsed() >= Duration::from_secs(3), "what ends without an error stops nothing");
+    assert!(start.elapsed() >= Duration::from_secs(3), "a runnable that ends without an error stops nothing");
     assert_eq!(error.to_string(), "failing failed");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no more");
     assert_eq!(fake.open(), 0);
@@ -102,7 +103,7 @@ async fn groups_start_in_order_and_stop_in_the_opposite_one() {
         let task = Task::new(format!("{group:?}"), async move |running: Running| {
             log.lock().push(format!("start {group:?}"));
             running.stop().requested().await;
-            // Were they stopped together, they would end in the order of these pauses.
+            // If they were stopped together, they would end in the order of these pauses.
             sleep(Duration::from_secs(4 - group as u64)).await;
             log.lock().push(format!("stop {group:?}"));
             Ok(())

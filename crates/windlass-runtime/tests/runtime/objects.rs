@@ -1,4 +1,4 @@
-//! A server that holds objects by their paths: gets, creates, updates and merges.
+//! A simulated server that stores objects by path: gets, creates, updates and merge patches.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(crate) struct Objects(Arc<Mutex<State>>);
 struct State {
     version: u64,
     by_path: BTreeMap<String, Value>,
-    /// Writes, as method and path.
+    /// The writes, as method and path.
     writes: Vec<String>,
     refuses_existing: bool,
 }
@@ -38,7 +38,7 @@ impl Objects {
         Client::from_service(service, "default")
     }
 
-    /// What is there, under a path.
+    /// Returns the object at a path.
     pub(crate) fn at(&self, path: &str) -> Option<Value> {
         self.0.lock().by_path.get(path).cloned()
     }
@@ -47,7 +47,7 @@ impl Objects {
         self.0.lock().store(path, object);
     }
 
-    /// Refuses to create what exists; otherwise that replaces it.
+    /// Rejects the creation of existing objects. By default a creation replaces them.
     pub(crate) fn refuse_existing(&self) {
         self.0.lock().refuses_existing = true;
     }
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// As it is stored; what is being deleted goes with its last finalizer.
+    /// Stores an object. An object that is being deleted is removed with its last finalizer.
     fn store(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// The names of what a body says, below metadata only where that is all.
+/// Returns the names of the top-level fields of a body.
 fn fields(body: &Value) -> String {
     let names: Vec<_> = body.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     names.join(",")

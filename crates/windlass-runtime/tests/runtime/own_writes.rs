@@ -1,4 +1,4 @@
-//! Reads from the caches show what the manager itself has written.
+//! Tests that cached reads show the manager's own writes.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use windlass_runtime::{Action, CachedClient, Context, Controller, Manager};
 
 use crate::fake::{Fake, Run, config, eventually};
 
-/// A server that answers writes with the version that the caches will be told next, and does not tell them.
+/// A server that answers writes with the next version of the caches, and does not notify the caches.
 #[derive(Clone)]
 struct Writes(Arc<AtomicU64>);
 
@@ -64,7 +64,7 @@ impl Writes {
     }
 }
 
-/// A manager whose caches show `a` at version 1; the server stores the next write at version 2.
+/// Creates a manager whose caches show `a` at version 1. The server stores the next write at version 2.
 async fn rig() -> (Fake, Run, CachedClient) {
     let fake = Fake::new();
     fake.put(&named("a"));
@@ -85,14 +85,14 @@ fn key(name: &str) -> ObjectRef<ConfigMap> {
     ObjectRef::new(name).within("ns")
 }
 
-/// How long a read took, and that of everything.
+/// Returns the result of a read and its duration.
 async fn waited<T>(read: impl IntoFuture<Output = T>) -> (T, Duration) {
     let began = Instant::now();
     let read = read.await;
     (read, began.elapsed())
 }
 
-/// Tells the caches of a change after a second.
+/// Applies a change to the caches after one second.
 fn later(change: impl FnOnce() + Send + 'static) {
     tokio::spawn(async move {
         sleep(Duration::from_secs(1)).await;
@@ -107,7 +107,7 @@ async fn read_after_create_waits_for_the_object() {
     let (_, of_another) = waited(client.get::<ConfigMap>(key("a"))).await;
     let (_, elsewhere) = waited(client.list::<ConfigMap>().within("other")).await;
     let (_, of_another_kind) = waited(client.list::<Secret>()).await;
-    assert_eq!([of_another, elsewhere, of_another_kind], [Duration::ZERO; 3], "those do not wait");
+    assert_eq!([of_another, elsewhere, of_another_kind], [Duration::ZERO; 3], "unrelated reads do not wait");
     later(move || fake.put(&named("b")));
     let (found, took) = waited(client.get::<ConfigMap>(key("b"))).await;
     assert_eq!((found.unwrap().name(), took), ("b", Duration::from_secs(1)));
@@ -131,7 +131,7 @@ async fn read_after_each_kind_of_write_waits_for_its_version() {
             _ => drop(client.live().update(&named("a")).await.unwrap()),
         }
         later(move || fake.put(&named("a")));
-        // Several caches of one kind follow for themselves.
+        // Several caches of one kind are followed separately.
         let metadata = client.metadata_of::<ConfigMap>();
         let listed = waited(client.list::<ConfigMap>().within("ns")).await;
         assert_eq!(listed.1, Duration::from_secs(1), "write {write}");
@@ -194,7 +194,7 @@ async fn cache_that_stays_behind_fails_the_read_unless_it_is_stale() {
     ] {
         assert_eq!(stale.resource_version(), Some("1"));
     }
-    // Servers that never show it hold up nobody for ever.
+    // If the server never shows the write, reads do not wait forever.
     sleep(Duration::from_mins(6)).await;
     assert_eq!(client.get::<ConfigMap>(key("a")).await.unwrap().resource_version(), Some("1"));
     run.stop().await.unwrap();
@@ -244,7 +244,7 @@ async fn reconcile_begins_with_its_own_last_write() {
     }));
     let run = Run::start(manager);
     eventually("the first reconcile", || !seen.lock().is_empty()).await;
-    // Longer than a reconcile waits: it fails, and is repeated.
+    // Longer than a reconcile waits: it fails and is retried.
     sleep(Duration::from_secs(15)).await;
     assert_eq!(*seen.lock(), ["1"]);
     fake.put(&named("a"));

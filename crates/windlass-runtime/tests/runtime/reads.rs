@@ -1,4 +1,4 @@
-//! The client of a manager: what it reads comes from the caches, what it writes goes to the server.
+//! Tests of the manager's client: reads come from the caches, writes go to the server.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ fn painted(name: &str, colour: &str) -> ConfigMap {
     object
 }
 
-/// A running manager, and its client.
+/// Returns a running manager and its client.
 fn running(builder: ManagerBuilder) -> (Run, CachedClient) {
     let manager: Manager = builder.build();
     let client = manager.cluster().cached_client();
@@ -53,7 +53,7 @@ async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is
     assert_eq!(client.get(key.clone()).await.unwrap().name(), "a");
     assert_eq!(fake.opened().len(), 1, "one watch for all reads");
     assert_eq!(client.list::<ConfigMap>().await.unwrap().len(), 1);
-    // Typed, dynamic and metadata-only reads have a cache each.
+    // Typed, dynamic and metadata-only reads have separate caches.
     let resource = ConfigMap::api_resource();
     let dynamic = client.kind_of::<DynamicObject>(resource.clone()).list().await.unwrap();
     let partial = client.kind_of::<PartialObject>(resource).list().await.unwrap();
@@ -71,7 +71,7 @@ async fn c_13_31_what_is_not_there_is_refused_as_the_server_would() {
     assert!(error.is_not_found());
     assert_eq!(error.chain(), r#"get configmaps "ns/b": the server answered 404 NotFound: configmaps "b" not found"#);
     assert!(client.get_opt::<ConfigMap>(ObjectRef::new("b").within("ns")).await.unwrap().is_none());
-    // Without a namespace it is the client's.
+    // The namespace defaults to the client's.
     assert_eq!(
         client.get::<ConfigMap>("a").await.unwrap_err().operation().unwrap().namespace.as_deref(),
         Some("default")
@@ -110,11 +110,14 @@ async fn c_13_31_lists_select_by_namespace_labels_and_the_fields_that_are_indexe
     assert_eq!(list().fields("data.colour=red").cached().await.unwrap()[0].key().name.as_ref(), "b");
 
     let refused = async |fields: &str| list().fields(fields).await.unwrap_err().status().unwrap().message.clone();
-    assert_eq!(refused("data.colour!=blue").await, "caches find by equal fields only, not by data.colour!=blue");
+    assert_eq!(
+        refused("data.colour!=blue").await,
+        "cached lists support only equality in field selectors, not data.colour!=blue"
+    );
     assert!(refused("data.size=1").await.contains("data.size"));
     assert!(list().labels("a in").await.unwrap_err().is_bad_request());
 
-    // C-13.32: later as well, and once.
+    // C-13.32: indices can be added later as well, but only once.
     let error = cluster.index(by_colour()).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot add an index to the cache of configmaps (v1)");
     cluster.index(Index::<ConfigMap>::on_path("kind", ["data", "colour"])).await.unwrap();
@@ -139,9 +142,13 @@ async fn list_by_owner_finds_the_objects_that_name_it() {
     let (run, client) = running(fake.manager());
     for _ in 0..2 {
         let owned = client.list::<Secret>().owned_by(&owner).await.unwrap();
-        assert_eq!(names(&owned), ["mine"], "those in another namespace have another owner");
+        assert_eq!(names(&owned), ["mine"], "the owner in another namespace is a different object");
     }
-    assert_eq!(client.list::<Secret>().within("other").owned_by(&owner).await.unwrap().len(), 1, "as it is asked for");
+    assert_eq!(
+        client.list::<Secret>().within("other").owned_by(&owner).await.unwrap().len(),
+        1,
+        "the selected objects"
+    );
     assert!(client.list::<Secret>().owned_by(&config("never stored")).await.unwrap().is_empty());
     run.stop().await.unwrap();
 }
@@ -182,10 +189,10 @@ async fn a_reconciler_reads_from_the_cache_and_asks_the_server_when_it_wants_to(
         let observed = observed.clone();
         async move {
             let again = cx.client().get::<ConfigMap>(object.object_ref()).await?;
-            // The server of these tests refuses everything.
+            // The server of these tests rejects every request.
             let live = cx.live().get::<ConfigMap>(object.object_ref()).await.unwrap_err();
             let written = cx.client().create(&*again).await.unwrap_err();
-            // What has been asked for once more is kept, so that the cache gives it to all.
+            // An object that is decoded twice stays decoded, so that all reads share it.
             let same = Arc::ptr_eq(&again, &cx.client().get::<ConfigMap>(object.object_ref()).await?);
             observed.lock().push(format!("{} {same} {} {}", again.name(), live.is_not_found(), written.is_conflict()));
             Ok::<_, Error>(Action::await_change())
@@ -227,11 +234,11 @@ async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_a
     seen.lock().sort();
     assert_eq!(*seen.lock(), ["a/x of 2", "b/x of 2"]);
     fake.put(&elsewhere("b", "y"));
-    eventually("what came", || seen.lock().last().unwrap() == "b/y of 3").await;
+    eventually("the changed objects", || seen.lock().last().unwrap() == "b/y of 3").await;
     fake.delete(&elsewhere("a", "x"));
     fake.put(&elsewhere("c", "y"));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(seen.lock().len(), 3, "nobody looks at the third namespace");
+    assert_eq!(seen.lock().len(), 3, "the third namespace is not watched");
 
     let list = || client.list::<ConfigMap>();
     assert_eq!(names(&list().await.unwrap()), ["x", "y"]);
@@ -239,12 +246,11 @@ async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_a
     assert!(list().within("a").await.unwrap().is_empty());
     assert_eq!(client.get::<ConfigMap>(ObjectRef::new("x").within("b")).await.unwrap().name(), "x");
     let error = client.get::<ConfigMap>(ObjectRef::new("x").within("c")).await.unwrap_err();
-    let expected =
-        r#"get configmaps "c/x": the server answered 400 BadRequest: the cache of configmaps is not of namespace c"#;
+    let expected = r#"get configmaps "c/x": the server answered 400 BadRequest: the cache of configmaps does not cover namespace c"#;
     assert_eq!(error.chain(), expected);
     assert!(list().within("c").await.unwrap_err().is_bad_request());
     assert_eq!(names(&client.list::<Node>().await.unwrap()), ["n"], "nodes are in no namespace");
-    // A watch of one of the namespaces shares its cache; one that names another has its own.
+    // A watch of one of the namespaces shares its cache. A watch of another namespace has its own.
     cluster.informer(&Watch::<ConfigMap>::within("a")).has_synced().await.unwrap();
     assert_eq!(fake.opened().len(), 3);
     let third = cluster.informer(&Watch::<ConfigMap>::within("c"));

@@ -1,4 +1,4 @@
-//! A reconciler that writes down whom it sees.
+//! A reconciler that records the reconciled objects.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use windlass_api::{Object, ObjectExt};
 use windlass_runtime::{Action, Context, Error, Reconciler};
 
-/// The names that were reconciled, in order.
+/// The names of the reconciled objects, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! Managers that share their keys, under paused time. The model of `sharding` itself is in its module.
+//! Tests of managers with sharding, under paused time. The model of the protocol is in the module `sharding`.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,13 +28,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// A cluster, and who reconciles what in it.
+/// A cluster with a record of its reconciles.
 #[derive(Clone)]
 struct Stage {
     fake: Fake,
     leases: Leases,
     log: Arc<Mutex<Vec<Entry>>>,
-    /// Reconciles end when this is true.
+    /// Reconciles end when the value is `true`.
     gate: Arc<watch::Sender<bool>>,
 }
 
@@ -44,7 +44,7 @@ struct Entry {
     replica: &'static str,
     object: String,
     began: Instant,
-    /// `None`: it runs, or was dropped.
+    /// `None`: it is running, or was dropped.
     ended: Option<Instant>,
 }
 
@@ -102,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// What each replica has reconciled since, with how often.
+    /// Returns the number of reconciles since a time, per replica and object.
     fn since(&self, since: Instant) -> BTreeMap<&'static str, BTreeMap<String, usize>> {
         let mut counts: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for entry in self.log.lock().iter().filter(|entry| entry.began >= since) {
@@ -111,7 +111,7 @@ impl Stage {
         counts
     }
 
-    /// Touches every object and says who reconciles it; each exactly one, once.
+    /// Touches every object and returns its replica. Each object must be reconciled once, by one replica.
     async fn owners(&self) -> BTreeMap<String, &'static str> {
         let start = Instant::now();
         for n in 0..OBJECTS {
@@ -146,7 +146,7 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
     let first = stage.start("a");
     sleep(RETRY).await;
     let alone = stage.since(Instant::now() - RETRY);
-    assert_eq!(alone["a"].len(), OBJECTS, "who is alone owns everything");
+    assert_eq!(alone["a"].len(), OBJECTS, "a single replica owns every object");
 
     let came = Instant::now();
     let (second, third) = (stage.start("b"), stage.start("c"));
@@ -157,12 +157,12 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
     assert_eq!((among_three.len(), replicas(&among_three).len()), (OBJECTS, 3));
     for replica in ["b", "c"] {
         let owned = among_three.values().filter(|owner| **owner == replica).count();
-        assert_eq!(moved[replica].len(), owned, "what {replica} gained it reconciled at once");
+        assert_eq!(moved[replica].len(), owned, "{replica} reconciles gained objects at once");
     }
 
     let left = Instant::now();
     second.stop().await.unwrap();
-    assert_eq!(stage.members(), ["painter-a", "painter-c"], "its lease is given up");
+    assert_eq!(stage.members(), ["painter-a", "painter-c"], "its lease is deleted");
     sleep(RETRY * 2).await;
     let gained: usize = stage.since(left).values().map(BTreeMap::len).sum();
     let among_two = stage.owners().await;
@@ -173,7 +173,7 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
         assert!(*owner == "b" || among_two[object] == *owner, "{object} stays with {owner}");
     }
 
-    // A crash: nothing is given up.
+    // A crash releases nothing.
     let crashed = Instant::now();
     third.drop_future();
     sleep(LEASE).await;
@@ -196,7 +196,7 @@ async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_
         sleep(RETRY).await;
         let before = stage.owners().await;
         assert_eq!(replicas(&before), HashSet::from(["a"]));
-        // Four workers, and each is in the middle of something.
+        // All four workers are in the middle of a reconcile.
         stage.gate.send_replace(false);
         let held = Instant::now();
         for n in 0..OBJECTS {
@@ -210,7 +210,7 @@ async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_
         let second = stage.start("b");
         sleep(lasts.min(patience).saturating_sub(MS * 500)).await;
         let of_b = stage.since(held).remove("b").unwrap_or_default();
-        assert!(of_b.is_empty(), "the first owner's lease shows that it has not given anything up: {of_b:?}");
+        assert!(of_b.is_empty(), "the first owner has not released any key: {of_b:?}");
         sleep(lasts.saturating_sub(patience) + MS * 500).await;
         stage.gate.send_replace(true);
         sleep(RETRY * 3).await;
@@ -242,7 +242,7 @@ async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_ba
     let endless = move |_: Arc<ConfigMap>, cx: Context| {
         let sending = sending.clone();
         async move {
-            // Outlives the reconcile, as work does that is not awaited.
+            // Outlives the reconcile, because the reconcile does not await it.
             tokio::spawn(async move {
                 loop {
                     let answer = cx.live().get::<ConfigMap>("x").await;
@@ -277,7 +277,7 @@ async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_ba
         assert!(error.contains("no member of its group") || error.contains("may not be waited for"), "{error}");
         seen += 1;
     }
-    assert!(seen > 0, "somebody tried");
+    assert!(seen > 0, "a write was attempted");
 
     stage.leases.line("a", Line::Up);
     sleep(RETRY * 20).await;
@@ -334,7 +334,7 @@ async fn writes_of_a_sharded_reconciler_carry_a_precondition_or_are_not_sent() {
         let mut manager = stage.builder("a").sharding(sharding).build();
         manager.add(Controller::<ConfigMap>::new().sharded().reconcile(write));
         let run = Run::start(manager);
-        eventually("all were tried", || outcomes.lock().len() == 11).await;
+        eventually("all writes were attempted", || outcomes.lock().len() == 11).await;
         run.stop().await.unwrap();
         let outcomes = std::mem::take(&mut *outcomes.lock());
         let refused = if allowed { 11 } else { 5 };
@@ -366,7 +366,7 @@ async fn a_replica_that_comes_back_under_its_name_waits_for_its_former_lease_and
     sleep(MS).await;
     let again = stage.start("b");
     sleep(LEASE.saturating_sub(RETRY * 2)).await;
-    assert!(!stage.since(crashed).contains_key("b"), "its former life might still act");
+    assert!(!stage.since(crashed).contains_key("b"), "its former incarnation might still act");
     sleep(MARGIN + RETRY * 5).await;
     assert_eq!(stage.owners().await, before);
     first.stop().await.unwrap();
@@ -380,7 +380,7 @@ async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_witho
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();
     manager.add(Controller::<ConfigMap>::new().reconcile(noop));
     let error = manager.run(std::future::pending()).await.unwrap_err();
-    let text = "configmap would run in every replica: shard it with `.sharded()`, or hold a leader election as well";
+    let text = "configmap would run in every replica: shard it with `.sharded()`, or use leader election as well";
     assert_eq!(error.to_string(), text);
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();
     manager.add(Controller::<ConfigMap>::new().warm_up().reconcile(noop));
@@ -389,7 +389,7 @@ async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_witho
     };
     assert_eq!(source.to_string(), text);
 
-    // With one, the leader runs it, and all share the rest.
+    // With an election, the leader runs it, and all replicas share the rest.
     let led: Arc<Mutex<Vec<&str>>> = Arc::default();
     let both = |replica: &'static str| {
         let election = LeaderElection::new("leader").identity(replica);
@@ -416,9 +416,9 @@ async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
     let stage = Stage::new();
     let cases = [
         (Sharding::new("painter").retry_period(Duration::ZERO), "retryPeriod must be greater than zero"),
-        (Sharding::new(""), "the group \"\" cannot be a label: "),
-        (Sharding::new("a b"), "the group \"a b\" cannot be a label: "),
-        (Sharding::new("painter").identity("Pod_0"), "a lease cannot be named \"painter-Pod_0\": "),
+        (Sharding::new(""), "the group \"\" is not a valid label value: "),
+        (Sharding::new("a b"), "the group \"a b\" is not a valid label value: "),
+        (Sharding::new("painter").identity("Pod_0"), "\"painter-Pod_0\" is not a valid lease name: "),
     ];
     for (sharding, expected) in cases {
         let mut manager = stage.builder("a").sharding(sharding).build();

@@ -1,22 +1,23 @@
-//! Several handlers that answer as one.
+//! Chains of admission handlers.
 
 use std::fmt;
 
 use super::{DynHandler, Handler, Request, Response};
 
-/// Asks handlers one after the other: each sees what those before it have made of the object, all must allow, and what they
-/// warn of is told together. The first that does not allow answers for all.
+/// Calls handlers one after the other. Each handler receives the object as changed by the previous ones, and all of
+/// them must allow the request. Warnings are combined. The response of the first handler that denies the request is the
+/// result.
 #[derive(Default)]
 #[must_use]
 pub struct Chain(Vec<Box<dyn DynHandler>>);
 
 impl Chain {
-    /// Allows everything.
+    /// Creates an empty chain, which allows everything.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks this one next.
+    /// Appends a handler.
     pub fn then(mut self, handler: impl Handler) -> Self {
         self.0.push(Box::new(handler));
         self

@@ -1,4 +1,4 @@
-//! Changing objects of a kind before they are written.
+//! Mutating webhooks for typed objects.
 
 use std::{fmt, future::Future, marker::PhantomData};
 
@@ -7,10 +7,9 @@ use windlass_api::Resource;
 
 use super::{Denial, Handler, Operation, Request, Response, decode, overlay::carried_over};
 
-/// Changes objects of a kind before they are created or updated: sets defaults, adds what is missing.
+/// Changes objects of a kind before they are created or updated, for example to set defaults.
 ///
-/// The API server may call it more than once for one write: what it does to an object that it has changed already is to be
-/// nothing. Functions are mutators:
+/// The API server may call a mutator several times for one write, so it must be idempotent. Functions are mutators:
 ///
 /// ```
 /// use windlass_api::k8s_openapi::api::apps::v1::Deployment;
@@ -25,11 +24,11 @@ use super::{Denial, Handler, Operation, Request, Response, decode, overlay::carr
 /// # Ok::<(), windlass_webhook::RegisterError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot change objects of type `{K}`",
-    note = "it takes a function of `(&mut {K}, &Request)` to `Result<(), Denial>`, or a type that implements `Mutator<{K}>`"
+    message = "`{Self}` is not a mutator for `{K}`",
+    note = "pass a function of `(&mut {K}, &Request)` that returns `Result<(), Denial>`, or a type that implements `Mutator<{K}>`"
 )]
 pub trait Mutator<K: Resource>: Send + Sync + 'static {
-    /// Changes the object, or refuses it. A panic is contained, and answered with 500.
+    /// Changes the object, or denies the request. A panic is contained and answered with status 500.
     fn mutate(&self, object: &mut K, request: &Request) -> impl Future<Output = Result<(), Denial>> + Send;
 }
 
@@ -44,10 +43,10 @@ where
     }
 }
 
-/// A [`Mutator`] as a [`Handler`]. What is deleted or connected to is allowed without asking it.
+/// A [`Handler`] that calls a [`Mutator`]. It allows deletions and connects without calling the mutator.
 ///
-/// Only what the mutator changes is changed: fields that the type does not know stay, and what the type encodes by itself is
-/// not added.
+/// The patch contains only the mutator's changes. Fields that the type does not know are retained, and fields that the
+/// type adds when it is encoded are not added.
 #[must_use]
 pub struct Mutating<K, M> {
     mutator: M,
@@ -55,7 +54,7 @@ pub struct Mutating<K, M> {
     kind: PhantomData<fn(K)>,
 }
 
-/// What becomes of fields that a type does not have.
+/// The treatment of fields that the type does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnknownFields {
     Kept,
@@ -63,12 +62,12 @@ enum UnknownFields {
 }
 
 impl<K: Resource, M: Mutator<K>> Mutating<K, M> {
-    /// With this mutator.
+    /// Creates a handler for this mutator.
     pub const fn new(mutator: M) -> Self {
         Self { mutator, unknown: UnknownFields::Kept, kind: PhantomData }
     }
 
-    /// Makes the object what its type encodes: fields that it does not know are removed.
+    /// Removes fields that the type does not know: the stored object is exactly the encoded type.
     pub const fn remove_unknown_fields(mut self) -> Self {
         self.unknown = UnknownFields::Removed;
         self
@@ -105,7 +104,7 @@ fn encode<K: Resource>(object: &K) -> Result<Value, Denial> {
     serde_json::to_value(object).map_err(|error| Denial::errored(500, error.to_string()))
 }
 
-/// Not every type encodes its kind.
+/// Adds `apiVersion` and `kind`, which not every type encodes.
 fn with_types(mut object: Value, came: &Value) -> Value {
     for field in ["apiVersion", "kind"] {
         if let (None, Some(text)) = (object.get(field), came.get(field)) {

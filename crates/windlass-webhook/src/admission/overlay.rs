@@ -1,13 +1,13 @@
-//! A change to an object as its type has it, carried over to the object as it came.
+//! Transfer of changes from a typed object to the original object.
 
 use serde_json::{Map, Value};
 
-/// Makes of `came` what makes `after` of `before`, and leaves all the rest of it alone.
+/// Applies the difference between `before` and `after` to `came`, and leaves the rest of `came` unchanged.
 ///
-/// `before` and `after` are what a type has of the object: fields that it does not know are in `came` alone, and what it
-/// adds when it is encoded is in both. Items of lists have no names: what both lists have in common at their beginnings and
-/// ends belongs together, and so does the rest if it has the same length; other items are taken from `came` if `before` had
-/// the same.
+/// `before` and `after` are encodings of the typed object. Fields that the type does not know occur only in `came`.
+/// Fields that the type adds on encoding occur in both encodings. List items are matched by position: first the common
+/// items at the beginning and the end, then the remaining items if their number is equal. Other items are taken from
+/// `came` if `before` contained an equal item.
 pub(super) fn carried_over(came: Value, before: &Value, after: &Value) -> Value {
     match (came, before, after) {
         (came, before, after) if before == after => came,
@@ -28,7 +28,7 @@ fn object(mut came: Map<String, Value>, before: &Map<String, Value>, after: &Map
     for (key, after) in after {
         match (came.get_mut(key), before.get(key)) {
             (Some(place), Some(before)) => *place = carried_over(place.take(), before, after),
-            // The type has made it of nothing, and nobody has touched it.
+            // The encoding has added this value, and the mutator has not changed it.
             (None, Some(before)) if before == after => {}
             _ => {
                 came.insert(key.clone(), after.clone());
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(carried_over(came.clone(), &before, &after), expected);
         assert_eq!(carried_over(came.clone(), &before, &before), came);
         let removed = carried_over(came, &before, &json!({"status": {}}));
-        assert_eq!(removed, json!({"later": true}), "what is removed goes with all that is in it");
+        assert_eq!(removed, json!({"later": true}), "a removed field is removed with its content");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an API server asks.
+//! Admission requests.
 
 use std::{fmt, ops::Deref};
 
@@ -7,71 +7,71 @@ use serde::Deserialize;
 use serde_json::Value;
 use windlass_api::{GroupVersionKind, GroupVersionResource, k8s_openapi::api::authentication::v1::UserInfo};
 
-/// A request for admission, and the HTTP request that it came by.
+/// An admission request, with the HTTP request that contained it.
 ///
-/// Reads as the [`AdmissionRequest`] that it holds.
+/// Dereferences to the [`AdmissionRequest`].
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(super) review: AdmissionRequest,
     http: Parts,
 }
 
-/// `admission.k8s.io/v1` AdmissionRequest; that of v1beta1 has the same fields.
+/// `admission.k8s.io/v1` AdmissionRequest. The fields of v1beta1 are the same.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct AdmissionRequest {
-    /// Names this request and its answer.
+    /// Identifies this request and its response.
     pub uid: String,
     /// The kind of [`Self::object`].
     pub kind: GroupVersionKind,
-    /// What is written.
+    /// The resource of the request.
     pub resource: GroupVersionResource,
-    /// `status`, `scale`, …; empty for the object itself.
+    /// The subresource: `status`, `scale`, …; empty for the object itself.
     pub sub_resource: String,
-    /// The kind of the client's request: the object was converted if it is another than [`Self::kind`].
+    /// The kind of the client's original request. If it differs from [`Self::kind`], the object was converted.
     pub request_kind: Option<GroupVersionKind>,
-    /// The resource of the client's request.
+    /// The resource of the client's original request.
     pub request_resource: Option<GroupVersionResource>,
-    /// The subresource of the client's request.
+    /// The subresource of the client's original request.
     pub request_sub_resource: String,
-    /// Empty when the server is to make one.
+    /// The object's name; empty if the server will generate one.
     pub name: String,
-    /// Empty for what is in no namespace.
+    /// The object's namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Who does it.
+    /// The requesting user.
     pub user_info: UserInfo,
-    /// As it is to be; null when it is deleted.
+    /// The new object; null for deletions.
     pub object: Value,
-    /// As it is now; null when it is created, or connected to.
+    /// The existing object; null for creations and connects.
     pub old_object: Value,
-    /// Nothing will be written: nothing else may be changed in answering.
+    /// `true` for dry runs. A webhook must then have no side effects.
     pub dry_run: bool,
     /// CreateOptions, UpdateOptions, DeleteOptions or null.
     pub options: Value,
 }
 
-/// What is done to an object.
+/// The operation of an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 #[non_exhaustive]
 pub enum Operation {
-    /// It is new.
+    /// The object is created.
     Create,
-    /// It replaces another.
+    /// The object is updated.
     Update,
-    /// It goes.
+    /// The object is deleted.
     Delete,
-    /// A stream is opened to it: exec, attach, proxy.
+    /// A stream is opened to the object: exec, attach, proxy.
     Connect,
-    /// None of those that there were when this was written; empty if none was told.
+    /// An operation that this version does not know; empty if the request contained none.
     Unknown(String),
 }
 
 impl AdmissionRequest {
-    /// The name of the user who does it; empty for nobody known.
+    /// Returns the name of the requesting user; empty if unknown.
     #[must_use]
     pub fn user(&self) -> &str {
         self.user_info.username.as_deref().unwrap_or_default()
@@ -113,7 +113,7 @@ impl fmt::Display for Operation {
 // === impl Request ===
 
 impl Request {
-    /// A request that came by no HTTP: for tests of handlers.
+    /// Creates a request without HTTP, for tests of handlers.
     #[must_use]
     pub fn new(review: AdmissionRequest) -> Self {
         Self::received(review, http::Request::new(()).into_parts().0)
@@ -123,8 +123,7 @@ impl Request {
         Self { review, http }
     }
 
-    /// The HTTP request: its path and query, its headers, and whatever an HTTP server before the webhooks has put into
-    /// its extensions.
+    /// Returns the HTTP request: path and query, headers, and extensions that an HTTP server has set.
     #[must_use]
     pub const fn http(&self) -> &Parts {
         &self.http

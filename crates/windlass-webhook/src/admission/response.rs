@@ -1,4 +1,4 @@
-//! What an API server is told.
+//! Admission responses.
 
 use std::{collections::BTreeMap, error::Error};
 
@@ -6,26 +6,26 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 use windlass_api::{BoxError, ErrorChain, Status, patch::json_diff, reason};
 
-/// An answer: allowed or not, and why; what to warn of; what the object is to be.
+/// An admission response: the decision with its reason, warnings, and the changed object.
 #[derive(Clone, Debug)]
-#[must_use = "an answer that nobody gets is none"]
+#[must_use = "a response does nothing until it is returned"]
 pub struct Response {
     allowed: bool,
     status: Box<Status>,
     pub(super) warnings: Vec<String>,
     audit_annotations: BTreeMap<String, String>,
-    /// The whole object as it is to be.
+    /// The complete changed object.
     pub(super) object: Option<Value>,
 }
 
-/// What the client is warned of, in words for people: `kubectl` prints them.
+/// Warnings for the client. `kubectl` prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings(Vec<String>);
 
-/// Why something is not allowed.
+/// The reason why a request is denied.
 ///
-/// Made of any error or text by `?` or `into()`: a [`Status`] (also one that caused the error) reaches the client as it is,
-/// anything else is refused with 403 and its words.
+/// Converts from any error or text with `?` or `into()`. A [`Status`], also as the cause of an error, is returned to
+/// the client unchanged. Any other error leads to status 403 with the error's message.
 #[derive(Clone, Debug)]
 pub struct Denial {
     status: Box<Status>,
@@ -35,69 +35,69 @@ pub struct Denial {
 // === impl Response ===
 
 impl Response {
-    /// Allowed.
+    /// Allows the request.
     pub fn allowed() -> Self {
         let status = Status { code: 200, ..Status::default() };
         Self::new(true, status)
     }
 
-    /// Not allowed: 403, for a reason.
+    /// Denies the request with status 403 and a message.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::refused(Status::failure(403, reason::FORBIDDEN, message))
     }
 
-    /// Not allowed, with a status of one's own.
+    /// Denies the request with this status.
     pub fn refused(status: Status) -> Self {
         Self::new(false, status)
     }
 
-    /// The request could not be judged: an HTTP status code, and why.
+    /// Reports that the request could not be handled, with an HTTP status code and a message.
     pub fn errored(code: u16, message: impl Into<String>) -> Self {
         Denial::errored(code, message).into()
     }
 
-    /// Allowed, and the object is to be this one: the whole object, of which the patch is made.
+    /// Allows the request and replaces the object. The patch is computed from the complete new object.
     pub fn patched(object: Value) -> Self {
         Self { object: Some(object), ..Self::allowed() }
     }
 
-    /// Says something for people. The API server shows it only when it does not allow.
+    /// Sets a message. The API server shows it only for denied requests.
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.status.message = message.into();
         self
     }
 
-    /// Warns the client, of more than before.
+    /// Adds warnings for the client.
     pub fn with_warnings(mut self, warnings: impl Into<Warnings>) -> Self {
         self.warnings.extend(warnings.into().0);
         self
     }
 
-    /// Adds a word to the audit log; the API server puts the name of the webhook before the key.
+    /// Adds an annotation to the audit log. The API server prefixes the key with the webhook's name.
     pub fn with_audit_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.audit_annotations.insert(key.into(), value.into());
         self
     }
 
-    /// Whether it may be.
+    /// Reports whether the request is allowed.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         self.allowed
     }
 
-    /// The code and the words.
+    /// Returns the code and the message.
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status
     }
 
-    /// What the client is warned of.
+    /// Returns the warnings for the client.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The object as it is to be, if it is to be changed.
+    /// Returns the changed object, if there is one.
     #[must_use]
     pub const fn object(&self) -> Option<&Value> {
         self.object.as_ref()
@@ -108,7 +108,7 @@ impl Response {
         Self { allowed, status, warnings, audit_annotations: BTreeMap::new(), object: None }
     }
 
-    /// What was said before, and now this.
+    /// Prepends the warnings and audit annotations of previous handlers.
     pub(super) fn after(mut self, warnings: &[String], annotations: &BTreeMap<String, String>) -> Self {
         self.warnings.splice(..0, warnings.iter().cloned());
         for (key, value) in annotations {
@@ -121,7 +121,7 @@ impl Response {
         &self.audit_annotations
     }
 
-    /// As a review has it: the answer to a request with this uid, about an object that came like this.
+    /// Encodes the response for a review: the response to the request with this UID, with the patch relative to `came`.
     pub(super) fn to_wire(&self, uid: &str, came: &Value) -> Value {
         let mut fields = Map::new();
         fields.insert("uid".to_owned(), uid.into());
@@ -158,13 +158,13 @@ impl Response {
 // === impl Warnings ===
 
 impl Warnings {
-    /// None.
+    /// Creates an empty list.
     #[must_use]
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// One more.
+    /// Appends a warning.
     pub fn push(&mut self, warning: impl Into<String>) {
         self.0.push(warning.into());
     }
@@ -191,26 +191,26 @@ impl<const N: usize> From<[&str; N]> for Warnings {
 // === impl Denial ===
 
 impl Denial {
-    /// With a status of one's own.
+    /// Creates a denial with this status.
     #[must_use]
     pub fn with_status(status: Status) -> Self {
         Self { status: Box::new(status), warnings: Warnings::none() }
     }
 
-    /// The request could not be judged: an HTTP status code, and why.
+    /// Creates a denial that reports a failure of the handler, with an HTTP status code and a message.
     #[must_use]
     pub fn errored(code: u16, message: impl Into<String>) -> Self {
         Self::with_status(Status::failure(code, "", message))
     }
 
-    /// Warns the client as well.
+    /// Adds warnings for the client.
     #[must_use]
     pub fn with_warnings(mut self, warnings: impl Into<Warnings>) -> Self {
         self.warnings.0.extend(warnings.into().0);
         self
     }
 
-    /// The code and the words.
+    /// Returns the code and the message.
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status

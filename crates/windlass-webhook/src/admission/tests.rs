@@ -16,7 +16,7 @@ fn config_map(data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "namespace": "shop"}, "data": data})
 }
 
-/// The operations in a response.
+/// Returns the patch operations of a response.
 fn patch(response: &Value) -> Vec<Value> {
     assert_eq!(response["patchType"], "JSONPatch");
     let decoded = BASE64_STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
@@ -31,7 +31,7 @@ fn handling(handler: impl Handler) -> Webhooks {
     Webhooks::builder().handler(WebhookPath::custom("/h").unwrap(), handler).build().unwrap()
 }
 
-/// Refuses what is named `bad`, and warns of everything.
+/// Denies objects named `bad`, and returns a warning for every object.
 struct Judge;
 
 impl Validator<ConfigMap> for Judge {
@@ -109,7 +109,10 @@ async fn c_14_2_a_review_is_answered_in_its_version_with_its_uid() {
     }
     asked.as_object_mut().unwrap().retain(|field, _| field == "request");
     let (_, answer) = post(&webhooks, MUTATE, &asked).await;
-    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1", "who does not say is answered in the first version");
+    assert_eq!(
+        answer["apiVersion"], "admission.k8s.io/v1",
+        "a request without a version is answered in the first version"
+    );
 }
 
 #[tokio::test]

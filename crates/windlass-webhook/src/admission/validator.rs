@@ -1,4 +1,4 @@
-//! Judging objects of a kind before they are written.
+//! Validating webhooks for typed objects.
 
 use std::{fmt, future::Future, marker::PhantomData};
 
@@ -6,7 +6,7 @@ use windlass_api::Resource;
 
 use super::{Denial, Handler, Operation, Request, Response, Warnings, decode};
 
-/// Says whether objects of a kind may be created, updated and deleted. What a method is not written for is allowed.
+/// Decides whether objects of a kind may be created, updated and deleted. The default methods allow everything.
 ///
 /// ```
 /// use windlass_api::{ObjectExt, k8s_openapi::api::core::v1::Namespace};
@@ -24,24 +24,21 @@ use super::{Denial, Handler, Operation, Request, Response, Warnings, decode};
 ///     }
 /// }
 /// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot judge objects of type `{K}`",
-    note = "it takes a type that implements `Validator<{K}>`"
-)]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a validator for `{K}`", note = "implement `Validator<{K}>`")]
 pub trait Validator<K: Resource>: Send + Sync + 'static {
-    /// Whether it may be created. A panic is contained, and answered with 500; of the other methods too.
+    /// Decides about a creation. A panic is contained and answered with status 500; this applies to all methods.
     fn create(&self, object: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (object, request);
         allowed()
     }
 
-    /// Whether `new` may replace `old`.
+    /// Decides about an update from `old` to `new`.
     fn update(&self, old: &K, new: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (old, new, request);
         allowed()
     }
 
-    /// Whether it may be deleted.
+    /// Decides about a deletion.
     fn delete(&self, object: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (object, request);
         allowed()
@@ -52,7 +49,7 @@ fn allowed() -> std::future::Ready<Result<Warnings, Denial>> {
     std::future::ready(Ok(Warnings::none()))
 }
 
-/// A [`Validator`] as a [`Handler`]. What is connected to is allowed without asking it.
+/// A [`Handler`] that calls a [`Validator`]. It allows connects without calling the validator.
 #[must_use]
 pub struct Validating<K, V> {
     validator: V,
@@ -60,7 +57,7 @@ pub struct Validating<K, V> {
 }
 
 impl<K: Resource, V: Validator<K>> Validating<K, V> {
-    /// With this validator.
+    /// Creates a handler for this validator.
     pub const fn new(validator: V) -> Self {
         Self { validator, kind: PhantomData }
     }

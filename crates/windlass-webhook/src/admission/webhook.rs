@@ -1,4 +1,4 @@
-//! Reviews, and how they are answered.
+//! The endpoint of admission reviews.
 
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -15,10 +15,10 @@ use crate::{
 const FAMILY: Family =
     Family { kind: "AdmissionReview", versions: &["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] };
 
-/// Twice and more what etcd takes: the old object and the new one, as JSON.
+/// More than twice the maximum size in etcd: a review contains the old and the new object as JSON.
 const LIMIT: usize = 7 << 20;
 
-/// A handler behind a path.
+/// A handler as an endpoint.
 pub(crate) struct Admission(pub(crate) Box<dyn DynHandler>);
 
 impl Endpoint for Admission {
@@ -46,7 +46,7 @@ impl Endpoint for Admission {
                 resource = %request.resource.resource,
                 operation = %request.operation,
                 user = request.user(),
-                "asked for admission"
+                "handled an admission request"
             );
             let response = contained(self.0.handle(&request)).await.unwrap_or_else(|panic| {
                 metrics.panicked();

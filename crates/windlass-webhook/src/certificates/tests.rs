@@ -35,7 +35,7 @@ fn c_14_8_a_pair_that_cannot_be_used_is_counted_and_leaves_the_one_before() {
     let first = folder.certify();
     let loaded = load(&folder, &metrics).unwrap();
     let (certificate, key, second) = pair();
-    // The certificate comes before its key.
+    // The certificate is written before its key.
     fs::write(folder.0.join("tls.crt"), certificate).unwrap();
     assert!(matches!(loaded.read(), Err(CertificateError::Pair { .. })));
     fs::remove_file(folder.0.join("tls.key")).unwrap();
@@ -51,7 +51,7 @@ fn c_14_8_a_pair_that_cannot_be_used_is_counted_and_leaves_the_one_before() {
 #[cfg(unix)]
 #[test]
 fn c_14_8_files_that_are_replaced_as_a_whole_are_found_again() {
-    // As a kubelet updates a Secret: the files are links through a link that is renamed.
+    // Simulates how a kubelet updates a Secret: the files are links through a directory link that is renamed.
     let (folder, metrics) = (Folder::new(), Recorded::default());
     let versions = ["one", "two"].map(|version| {
         let (certificate, key, der) = pair();

@@ -1,4 +1,4 @@
-//! A hub and its spokes.
+//! The hub of a kind and its spokes.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,11 +9,11 @@ use super::{Convert, Converter};
 
 /// The versions of a kind: `H` is the hub, to which the others convert.
 ///
-/// That every spoke converts both ways, and that there is one hub, is seen to by the compiler.
+/// The compiler ensures that every spoke converts in both directions, and that there is one hub.
 #[must_use]
 pub struct Hub<H> {
     versions: BTreeMap<Cow<'static, str>, Version<H>>,
-    /// Versions of another kind, or that there were twice.
+    /// Spokes of another kind, and duplicate versions.
     pub(crate) misplaced: Vec<ApiResource>,
 }
 
@@ -23,13 +23,13 @@ struct Version<H> {
 }
 
 impl<H: Resource> Hub<H> {
-    /// The hub alone.
+    /// Creates a hub without spokes.
     pub fn new() -> Self {
         let version = Version { to_hub: decode::<H>, from_hub: |hub| encode(&hub) };
         Self { versions: BTreeMap::from([(H::api_resource().version, version)]), misplaced: Vec::new() }
     }
 
-    /// With one more version of the same kind.
+    /// Adds a version of the same kind.
     pub fn spoke<S: Convert<H>>(mut self) -> Self {
         let (hub, spoke) = (H::api_resource(), S::api_resource());
         let version = Version {
@@ -51,7 +51,7 @@ impl<H: Resource> Hub<H> {
         self
     }
 
-    /// The kind of all of them.
+    /// Returns the kind of all versions.
     pub(crate) fn kind() -> GroupKind {
         H::api_resource().gvk().group_kind()
     }

@@ -32,7 +32,7 @@ impl Convert<V2> for V3 {
     }
 }
 
-/// Of `V3` as a hub, what is large becomes small.
+/// A second conversion, with `V3` as the hub: upper case becomes lower case.
 impl Convert<V3> for V1 {
     fn to_hub(self) -> Result<V3, BoxError> {
         Ok(V3 { metadata: self.metadata, picture: self.image.to_ascii_lowercase() })
@@ -76,7 +76,7 @@ fn review(to: &str, objects: &[Value]) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request})
 }
 
-/// What is converted, or why not.
+/// Returns the converted objects, or the failure.
 async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<Value, String> {
     let (code, answer) = post(webhooks, "/convert", &review(to, objects)).await;
     assert_eq!((code, &answer["apiVersion"]), (200, &json!("apiextensions.k8s.io/v1")));
@@ -85,7 +85,7 @@ async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<V
     if response["result"]["status"] == "Success" {
         return Ok(response["convertedObjects"].clone());
     }
-    assert_eq!(response["convertedObjects"], Value::Null, "all, or none");
+    assert_eq!(response["convertedObjects"], Value::Null, "all objects or none are converted");
     Err(response["result"]["message"].as_str().unwrap().to_owned())
 }
 
@@ -173,7 +173,7 @@ async fn a_converter_of_one_s_own_needs_no_types() {
 #[test]
 fn a_version_is_a_spoke_once() {
     let twice = Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V1>()).build().unwrap_err();
-    let text = "shop.example.com/v1, Kind=Website cannot be one more version of Website.shop.example.com";
+    let text = "shop.example.com/v1, Kind=Website cannot be another version of Website.shop.example.com";
     assert_eq!(twice.to_string(), text);
 }
 
@@ -182,9 +182,6 @@ fn what_comes_back_as_it_was_passes_and_what_does_not_is_shown() {
     spoke_round_trips::<V1, V2>().unwrap();
     hub_round_trips::<V2, V1>().unwrap();
     let error = spoke_round_trips::<V1, V3>().unwrap_err();
-    assert_eq!(
-        (error.from.as_str(), error.over.as_str(), error.why.as_str()),
-        ("v1", "v3", ".image is not what it was")
-    );
+    assert_eq!((error.from.as_str(), error.over.as_str(), error.why.as_str()), ("v1", "v3", ".image has changed"));
     assert!(error.was["image"].as_str().unwrap().contains('Z') && error.is["image"].as_str().unwrap().contains('z'));
 }

@@ -1,4 +1,4 @@
-//! Reviews, and how they are answered.
+//! The endpoint of conversion reviews.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::{
 
 const FAMILY: Family = Family { kind: "ConversionReview", versions: &["apiextensions.k8s.io/v1"] };
 
-/// A list is converted in one call, whatever its length: hundreds of objects of up to 3 MiB.
+/// A list is converted in one call, which may contain hundreds of objects of up to 3 MiB.
 const LIMIT: usize = 512 << 20;
 
 /// The converters behind `/convert`.
@@ -37,7 +37,7 @@ struct Request {
 }
 
 impl Conversions {
-    /// All objects, or none.
+    /// Converts all objects, or fails.
     async fn convert(&self, request: Request) -> Result<Vec<Value>, BoxError> {
         let to: GroupVersion = request.desired_api_version.parse()?;
         let mut converted = Vec::with_capacity(request.objects.len());
@@ -59,9 +59,9 @@ impl Conversions {
         let converter = self.0.get(&GroupKind::new(from.group.clone(), kind.clone()));
         let converter = converter.ok_or_else(|| format!("{kind} of {from} is not convertible to {to}"))?;
         let Value::Object(fields) = converter.convert(object, to).await? else {
-            return Err(format!("the converter of {kind} has made no object").into());
+            return Err(format!("the converter of {kind} returned no object").into());
         };
-        // They stand first, whatever the converter has said of them.
+        // The type fields come first, whatever the converter has set.
         let types = [("apiVersion", to.to_string()), ("kind", kind)].map(|(key, text)| (key.to_owned(), text.into()));
         let rest = fields.into_iter().filter(|(key, _)| key != "apiVersion" && key != "kind");
         Ok(Value::Object(types.into_iter().chain(rest).collect::<Map<_, _>>()))
@@ -73,7 +73,7 @@ impl Endpoint for Conversions {
         LIMIT
     }
 
-    /// There is no uid that a review could be answered with.
+    /// The request has no UID for a review in the response.
     fn refuse(&self, refused: &Refused) -> Answer {
         Answer::failure(refused.code())
     }

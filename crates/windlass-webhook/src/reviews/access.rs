@@ -1,4 +1,4 @@
-//! SubjectAccessReview.
+//! The endpoint of SubjectAccessReviews.
 
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -20,7 +20,7 @@ const FAMILY: Family = Family { kind: "SubjectAccessReview", versions: &["author
 
 const LIMIT: usize = 1 << 20;
 
-/// An authorizer behind a path.
+/// An authorizer as an endpoint.
 pub(crate) struct Access(pub(crate) Box<dyn DynAuthorizer>);
 
 impl Endpoint for Access {

@@ -1,4 +1,4 @@
-//! TokenReview.
+//! The endpoint of TokenReviews.
 
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -18,7 +18,7 @@ const FAMILY: Family =
 
 const LIMIT: usize = 1 << 20;
 
-/// An authenticator behind a path.
+/// An authenticator as an endpoint.
 pub(crate) struct Tokens(pub(crate) Box<dyn DynAuthenticator>);
 
 impl Endpoint for Tokens {

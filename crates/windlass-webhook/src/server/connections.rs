@@ -1,4 +1,4 @@
-//! Accepting connections, serving them, and ending them all.
+//! The connections of the server: accepting, serving and closing.
 
 use std::{convert::Infallible, future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -21,26 +21,26 @@ use windlass_net::{Acceptor, WriteTimeout};
 
 use crate::Webhooks;
 
-/// Connections at a time; more wait to be accepted.
+/// The maximum number of concurrent connections. Further connections wait to be accepted.
 const CONNECTIONS: usize = 4096;
 
-/// How long a TLS handshake may take.
+/// The time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a client may take to send the head of a request; a connection may be idle for so long as well.
+/// The time limit for the head of a request, and for idle connections.
 const HEAD: Duration = Duration::from_secs(90);
 
-/// How long a client may read nothing of what waits for it.
+/// How long a client may read nothing while a response is pending.
 const STALL: Duration = Duration::from_mins(1);
 
-/// Calls of one HTTP/2 connection at a time, an API server opens further connections.
+/// The maximum number of concurrent calls in one HTTP/2 connection. API servers open further connections.
 const STREAMS: u32 = 250;
 
-/// A client of HTTP/2 that says nothing is asked whether it is there, and taken for dead when it does not answer.
+/// The interval of HTTP/2 pings to idle clients. A client that does not respond is disconnected.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 
-/// Serves a listener until `shutdown` is ready, and what has begun until the end of the grace period.
+/// Serves a listener until `shutdown` resolves, then finishes running calls within the grace period.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -56,7 +56,7 @@ pub(super) async fn serve(
     let mut shutdown = pin!(shutdown);
     loop {
         let accept = async {
-            // It is never closed.
+            // Cannot fail: the semaphore is never closed.
             let permit = Arc::clone(&limit).acquire_owned().await;
             (incoming.next().await, permit)
         };
@@ -78,12 +78,12 @@ pub(super) async fn serve(
     drop(stop);
     let finished = async { while connections.join_next().await.is_some() {} };
     if timeout(grace, finished).await.is_err() {
-        tracing::warn!(connections = connections.len(), ?grace, "closing connections with calls that are under way");
+        tracing::warn!(connections = connections.len(), ?grace, "closing connections with running calls");
         connections.shutdown().await;
     }
 }
 
-/// Serves a connection to its end. `stopping` changes, or its sender goes, when it is to end.
+/// Serves a connection. The connection ends when `stopping` changes, or when its sender is dropped.
 async fn serve_one(
     stream: TcpStream,
     acceptor: TlsAcceptor,

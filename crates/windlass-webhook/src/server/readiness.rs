@@ -1,4 +1,4 @@
-//! Whether webhooks are served.
+//! Readiness of the webhook server.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -15,10 +15,10 @@ use windlass_api::BoxError;
 
 use super::tls;
 
-/// How long the server may take to shake hands.
+/// The time limit of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tells whether a [`Server`](super::Server) serves. Clones tell of the same.
+/// Reports whether a [`Server`](super::Server) serves webhooks. Clones report on the same server.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<Mutex<State>>);
 
@@ -30,23 +30,23 @@ enum State {
     Started(SocketAddr),
 }
 
-/// Why webhooks are not served.
+/// The reason why webhooks are not served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NotReady {
-    /// The server does not run, yet or any more.
+    /// The server has not been started, or has stopped.
     #[error("webhook server has not been started yet")]
     NotStarted,
-    /// Nobody can connect to it.
+    /// Connecting to the server failed.
     #[error("webhook server is not reachable")]
     Unreachable(#[source] BoxError),
 }
 
-/// While it lives, the server runs.
+/// The server runs as long as this guard exists.
 pub(super) struct Started(Readiness);
 
 impl Readiness {
-    /// Connects to the server and shakes hands, as an API server would.
+    /// Connects to the server and performs a TLS handshake, as an API server would. Returns an error if that fails.
     pub async fn check(&self) -> Result<(), NotReady> {
         let state = *self.0.lock();
         match state {
@@ -59,7 +59,7 @@ impl Readiness {
         }
     }
 
-    /// Where the server listens, while it does.
+    /// Returns the address of the server while it listens.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match *self.0.lock() {
@@ -92,7 +92,7 @@ async fn dial(address: SocketAddr) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// All addresses are reached by that of this host.
+/// Replaces an unspecified address with the loopback address.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

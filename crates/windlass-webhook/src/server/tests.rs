@@ -22,7 +22,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server that runs, and how to end it.
+/// A running server, and the means to stop it.
 struct Running {
     readiness: Readiness,
     stop: oneshot::Sender<()>,
@@ -72,7 +72,7 @@ fn files(folder: &Folder) -> CertificateFiles {
     CertificateFiles::in_directory(&folder.0).interval(Duration::from_millis(5))
 }
 
-/// Trusts these.
+/// Returns a client configuration that trusts these certificates.
 fn trusting(certificates: &[&[u8]]) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     for certificate in certificates {
@@ -81,7 +81,7 @@ fn trusting(certificates: &[&[u8]]) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let mut config = config.with_root_certificates(roots).with_no_client_auth();
-    // A session that is taken up again shows no certificate.
+    // A resumed session presents no certificate.
     config.resumption = rustls::client::Resumption::disabled();
     config
 }
@@ -231,7 +231,7 @@ async fn c_14_8_certificates_change_under_load_and_no_call_fails() {
         let trusted: Vec<_> = certificates.iter().map(|certificate| &**certificate).collect();
         let client = trusting(&trusted);
         let newest = certificates.last().unwrap().clone();
-        // Calls go on, on new connections, until one has been served with the newest certificate, and some more.
+        // Calls continue on new connections until one was served with the newest certificate, and a few more.
         let load = (0..4).map(|_| {
             let (running, client, newest) = (running.clone(), client.clone(), newest.clone());
             let calls = calls.clone();

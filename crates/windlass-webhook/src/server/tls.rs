@@ -1,4 +1,4 @@
-//! TLS, for those who serve and for those who look whether somebody does.
+//! TLS configurations for the server and for its readiness check.
 
 use std::{path::Path, sync::Arc};
 
@@ -42,12 +42,12 @@ fn authorities(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn Cl
         roots.add(certificate?)?;
     }
     if roots.is_empty() {
-        return Err("there is no certificate in it".into());
+        return Err("the file contains no certificate".into());
     }
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?)
 }
 
-/// A client that only wants to know whether somebody is there, whoever it is.
+/// Returns a client configuration for the readiness check, which accepts any server.
 pub(super) fn curious() -> Result<ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Anybody(Arc::clone(&provider)));
@@ -55,7 +55,7 @@ pub(super) fn curious() -> Result<ClientConfig, Error> {
     Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// Takes any certificate. Nothing is sent to whom it belongs.
+/// Accepts any certificate. No data is sent to the server.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,11 +1,11 @@
-//! The programs that the API was designed from. That they compile is the test; what they do is tested elsewhere.
+//! Example programs of the public API. They only need to compile; other tests cover their behaviour.
 
 #![allow(dead_code, unused_variables, reason = "nothing here is run")]
 
 #[cfg(test)]
 mod mistakes;
 
-/// What a user has beside the controller: a custom resource, and functions of it.
+/// The user's other code: a custom resource and its functions.
 mod theirs {
     use serde::{Deserialize, Serialize};
     pub(crate) use windlass::k8s::core::v1::ConfigMap;
@@ -104,7 +104,7 @@ mod everything_on {
     // END
 }
 
-/// A manager can be run in a task of its own.
+/// A manager can run in a spawned task.
 fn a_running_manager_is_send(manager: windlass::Manager) {
     fn is_send(_: impl Send) {}
     is_send(manager.run(std::future::pending()));

@@ -1,9 +1,9 @@
-//! What users meet first: their mistakes, and what the compiler says of them.
+//! Compiler messages for common mistakes of users.
 //!
-//! Each file in `mistakes/` is a program with a mistake. Its comments that begin with `//~` are our own words, which the
-//! compiler must say, and each of its errors must say some of them; what else it says is the compiler's business, so that no
-//! version of it need be pinned. The programs are checked against the libraries that this test is built with: `rustc` is called
-//! as Cargo would call it.
+//! Each file in `mistakes/` is a program with a mistake. A comment that begins with `//~` contains our own diagnostic.
+//! The compiler must print each of these texts, and each of its errors must contain at least one of them. Other output
+//! may differ between compiler versions. The programs are compiled with the libraries of this test: `rustc` is called
+//! with the arguments that Cargo would use.
 
 use std::{
     ffi::OsString,
@@ -15,30 +15,30 @@ use std::{
 
 use serde::Deserialize;
 
-/// The crates that the programs name.
+/// The crates that the programs use.
 const CRATES: [&str; 3] = ["windlass", "serde", "tokio"];
 
-/// A complaint of the compiler.
+/// A compiler diagnostic.
 #[derive(Deserialize)]
 struct Diagnostic {
     level: String,
-    /// As it would be printed.
+    /// The text as the compiler prints it.
     rendered: String,
 }
 
-/// Libraries of [`CRATES`], one of each.
+/// One library for each of [`CRATES`].
 type Libraries = Vec<PathBuf>;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/user_programs")
 }
 
-/// Where the libraries are that this test is linked with, among others.
+/// Returns the directory that contains this test's libraries.
 fn dependencies() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-/// The errors of a program, as they would be printed.
+/// Returns the errors of a program, as the compiler prints them.
 fn errors(program: &Path, libraries: &Libraries) -> Vec<String> {
     let dependency = |folder: PathBuf| iter::once("dependency=".into()).chain([folder.into_os_string()]).collect();
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
@@ -52,13 +52,13 @@ fn errors(program: &Path, libraries: &Libraries) -> Vec<String> {
     let text = String::from_utf8(output.stderr).unwrap();
     let diagnostics = text.lines().map(|line| serde_json::from_str(line).expect("not of the compiler"));
     diagnostics
-        // The last one only counts the others.
+        // The last error only counts the others.
         .filter(|said: &Diagnostic| said.level == "error" && !said.rendered.starts_with("error: aborting"))
         .map(|said| said.rendered)
         .collect()
 }
 
-/// The libraries of a crate, the newest first: there is one for each set of features that was ever built.
+/// Returns the libraries of a crate, the newest first. There is one for each combination of features that was built.
 fn built(name: &str) -> Vec<PathBuf> {
     let (start, end) = (format!("lib{name}-"), ".rlib");
     let named = |path: &PathBuf| {
@@ -71,8 +71,8 @@ fn built(name: &str) -> Vec<PathBuf> {
     libraries
 }
 
-/// The newest libraries that fit together: programs without a mistake compile with them, the controller in ten lines as it is
-/// written.
+/// Returns the newest libraries that are compatible. They are compatible if programs without a mistake compile with
+/// them.
 fn libraries() -> Libraries {
     let programs = ["controller_in_ten_lines.rs", "controller_of_a_custom_kind.rs"].map(|name| folder().join(name));
     let sets = CRATES.iter().map(|name| built(name)).fold(vec![Libraries::new()], |sets, libraries| {
@@ -92,7 +92,7 @@ fn libraries() -> Libraries {
     panic!("what is right does not compile:\n{}", complaints.first().map_or("no libraries", |first| first));
 }
 
-/// What is wrong with what is said of a program.
+/// Returns the mismatch between the expected and the actual errors of a program.
 fn wrong(program: &Path, libraries: &Libraries) -> Option<String> {
     let source = fs::read_to_string(program).unwrap();
     let words: Vec<_> = source.lines().filter_map(|line| line.trim().strip_prefix("//~")).map(str::trim).collect();

@@ -1,4 +1,4 @@
-// Caches: what each holds, and what that costs.
+// The table of caches: objects and memory.
 
 import { $, draw, keyed, label, make, say } from "./dom.js";
 import { bytes, count, many } from "./words.js";
@@ -11,7 +11,7 @@ function createCache(cache) {
   const cells = {
     objects: make("td", { class: "number", ...label("objects") }),
     bytes: make("td", { class: "number", ...label("bytes") }),
-    bar: make("td", { class: "bar-cell", ...label("held as") }),
+    bar: make("td", { class: "bar-cell", ...label("stored as") }),
     events: make("td", { class: "number", ...label("events") }),
     listed: make("td", { class: "number", ...label("listed") }),
     errors: make("td", { class: "number", ...label("errors") }),
@@ -41,7 +41,7 @@ function updateCache(row, cache, largest) {
   const bar = draw("svg", { viewBox: "0 0 100 9", preserveAspectRatio: "none", role: "img", "aria-label": of }, draw("title", {}, of));
   let x = 0;
   sizes(cache).forEach((bytes, i) => {
-    // The root: a bar of a hundredth can still be seen.
+    // The square root keeps a bar of one percent visible.
     const width = size(cache) ? Math.sqrt(size(cache) / largest) * 100 * (bytes / size(cache)) : 0;
     if (width > 0) bar.append(draw("rect", { class: FORMS[i], x: x.toFixed(2), width: Math.max(width, 0.6).toFixed(2), height: 9 }));
     x += width;

@@ -1,4 +1,4 @@
-// What the reader has chosen to see. Whoever shows something listens for "choice".
+// The filters chosen by the user. Views listen for the event "choice".
 
 export const chosen = { controller: "", outcome: "", text: "" };
 

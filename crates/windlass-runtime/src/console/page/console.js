@@ -1,4 +1,4 @@
-// The console's page: one stream of server-sent events in, tables and a log out.
+// The page of the console: renders a stream of server-sent events as tables and a log.
 
 import { showCaches } from "./caches.js";
 import { choose } from "./choice.js";
@@ -8,7 +8,7 @@ import { begin, showProcess, showStations } from "./head.js";
 import { forget, isPaused, pause, takeStory } from "./log.js";
 import { clock } from "./words.js";
 
-// === What the reader chooses ===
+// === Filters ===
 
 function toggle() {
   pause(!isPaused());
@@ -37,15 +37,15 @@ document.addEventListener("keydown", (event) => {
 
 // === The stream ===
 
-/** The last that was told. */
+/** The last received state. */
 let state = null;
-/** `connecting`, `live` or `away`. */
+/** The connection: `connecting`, `live` or `away`. */
 let connection = "connecting";
 
 function showConnection() {
   const shown = connection === "live" && isPaused() ? "paused" : connection;
   $("connection").dataset.state = shown;
-  say($("connection"), shown);
+  say($("connection"), shown === "away" ? "unreachable" : shown);
   document.body.classList.toggle("is-away", connection === "away");
   $("away").hidden = connection !== "away";
 }
@@ -54,17 +54,17 @@ function connected(how) {
   const before = connection;
   connection = how;
   if (how === "away" && before !== "away") {
-    const known = state ? ` This is what was known at ${clock(state.at).slice(0, 8)}.` : "";
-    say($("away"), `The manager does not answer.${known} Trying again …`);
-    announce("The manager does not answer");
+    const known = state ? ` Last update: ${clock(state.at).slice(0, 8)}.` : "";
+    say($("away"), `The manager does not respond.${known} Retrying …`);
+    announce("The manager does not respond");
   } else if (how === "live" && before === "away") {
-    announce("The manager answers again");
+    announce("The manager responds again");
   }
   showConnection();
 }
 
 function takeState(next) {
-  // Another process at the same address has another story.
+  // A restarted process has a new history.
   if (state && state.process.started !== next.process.started) {
     forget();
     begin();
@@ -83,7 +83,7 @@ function follow() {
   stream.addEventListener("story", (event) => takeStory(JSON.parse(event.data)));
   stream.addEventListener("error", () => {
     connected("away");
-    // Refused, for example because too many follow; what breaks is taken up again by the browser.
+    // The server refused, for example because of too many readers. The browser itself reconnects broken streams.
     if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
   });
 }

@@ -1,4 +1,4 @@
-// Controllers: a row for each, what it has in hand, and why it failed last.
+// The table of controllers: a row for each, with its running reconciles and its last failure.
 
 import { choose, chosen } from "./choice.js";
 import { $, draw, label, make, say } from "./dom.js";
@@ -35,7 +35,7 @@ function createController({ name, resource }) {
   const body = make("tbody");
   const cells = {
     depth: make("td", { class: "number", ...label("waiting") }),
-    hands: make("td", { class: "number", ...label("in hand") }),
+    hands: make("td", { class: "number", ...label("running") }),
     spark: make("td", { class: "spark", ...label("last 2 min") }),
     latency: make("td", { class: "number", ...label("p50 / p99") }),
     total: make("td", { class: "number", ...label("total") }),
@@ -73,7 +73,7 @@ function updateController(body, one) {
     body.drawn = drawn;
     cells.spark.replaceChildren(spark(one.history));
   }
-  // Only what is held for long enough to be read.
+  // Only reconciles that run long enough to be read.
   const held = one.inFlight.filter((flight) => flight.forMicros > 250_000);
   const failure = one.lastFailure;
   const news = JSON.stringify([held, failure?.at, failure?.key]);
@@ -83,7 +83,7 @@ function updateController(body, one) {
   if (held.length) {
     const keys = held.slice(0, 3).map((flight) => `${flight.key} for ${micros(flight.forMicros)}`);
     if (held.length > 3) keys.push(`${count(held.length - 3)} more`);
-    parts.push(make("div", { class: "hands" }, "in hand: ", make("span", { class: "mono" }, keys.join(", "))));
+    parts.push(make("div", { class: "hands" }, "running: ", make("span", { class: "mono" }, keys.join(", "))));
   }
   if (failure) {
     const text = `${clock(failure.at)} ${failure.key}: ${failure.message}`;
@@ -100,10 +100,10 @@ export function showControllers({ controllers, leadership }) {
   say(
     $("no-controllers"),
     leadership.role === "waiting"
-      ? `${leadership.leader ? `${leadership.leader} leads` : "Nobody leads yet"}. The controllers start here when this process is elected.`
+      ? `${leadership.leader ? `${leadership.leader} leads` : "There is no leader yet"}. The controllers start here when this process is elected.`
       : "No controller has started yet.",
   );
-  // Each has a body of its own: a row, and what there is to say below it.
+  // Each controller has its own table body: a row, and details below it.
   keyedBodies(table, controllers);
   const select = $("only-controller");
   const names = controllers.map((one) => one.name).join();

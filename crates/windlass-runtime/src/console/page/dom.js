@@ -1,4 +1,4 @@
-// Elements, and what is said with them. What comes from the manager becomes text and attributes, never markup.
+// Helpers for elements and text. Data from the manager becomes text and attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 export const $ = (id) => document.getElementById(id);
@@ -13,7 +13,7 @@ function put(node, attributes, children) {
 export const make = (tag, attributes = {}, ...children) => put(document.createElement(tag), attributes, children);
 export const draw = (tag, attributes = {}, ...children) => put(document.createElementNS(SVG, tag), attributes, children);
 
-/** Sets a text only when it changed, so that nobody's selection is lost. */
+/** Sets a text only if it has changed, so that a selection is preserved. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -40,8 +40,8 @@ export function keyed(parent, items, keyOf, create, update) {
   }
 }
 
-/** What a cell is called where its table has no head: on small screens. */
+/** The label of a cell on small screens, where tables have no header. */
 export const label = (text) => ({ "data-label": text });
 
-/** Tells those who listen. For what changes the whole picture, and little more. */
+/** Announces a text to screen readers. For important changes only. */
 export const announce = (text) => say($("announcer"), text);

@@ -1,11 +1,11 @@
-// Whose console it is, and the four stations of the loop at a glance.
+// The header and the summary of the control loop.
 
 import { $, make, say } from "./dom.js";
 import { Speed, bytes, count, duration, many, rate } from "./words.js";
 
 let speeds;
 
-/** Another process counts from the beginning. */
+/** Resets the rates, because a restarted process counts from zero. */
 export function begin() {
   speeds = { events: new Speed(), reconciles: new Speed(), writes: new Speed() };
 }
@@ -17,8 +17,8 @@ export function showProcess({ process, leadership }) {
   document.title = `${process.program} · Windlass console`;
   say($("uptime"), duration(process.uptimeSeconds));
   say($("memory"), process.residentBytes ? bytes(process.residentBytes) : "–");
-  const holder = leadership.leader ?? "nobody yet";
-  const role = { alone: "no election", leading: `leads ${leadership.lease}`, waiting: `waits: ${holder} leads` };
+  const holder = leadership.leader;
+  const role = { alone: "no election", leading: `leads ${leadership.lease}`, waiting: holder ? `standby: ${holder} leads` : "standby: no leader yet" };
   say($("leadership"), role[leadership.role] ?? leadership.role);
 }
 
@@ -33,7 +33,7 @@ export function showStations({ at, controllers, caches }) {
   const hands = sum(controllers, (one) => one.inFlight.length);
   say($("waiting"), count(depth));
   const deepest = controllers.reduce((most, one) => (one.depth > (most?.depth ?? 0) ? one : most), null);
-  say($("waiting-where"), deepest ? `most in ${deepest.name}; ${count(hands)} in hand` : `${count(hands)} in hand`);
+  say($("waiting-where"), deepest ? `most in ${deepest.name}; ${count(hands)} running` : `${count(hands)} running`);
   say($("reconciles-rate"), rate(speeds.reconciles.add(at, reconciles)));
   const failures = sum(controllers, (one) => one.totals.failures);
   tell($("reconciles-total"), count(reconciles), failures && `${count(failures)} failed`);
@@ -43,12 +43,12 @@ export function showStations({ at, controllers, caches }) {
   tell($("writes-total"), count(writes), refusals && `${count(refusals)} refused`, conflicts && many(conflicts, "conflict"));
 }
 
-/** A total, what is wrong with it, and what is no more than a nuisance: a conflict is tried again. */
+/** Shows a total with its failures, and with conflicts, which are only a nuisance because they are retried. */
 function tell(node, total, trouble, nuisance) {
   const key = [total, trouble, nuisance].join("|");
   if (node.told === key) return;
   node.told = key;
-  const parts = [`${total} in all`];
+  const parts = [`${total} total`];
   if (nuisance) parts.push(", ", make("span", { class: "nuisance" }, nuisance));
   if (trouble) parts.push(", ", make("span", { class: "trouble" }, trouble));
   node.replaceChildren(...parts);

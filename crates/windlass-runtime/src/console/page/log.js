@@ -1,4 +1,4 @@
-// The log: one row for each way through the loop, from the watch event to the writes.
+// The log: one row for each pass through the control loop, from the watch event to the writes.
 
 import { chosen } from "./choice.js";
 import { $, announce, label, make, say } from "./dom.js";
@@ -7,15 +7,15 @@ import { clock, count, many, micros } from "./words.js";
 const ROWS = 250;
 const CHANGES = { added: ["+", "added"], updated: ["~", "updated"], deleted: ["−", "deleted"] };
 
-/** The newest first. */
+/** The rows, the newest first. */
 let rows = [];
-/** Rows of keys that wait for a worker, by controller and key; rows in hand, by the reconcile's id. */
+/** Rows of waiting keys, by controller and key; rows of running reconciles, by reconcile ID. */
 const waiting = new Map();
 const inHand = new Map();
 const lastOf = new Map();
 const dirty = new Set();
 let held = [];
-/** The number of the last line that was told, and how many were left out. */
+/** The number of the last received line, and the number of skipped lines. */
 let last = -1;
 let lost = 0;
 let scheduled = false;
@@ -42,7 +42,7 @@ function apply(line) {
       waiting.delete(place(line));
       if (!row) {
         row = rowFor(line);
-        row.why = lastOf.get(place(line)) ?? "came back";
+        row.why = lastOf.get(place(line)) ?? "requeued";
       }
       row.outcome = "running";
       inHand.set(line.id, row);
@@ -56,7 +56,7 @@ function apply(line) {
       inHand.delete(line.id);
       if (!row) break;
       Object.assign(row, { outcome: line.outcome, took: line.tookMicros, message: line.message, requeue: line.requeueMillis });
-      lastOf.set(place(line), line.message ? "tried again" : line.requeueMillis != null ? "looked at again" : "came back");
+      lastOf.set(place(line), line.message ? "retried" : line.requeueMillis != null ? "requeued after a delay" : "requeued");
       if (line.message) announceFailure(row);
       break;
   }
@@ -73,9 +73,9 @@ function trim() {
   if (lastOf.size > 20000) lastOf.clear();
 }
 
-/** A chapter of the story has come. */
+/** Processes a `story` event. */
 export function takeStory({ lost: missing, lines }) {
-  // What happened before this page was opened is not missed, and what is told again is known.
+  // Lines from before the page was opened do not count as lost. Repeated lines are ignored.
   if (last >= 0) lost += missing;
   lines = lines.filter((line) => line.number > last);
   last = lines.at(-1)?.number ?? last;
@@ -97,13 +97,13 @@ function schedule() {
     scheduled = false;
     showRows();
   };
-  // Nobody sees a page in the background; it must not grow meanwhile.
+  // A page in the background is not rendered, and must not grow.
   if (document.hidden) trim(), (scheduled = false);
   else requestAnimationFrame(show);
 }
 
-const outcomes = { waiting: "waiting", running: "in hand", done: "done", gone: "object is gone", failed: "failed", timedOut: "took too long", panicked: "panicked" };
-/** A resource without its group, which stands in the title. */
+const outcomes = { waiting: "waiting", running: "running", done: "done", gone: "object deleted", failed: "failed", timedOut: "timed out", panicked: "panicked" };
+/** A resource without its group, which the title shows. */
 const brief = (resource) => resource.replace(/\.[^/]*/, "");
 const hasFailed = (row) => ["failed", "timedOut", "panicked"].includes(row.outcome);
 const statusOf = (write) => (write.status === 409 ? "conflict" : write.status >= 200 && write.status < 400 ? "" : "refused");
@@ -118,7 +118,7 @@ function isShown(row) {
   return texts.some((text) => text?.toLowerCase().includes(chosen.text));
 }
 
-/** The key's own object has its name beside it already. */
+/** The name is omitted if the object is the key's own. */
 function triggerItem({ change, resource, object, key }) {
   const [sign, word] = CHANGES[change] ?? ["?", change];
   return make(
@@ -133,7 +133,7 @@ function triggerItem({ change, resource, object, key }) {
 
 function writeItem(write) {
   const kind = statusOf(write);
-  const status = write.status ?? "no answer";
+  const status = write.status ?? "no response";
   return make(
     "span",
     { class: "item", title: `${write.verb} ${write.resource} ${write.object ?? ""}: ${status}, ${micros(write.tookMicros)}` },
@@ -144,10 +144,10 @@ function writeItem(write) {
   );
 }
 
-/** The last few of a list, and how many came before. */
+/** The last items of a list, and the number of previous items. */
 function some(items, most, show) {
   const shown = items.slice(-most).map(show);
-  if (items.length > most) shown.unshift(make("span", { class: "item faint" }, `${count(items.length - most)} before, then`));
+  if (items.length > most) shown.unshift(make("span", { class: "item faint" }, `${count(items.length - most)} more, then`));
   return shown;
 }
 
@@ -163,12 +163,12 @@ function showRow(row) {
   event.replaceChildren(make("div", {}, ...(row.triggers.length ? some(row.triggers, 3, triggerItem) : [make("span", { class: "faint" }, row.why ?? "")])));
   const told = make("div", {}, make("span", { class: `outcome ${failed ? "failed" : row.outcome}` }, outcomes[row.outcome] ?? row.outcome));
   if (row.took !== undefined) told.append(make("span", { class: "faint" }, ` ${micros(row.took)}`));
-  if (row.requeue != null) told.append(make("span", { class: "item faint" }, `again in ${micros(row.requeue * 1000)}`));
+  if (row.requeue != null) told.append(make("span", { class: "item faint" }, `requeue in ${micros(row.requeue * 1000)}`));
   reconcile.replaceChildren(told);
   writes.replaceChildren(make("div", {}, ...some(row.writes, 5, writeItem)));
 }
 
-/** What a failure says has a line of its own below its row. */
+/** Shows the message of a failure in a line below its row. */
 function showNote(row) {
   if (row.message && !row.note) {
     const message = make("span", { class: "message", title: row.message }, row.message);
@@ -191,14 +191,14 @@ function showRows() {
   trim();
   const body = $("rows").tBodies[0];
   const scroll = $("scroll");
-  // Who has scrolled down reads: what comes on top must not push that away.
+  // Keep the position of a scrolled log when new rows are added on top.
   const before = scroll.scrollTop > 4 ? scroll.scrollHeight : null;
   let first = body.firstChild;
   for (const row of rows) {
     if (row.element) break;
     showRow(row);
     row.element.classList.add("fresh");
-    // Or it would arrive again whenever a filter shows it again.
+    // Otherwise the animation would repeat whenever a filter shows the row again.
     row.element.addEventListener("animationend", ({ currentTarget }) => currentTarget.classList.remove("fresh"), { once: true });
     body.insertBefore(row.element, first);
     showNote(row);
@@ -217,13 +217,13 @@ function showFoot() {
   const shown = rows.filter((row) => row.element && !row.element.hidden).length;
   const empty = $("no-rows");
   empty.hidden = shown > 0;
-  if (rows.length) say(empty, "Nothing of what happened lately is what the filters ask for.");
-  const parts = [shown < rows.length ? `${count(shown)} of ${many(rows.length, "way")} through the loop` : rows.length ? `the last ${many(rows.length, "way")} through the loop` : ""];
-  if (lost) parts.push(`${many(lost, "step")} came too fast to be shown`);
+  if (rows.length) say(empty, "No recent step matches the filters.");
+  const parts = [shown < rows.length ? `${count(shown)} of ${many(rows.length, "pass", "passes")} through the loop` : rows.length ? `the last ${many(rows.length, "pass", "passes")} through the loop` : ""];
+  if (lost) parts.push(`${many(lost, "step")} skipped`);
   say($("log-foot"), parts.filter(Boolean).join("; "));
 }
 
-/** The story of another process begins. */
+/** Clears the log for a restarted process. */
 export function forget() {
   rows.forEach(remove);
   rows = [];
@@ -234,11 +234,11 @@ export function forget() {
   showFoot();
 }
 
-// === Pausing, choosing, listening ===
+// === Pause, filters, announcements ===
 
 export const isPaused = () => paused;
 
-/** Stops the log, or goes on with what has come meanwhile. */
+/** Pauses the log, or resumes it with the lines received meanwhile. */
 export function pause(on) {
   paused = on;
   $("pause").setAttribute("aria-pressed", on);
@@ -247,7 +247,7 @@ export function pause(on) {
     held.splice(0).forEach(apply);
     schedule();
   }
-  announce(on ? "The log is paused" : "The log goes on");
+  announce(on ? "The log is paused" : "The log continues");
 }
 
 document.addEventListener("choice", () => {
@@ -256,7 +256,7 @@ document.addEventListener("choice", () => {
 });
 document.addEventListener("visibilitychange", () => document.hidden || schedule());
 
-/** Failures are told now and then. */
+/** The minimum interval between announced failures, in milliseconds. */
 const QUIET = 15_000;
 let announced = -QUIET;
 

@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formatting of numbers.
 
 const grouped = new Intl.NumberFormat("en");
 export const count = (n) => grouped.format(n);
@@ -38,7 +38,7 @@ export function clock(millis) {
   return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}.${String(d.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** How fast a count grows: smoothed over a few seconds. */
+/** The rate of a counter, smoothed over a few seconds. */
 export class Speed {
   #at = null;
   #count = 0;
