@@ -54,7 +54,7 @@ pub enum InformerError {
         source: UnreadableObject,
     },
     /// The initial events of a watch differ from a list of the same version; see [`Verification`](crate::Verification).
-    #[error("the watch of {resource} began otherwise than a list at version {version} ends, first at {}", .keys[0])]
+    #[error("the initial events of {resource} differ from a list at version {version}, first at {}", .keys[0])]
     Inconsistent {
         /// The resource, for example `deployments.apps`.
         resource: GroupResource,

@@ -228,7 +228,7 @@ impl InformerFactory {
         }
         let mut state = self.shared.state.lock();
         let State { informers, tasks, .. } = &mut *state;
-        while tasks.try_join_next().is_some() {} // Those that were removed.
+        while tasks.try_join_next().is_some() {} // The tasks of removed informers.
         for entry in informers.values_mut().filter(|entry| !entry.is_started()) {
             let (ending, ended) = oneshot::channel::<Infallible>();
             entry.started = Started::Yes(ended);

@@ -45,7 +45,7 @@ pub enum Notification<K> {
 pub struct Deleted<K> {
     /// The object's final state, or the last state that the informer received.
     pub object: Cached<K>,
-    /// Whether `object` is the final state.
+    /// Specifies whether `object` is the final state.
     pub state: DeletedState,
 }
 
@@ -76,7 +76,7 @@ pub enum InitialList {
 /// - Handlers don't wait for each other: each has its own queue.
 /// - After a panic, the handler continues with the next notification.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
 /// - The queue is unbounded unless [`HandlerOptions::bounded`] is set: a handler that is permanently slower than the
 ///   events fills the memory. Handlers should only compute keys and add them to a work queue.

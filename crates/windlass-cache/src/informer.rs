@@ -65,7 +65,7 @@ use crate::{
 /// - The informer reports unreadable objects, an unreachable server, and panics of handlers, index functions and hooks,
 ///   and continues.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
 /// - Handlers don't see every state of an object. A handler must compare the current state with the desired state and
 ///   not count events.
@@ -176,7 +176,7 @@ impl<K: Object> SharedInformer<K> {
         let queue = Box::new(make(&self.shared.store));
         match &mut *self.shared.phase.lock() {
             Phase::New(fresh) => fresh.queue = queue,
-            Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer is chosen before it is started"),
+            Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer must be set before it is started"),
         }
         self
     }
@@ -472,7 +472,7 @@ impl<K: 'static> Shared<K> {
             }
             Phase::Stopped => None,
         };
-        drop(forgotten); // … without the lock: dropping a handler is user code.
+        drop(forgotten); // After the lock is released: dropping a handler runs user code.
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
 ///
 /// - The guarantees of each informer. All guarantees about a single object hold, because it is in one informer.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
 /// - An order between the changes of objects in different informers, or a version that all of them have reached.
 pub struct Informers<K> {

@@ -149,7 +149,7 @@ impl<K> Memory<K> {
             order.sweep_at = (order.entries.len() * 2).max(8 * FLOOR);
         }
         drop(order);
-        drop(given); // … without the lock: dropping an object may be user code.
+        drop(given); // After the lock is released: dropping an object may run user code.
     }
 
     /// Drops the oldest decoded object unless it was read again; then it is moved to the end of the order.

@@ -284,7 +284,7 @@ impl Reporter {
         if expired {
             tracing::debug!(%error, cause, "the version is too old; listing again");
         } else {
-            tracing::warn!(%error, cause, "the informer goes on");
+            tracing::warn!(%error, cause, "the informer continues");
         }
         self.metrics.failed(error);
         if let Some(hook) = &self.hook

@@ -14,7 +14,7 @@ use crate::{store::Store, synced::Stopped};
 #[non_exhaustive]
 pub enum WaitError {
     /// The informer stopped before it reached the required state.
-    #[error("waiting for what was written")]
+    #[error("waiting for a write")]
     Stopped(#[from] Stopped),
     /// The version cannot be compared with others.
     #[error("waiting for a version")]

@@ -27,7 +27,7 @@ use crate::{
 
 type Maps = SharedInformer<ConfigMap>;
 
-/// An informer that is being run.
+/// A running informer.
 struct Run {
     informer: Maps,
     stop: Option<oneshot::Sender<()>>,
@@ -53,7 +53,7 @@ impl Run {
     }
 }
 
-/// A handler that writes down what it is told.
+/// A handler that records its notifications.
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -92,7 +92,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("n")
 }
 
-/// Lets everything happen that can without time passing.
+/// Lets all tasks run that don't wait for time to pass.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -569,7 +569,7 @@ async fn a_second_run_beside_the_first_returns_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "the queue of an informer is chosen before it is started")]
+#[should_panic(expected = "the queue of an informer must be set before it is started")]
 async fn the_queue_of_a_running_informer_cannot_be_changed() {
     let informer = informer(&FakeListWatch::new());
     let _run = Run::synced(&informer).await;

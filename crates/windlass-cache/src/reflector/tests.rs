@@ -1,4 +1,4 @@
-//! The driver against a fake server; the decisions have their own tests.
+//! Tests of the driver with a fake server; the state machine has its own tests.
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,7 +28,7 @@ impl Rig {
         Self::over(fake, Arc::new(fake.clone()), options)
     }
 
-    /// What is asked goes another way to the fake server.
+    /// Sends requests through `list_watch` instead of directly to the fake server.
     fn over(fake: &FakeListWatch, list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let hook = Arc::clone(&errors);
@@ -43,7 +43,7 @@ impl Rig {
         Self { fake: fake.clone(), pipe, errors, writer, task: tokio::spawn(reflector.run()) }
     }
 
-    /// The next delta as text; an error if there is none for an hour.
+    /// Returns the next delta as text. Fails if none arrives within an hour.
     async fn next(&mut self) -> String {
         let popped = tokio::time::timeout(Duration::from_hours(1), self.pipe.pop()).await.expect("a delta comes");
         let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version());
@@ -223,7 +223,7 @@ async fn storage_that_was_replaced_is_read_from_scratch() {
         }
         let mut rig = Rig::new(&fake, options);
         assert_eq!(rig.next().await, "all [n/a@11] @11");
-        // The watch goes on, over another storage.
+        // The watch continues on another storage.
         let mut older = map("b");
         older["metadata"]["resourceVersion"] = json!("3");
         fake.send(EventType::Added, older.to_string());
@@ -638,7 +638,7 @@ async fn a_watch_that_is_refused_as_too_old_when_it_is_opened_leads_to_a_list() 
     assert_eq!((rig.lists().len(), rig.watches().len()), (2, 2));
 }
 
-/// What is logged, on this thread and while the guard lives.
+/// Captures the log of this thread while the guard exists.
 fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Log(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Log {
@@ -678,7 +678,7 @@ async fn a_bookmark_that_does_not_come_is_told_every_ten_seconds() {
     assert_eq!(warned(), 3, "nobody waits for it any more");
 }
 
-/// Streams all but one of the objects that it lists.
+/// A server whose initial events omit one of the listed objects.
 #[derive(Debug)]
 struct Forgetful(FakeListWatch);
 
@@ -717,7 +717,7 @@ async fn a_server_that_streams_otherwise_than_it_lists_is_found_out_by_choice() 
             assert!(matches!(changes.recv().await, Some(Change::Replace { .. })), "it is told, and all goes on");
             run.abort();
         }
-        let message = "the watch of configmaps began otherwise than a list at version 3 ends, first at n/a";
+        let message = "the initial events of configmaps differ from a list at version 3, first at n/a";
         assert_eq!(*errors.lock(), vec![message; found]);
     }
 }

@@ -1,4 +1,4 @@
-//! A store that forgets.
+//! A store whose objects expire.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::{Keyed, ObjectStore};
 
-/// A store whose objects expire some time after they were put in. Putting one in again begins its time anew.
+/// A store whose objects expire some time after they were inserted. Inserting an object again restarts its time.
 ///
-/// Nobody sees an expired object; its memory is given back by the next read or listing that meets it. There are no
-/// indices. Time is tokio's, which tests can pause.
+/// Expired objects are invisible; the next read or list that finds one frees its memory. The store has no indices. It
+/// uses tokio's clock, which tests can pause.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,13 +43,13 @@ struct Stamped<T> {
 }
 
 impl<T: Keyed + Clone> ExpirationCache<T> {
-    /// Objects expire when they are older than `ttl`; never, if it is zero.
+    /// Creates a store whose objects expire when they are older than `ttl`. If `ttl` is zero, they never expire.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
         Self::with_policy(move |_, age| !ttl.is_zero() && age > ttl)
     }
 
-    /// Objects expire when `is_expired` says so of an object and its age. It must not use the cache.
+    /// Creates a store with a custom policy: `is_expired` receives an object and its age. It must not use the store.
     pub fn with_policy(is_expired: impl Fn(&T, Duration) -> bool + Send + Sync + 'static) -> Self {
         Self { is_expired: Box::new(is_expired), objects: Mutex::default() }
     }

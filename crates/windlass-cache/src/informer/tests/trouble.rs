@@ -1,4 +1,4 @@
-//! What goes wrong, is told clearly, and does not stop the informer.
+//! Failures that are reported clearly and do not stop the informer.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use windlass_api::{BoxError, EventType, Object, Resource};
@@ -181,7 +181,7 @@ async fn an_object_of_a_hundred_megabytes_is_an_object() {
     run.stop().await;
 }
 
-/// Panics whatever it is told.
+/// A handler that always panics.
 #[derive(Debug)]
 struct Hysteric;
 
@@ -247,7 +247,7 @@ async fn metrics_that_panic_harm_nobody() {
     }
 }
 
-/// An object whose decoder panics on one of the name `bad`.
+/// A type whose decoder panics on an object with the name `bad`.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Fussy(PartialObject);
 

@@ -1,4 +1,4 @@
-//! The ways to be told, and to wait.
+//! The ways to receive notifications and to wait.
 
 use futures::StreamExt;
 
@@ -192,7 +192,7 @@ async fn a_list_may_exceed_the_bound_of_a_handler() {
     run.stop().await;
 }
 
-/// Writes down what it is told.
+/// A receiver of metrics that records its calls.
 #[derive(Debug, Default)]
 struct Counted(Mutex<Vec<String>>);
 

@@ -4,7 +4,7 @@ fn machine(initial_sync: InitialSync) -> Machine {
     Machine::new(Asks { labels: Some("app=x".to_owned()), initial_sync, ..Asks::default() })
 }
 
-/// A machine after these inputs, and its last effect.
+/// Returns a machine after these inputs, and its last effect.
 fn after(machine: Machine, inputs: impl IntoIterator<Item = Input>) -> (Machine, Effect) {
     inputs.into_iter().fold((machine, Effect::Continue), |(machine, _), input| machine.step(input))
 }
