@@ -1,4 +1,4 @@
-//! Additions to Rust that people have written: the syntax tree tells the place, the text around stays.
+//! Edits of Rust files that find positions in the syntax tree and keep the remaining text.
 
 mod attribute;
 mod returned;
@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 use crate::Error;
 
-/// With `pub mod name;`, in the order of names, if it is not there.
+/// Adds `pub mod name;`, sorted by name, if it is missing.
 pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String, Error> {
     let file = parse(path, text)?;
     if file.items.iter().any(|item| matches!(item, Item::Mod(module) if module.ident == name)) {
@@ -39,7 +39,7 @@ pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String,
     Ok(inserted(text, place, &format!("pub mod {name};\n")))
 }
 
-/// With a statement before the one that calls `method` on a variable, if it is not there. The statement is written with the
+/// Adds a statement before the one that calls `method` on a variable, if it is missing. `statement` receives the
 /// variable's name.
 pub(crate) fn with_statement(
     path: &Path,
@@ -67,12 +67,12 @@ pub(crate) fn with_statement(
     Ok(inserted(text, place, &format!("{indent}{statement}\n")))
 }
 
-/// Tokens as text, however they are spaced.
+/// Returns tokens as text without whitespace.
 fn compact(tokens: TokenStream) -> String {
     tokens.to_string().split_whitespace().collect()
 }
 
-/// Looks for the statement, wherever in the file.
+/// Searches the whole file for the statement.
 struct Search {
     method: &'static str,
     found: Option<(String, usize)>,
@@ -91,7 +91,7 @@ impl Visit<'_> for Search {
     }
 }
 
-/// Looks into one expression, but not into the blocks in it.
+/// Searches an expression, but not its blocks.
 struct Calls {
     method: &'static str,
     variable: Option<String>,

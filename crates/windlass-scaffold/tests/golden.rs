@@ -1,4 +1,4 @@
-//! What the commands write, compared with `tests/golden`; `WINDLASS_GOLDEN=write` writes it there.
+//! Comparison of the generated files with `tests/golden`. `WINDLASS_GOLDEN=write` updates the golden files.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use tempfile::TempDir;
 use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch, Windlass};
 
-/// A folder with the project website-operator.
+/// Creates a folder with the project website-operator.
 fn project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     init().plan(folder.path()).unwrap().write().unwrap();
@@ -22,7 +22,7 @@ fn website() -> CreateApi {
     CreateApi::new("shop", "v1", "Website").unwrap()
 }
 
-/// Every file of a folder, by its path.
+/// Returns the text of every file of a folder, by path.
 fn tree(folder: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -118,7 +118,7 @@ fn the_second_webhooks_and_one_without_rules_fit_in() {
     assert_golden("create-second-webhook.diff", &second.plan(folder.path()).unwrap());
 }
 
-/// The project with Website in v1 and v1beta1.
+/// Creates a project with Website in v1 and v1beta1.
 fn two_versions() -> TempDir {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
@@ -355,7 +355,7 @@ fn a_folder_that_is_not_windlass_is_told_from_it() {
     assert_eq!(Windlass::at(&repository).unwrap(), Windlass::At(repository.clone()));
 }
 
-/// The words of an error, when nothing was written.
+/// Returns the message of an error, and checks that nothing was written.
 #[track_caller]
 fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) -> String {
     let before = tree(folder);
