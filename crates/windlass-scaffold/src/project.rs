@@ -16,7 +16,7 @@ const LAYOUT: &str = "windlass.dev/v1";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The comment at the top of the file.
-const HEAD: &str = "# What `windlass init` and `windlass create` have made here. They read it, and write it anew.\n";
+const HEAD: &str = "# Written by `windlass init` and `windlass create`, which read and overwrite it.\n";
 
 /// The content of the file, in the format of kubebuilder's version 3.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
