@@ -36,10 +36,10 @@ fn a_project_is_worked_on_from_anywhere_inside_it() {
     let (told, _) = windlass(&inside, "edit --network-policy");
     assert!(told.ends_with("once it has the operator's image (README.md): kubectl apply --kustomize config/default\n"));
     let (_, complained) = windlass(&folder, "edit --network-policy");
-    assert!(complained.contains("PROJECT: there is no such file; `windlass init"), "{complained}");
+    assert!(complained.contains("PROJECT: no such file; `windlass init"), "{complained}");
 
     let (_, complained) = windlass(&project, "init --force --windlass-path src");
-    assert!(complained.contains("src/crates/windlass/Cargo.toml: this is not"), "{complained}");
+    assert!(complained.contains("src/crates/windlass/Cargo.toml: not the Cargo.toml"), "{complained}");
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -225,5 +225,5 @@ fn outside_of_a_project_it_says_so() {
     let output = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir("/").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("/PROJECT: there is no such file; `windlass init --domain …` makes a project"), "{error}");
+    assert!(error.contains("/PROJECT: no such file; `windlass init --domain …` creates a project"), "{error}");
 }

@@ -171,7 +171,10 @@ impl CreateApi {
         }
         if self.with_controller == Some(false) {
             let what = format!("{}/{}, {}", self.group, self.version, self.kind);
-            return Err(Error::Needs { what, needs: "of a kind of others only a controller is made".to_owned() });
+            return Err(Error::Needs {
+                what,
+                needs: "only a controller can be created for a kind of another project".to_owned(),
+            });
         }
         Ok(Some(Foreign {
             group: &self.group,
@@ -242,7 +245,7 @@ impl CreateApi {
         let needs = |needs: &str| Error::Needs { what: what(), needs: needs.to_owned() };
         let with_controller = self.makes_controller(project);
         if !self.with_type && !with_controller {
-            return Err(needs("nothing is asked for: --resource, --controller or both"));
+            return Err(needs("nothing to do: set --resource, --controller or both"));
         }
         if let Some(why) = refusal(&self.kind) {
             return Err(needs(&why));
@@ -250,11 +253,11 @@ impl CreateApi {
         project.no_namesake(&what(), &self.group, &self.kind)?;
         let others = self.others(project);
         if with_controller && let Some(other) = others.iter().find(|other| other.controller) {
-            return Err(needs(&format!("its objects have a controller, by version {}", other.version)));
+            return Err(needs(&format!("the kind already has a controller, for version {}", other.version)));
         }
         let shared = others.first().and_then(|other| other.api.as_ref()).map(|api| api.namespaced);
         if self.with_type && shared.is_some_and(|shared| shared != self.namespaced) {
-            return Err(needs("in its other versions it is otherwise --namespaced"));
+            return Err(needs("its other versions have another value of --namespaced"));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let (has_type, has_controller) = there.map_or((false, false), |there| (there.api.is_some(), there.controller));
@@ -271,13 +274,13 @@ impl CreateApi {
         if let (Some(plural), Some(there)) = (&plural, &of_fellows)
             && plural != there
         {
-            return Err(needs(&format!("its plural is {there} already")));
+            return Err(needs(&format!("its plural is already {there}")));
         }
         let plural = plural.or(of_fellows).unwrap_or_else(|| self.kind.plural());
         let api =
             if self.with_type { Some(Api::new(self.namespaced)) } else { there.and_then(|there| there.api.clone()) };
         if api.is_none() {
-            return Err(needs("there is no type to control; --resource makes it"));
+            return Err(needs("the type does not exist; --resource creates it"));
         }
         Ok(Resource {
             api,

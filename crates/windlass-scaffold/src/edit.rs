@@ -68,7 +68,7 @@ impl Edit {
         let mut project = Project::of(folder)?;
         let mut changes = Changes::of(folder, self.overwrite);
         if (self.namespaced, self.network_policy, self.prometheus) == (None, None, None) {
-            let needs = "nothing is asked for: --namespaced, --network-policy, --prometheus or several of them";
+            let needs = "nothing to do: set --namespaced, --network-policy, --prometheus or several of them";
             return Err(Error::Needs { what: "windlass edit".to_owned(), needs: needs.to_owned() });
         }
         if let Some(switch) = self.namespaced {

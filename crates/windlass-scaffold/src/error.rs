@@ -17,7 +17,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// The folder already holds a project.
-    #[error("{}: the project {project} is initialised already; --force writes its files anew", path.display())]
+    #[error("{}: the project {project} is already initialized; --force overwrites its files", path.display())]
     Initialised {
         /// The PROJECT file.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum Error {
         project: String,
     },
     /// The folder holds no project.
-    #[error("{}: there is no such file; `windlass init --domain …` makes a project", .0.display())]
+    #[error("{}: no such file; `windlass init --domain …` creates a project", .0.display())]
     NoProject(PathBuf),
     /// The PROJECT file does not have the format that windlass writes.
     #[error("reading {}", path.display())]
@@ -36,7 +36,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The requested item already exists.
-    #[error("{0}: there already; --force writes its files anew")]
+    #[error("{0}: already exists; --force overwrites its files")]
     Exists(String),
     /// The command requires something that is missing, or conflicts with the project.
     #[error("{what}: {needs}")]
@@ -47,10 +47,10 @@ pub enum Error {
         needs: String,
     },
     /// Existing files would be overwritten.
-    #[error("these files are there already, and would be overwritten (--force does it): {}", names(.0))]
+    #[error("these files already exist; --force overwrites them: {}", names(.0))]
     InTheWay(Vec<PathBuf>),
     /// A Rust file has a syntax error.
-    #[error("{}, line {line}: this is not Rust", path.display())]
+    #[error("{}, line {line}: invalid Rust syntax", path.display())]
     Syntax {
         /// The path of the file.
         path: PathBuf,
@@ -76,13 +76,13 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A folder is not Windlass' repository.
-    #[error("{}: this is not the Cargo.toml of the crate windlass; --windlass-path names the folder of Windlass' repository, with crates/windlass in it", manifest.display())]
+    #[error("{}: not the Cargo.toml of the crate windlass; --windlass-path must be the root of Windlass' repository, which contains crates/windlass", manifest.display())]
     NoWindlass {
         /// The path of the expected file.
         manifest: PathBuf,
     },
     /// A file has no suitable place for an addition.
-    #[error("{}: there is no {missing}, where `{addition}` belongs; add it by hand where it fits", path.display())]
+    #[error("{}: there is no {missing}, which `{addition}` has to be added to; add it manually", path.display())]
     NoPlace {
         /// The path of the file.
         path: PathBuf,
@@ -102,7 +102,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A template is invalid, which is a bug in this crate.
-    #[error("the template of {name}")]
+    #[error("rendering the template of {name}")]
     Template {
         /// The name of the template's file.
         name: String,

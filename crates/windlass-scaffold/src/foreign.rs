@@ -65,7 +65,7 @@ pub(crate) fn is_core(group: &Group) -> bool {
 
 impl External {
     pub(crate) fn new(path: &str, domain: &str) -> Result<Self, Error> {
-        let expected = "a module that has the type, such as crate::certificates, which windlass import makes";
+        let expected = "the module of the type, such as crate::certificates, which `windlass import` creates";
         if syn::parse_str::<syn::Path>(path).is_err() || !path.contains("::") {
             return Err(Error::Name { what: "the path of the external API", name: path.to_owned(), expected });
         }

@@ -182,14 +182,14 @@ impl FromKubebuilder {
 
     /// Computes the changes to `folder`, and lists the parts that are not imported.
     pub fn plan(&self, folder: &Path) -> Result<Taken, Error> {
-        let failed = |source| Error::File { doing: "making", path: "a folder for the time being".into(), source };
+        let failed = |source| Error::File { doing: "making", path: "a temporary folder".into(), source };
         // Each command needs the files of the previous ones, so they write to a temporary folder. The target folder
         // changes only if all succeed.
         let workshop = tempfile::tempdir().map_err(failed)?;
         let there = workshop.path();
         let name = self.project.project_name.to_lowercase();
         Init::new(&self.project.domain, &name)?.windlass(self.windlass.clone()).plan(there)?.write()?;
-        let mut left = vec!["the code in Go: reconcilers, webhooks, conversions, tests and main".to_owned()];
+        let mut left = vec!["the Go code: reconcilers, webhooks, conversions, tests and main".to_owned()];
         for resource in &self.project.resources {
             if let Err(why) = self.take(resource, there, &name, &mut left) {
                 left.push(format!("{}: {why}", resource.named()));
@@ -198,7 +198,7 @@ impl FromKubebuilder {
         for resource in self.project.resources.iter().filter(|resource| resource.converts()) {
             match self.convert(resource, there) {
                 Ok(()) => {
-                    left.push(format!("{}: what its conversion does; fields go over by their names", resource.named()));
+                    left.push(format!("{}: the logic of its conversion; fields are copied by name", resource.named()));
                 }
                 Err(why) => left.push(format!("{}: the conversion between its versions: {why}", resource.named())),
             }
@@ -220,26 +220,26 @@ impl FromKubebuilder {
 
     /// Imports one version of a kind.
     fn take(&self, resource: &Resource, folder: &Path, project: &str, left: &mut Vec<String>) -> Result<(), Error> {
-        let needs = |needs: &str| Error::Needs { what: "left out".to_owned(), needs: needs.to_owned() };
+        let needs = |needs: &str| Error::Needs { what: "skipped".to_owned(), needs: needs.to_owned() };
         let Resource { group, version, kind, .. } = resource;
         if resource.core && resource.controller && resource.webhooks.is_none() {
             return CreateApi::new(group, version, kind)?.resource(false).plan(folder)?.write();
         }
         if resource.external {
             return Err(needs(
-                "its type is somebody else's; windlass import makes it, create api --external-api-path its controller",
+                "its type belongs to another project; `windlass import` creates the type, and `windlass create api --external-api-path` the controller",
             ));
         }
         let Some(api) = resource.api.as_ref().filter(|_| !resource.core) else {
-            return Err(needs("its type is not the project's own; windlass::k8s has those of Kubernetes"));
+            return Err(needs("its type does not belong to the project; windlass::k8s has the built-in types"));
         };
         if resource.domain != self.project.domain {
             return Err(needs("its group does not end in the project's domain"));
         }
         let whole = format!("{group}.{}", self.project.domain);
-        let ty = self
-            .imported(resource)
-            .ok_or_else(|| needs("there is no definition of it in config/crd/bases; make manifests writes it"))?;
+        let ty = self.imported(resource).ok_or_else(|| {
+            needs("config/crd/bases has no CustomResourceDefinition of it; `make manifests` writes it")
+        })?;
         let name = Kind::new(kind)?;
         let plural = resource.plural.clone().unwrap_or_else(|| name.plural());
         let create = CreateApi::new(group, version, kind)?.plural(&plural)?;
@@ -271,7 +271,10 @@ impl FromKubebuilder {
         match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {
             Ok(text) => files.push((ours, text)),
             Err(_) => {
-                left.push(format!("{}: it has no sample; {ours} is an example of another type", resource.named()));
+                left.push(format!(
+                    "{}: it has no sample; {ours} is an example that does not fit the type",
+                    resource.named()
+                ));
             }
         }
         if resource.controller {

@@ -135,7 +135,8 @@ impl Init {
         if let Some(there) = there {
             if there.domain != project.domain && !there.resources.is_empty() {
                 let what = format!("the domain {}", project.domain);
-                let needs = format!("kinds of {} are there, whose groups end so in types and manifests", there.domain);
+                let needs =
+                    format!("the project has kinds of {}, and types and manifests contain this domain", there.domain);
                 return Err(Error::Needs { what, needs });
             }
             before = Some(self.values(&there));

@@ -72,7 +72,7 @@ fn settled(path: &Path, edited: String, list: List, entry: &str, expected: bool)
 }
 
 fn no_place(path: &Path, list: List, entry: &str) -> Error {
-    let missing = format!("list `{}` with a line for each entry", list.key());
+    let missing = format!("list `{}` with one entry per line", list.key());
     Error::NoPlace { path: path.to_owned(), missing, addition: format!("- {entry}") }
 }
 

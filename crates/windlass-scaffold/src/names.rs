@@ -35,7 +35,7 @@ macro_rules! name {
 
 name!(
     /// The domain of a project, which is the end of its groups: `example.com`.
-    Domain, "the domain", "lower-case labels with dots between, such as example.com", |name| {
+    Domain, "the domain", "lower-case labels separated by dots, such as example.com", |name| {
         name.len() <= 200 && name.split('.').all(is_label)
     }
 );
@@ -45,11 +45,11 @@ name!(
 );
 name!(
     /// A version of an API: `v1`, `v1beta1`, `v2alpha3`.
-    Version, "the version", "v and a number, and alpha or beta with a number: v1, v1beta1, v2alpha3", is_version
+    Version, "the version", "v and a number, optionally with alpha or beta and a number: v1, v1beta1, v2alpha3", is_version
 );
 name!(
     /// A kind: `Website`.
-    Kind, "the kind", "letters and digits, the first a capital, and no word of Rust, such as Website", |name| {
+    Kind, "the kind", "letters and digits, starting with a capital letter, and not a Rust keyword, such as Website", |name| {
         name.len() <= 63
             && name.starts_with(|first: char| first.is_ascii_uppercase())
             && name.chars().all(|c| c.is_ascii_alphanumeric())
@@ -62,7 +62,7 @@ name!(
 );
 name!(
     /// The name of a project, its crate and its image: `website-operator`.
-    ProjectName, "the name of the project", "a lower-case label that is a crate's name too, such as website-operator; --project-name gives one", |name| {
+    ProjectName, "the name of the project", "a lower-case label that is a valid crate name, such as website-operator; set it with --project-name", |name| {
         name.len() <= 40 && is_label(name) && syn::parse_str::<syn::Ident>(&name.replace('-', "_")).is_ok()
     }
 );

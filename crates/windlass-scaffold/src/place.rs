@@ -52,6 +52,6 @@ mod tests {
         assert_eq!(Place::above(&project.join("src/bin")).unwrap(), place);
         assert_eq!(Place::at(&project.join("src")).unwrap(), None);
         let error = Place::above(around.path()).unwrap_err().to_string();
-        assert!(error.contains("PROJECT: there is no such file; `windlass init"), "{error}");
+        assert!(error.contains("PROJECT: no such file; `windlass init"), "{error}");
     }
 }

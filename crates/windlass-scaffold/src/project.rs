@@ -183,8 +183,7 @@ impl Project {
         let same = |there: &&Resource| there.module() == module && there.group != group.as_str();
         let Some(other) = self.resources.iter().find(same) else { return Ok(()) };
         let Resource { kind, group, .. } = other;
-        let needs =
-            format!("{kind} is in group {group}: its name is that of a module, and it can be in one group only");
+        let needs = format!("{kind} is in group {group}: a kind is also a module name, so it can be in one group only");
         Err(Error::Needs { what: what.to_owned(), needs })
     }
 
@@ -199,9 +198,9 @@ impl Project {
         for resource in &self.resources {
             let Resource { group, version, kind, .. } = resource;
             let needs = if resource.api.as_ref().is_some_and(|api| !api.namespaced) {
-                "its objects are in no namespace"
+                "the kind is cluster-scoped"
             } else if resource.webhooks.is_some() {
-                "the configurations of its webhooks belong to the whole cluster"
+                "its webhook configurations are cluster-scoped"
             } else {
                 continue;
             };

@@ -163,7 +163,7 @@ pub(crate) fn refusal(kind: &Kind) -> Option<String> {
     let name = kind.as_str();
     REFUSED.contains(&name).then(|| {
         format!(
-            "{name} is a name of Rust's own, which code beside the type would mean; choose another, such as Site{name}"
+            "{name} is a name in Rust's prelude or of a derive, which generated code uses; choose another, such as Site{name}"
         )
     })
 }
@@ -296,6 +296,6 @@ mod tests {
         assert_eq!(called("Status"), "Status Status object");
         assert_eq!(called("Controller"), "controller_::Controller self controller_");
         assert_eq!(refusal(&Kind::new("Website").unwrap()), None);
-        assert!(refusal(&Kind::new("Option").unwrap()).unwrap().starts_with("Option is a name of Rust's own"));
+        assert!(refusal(&Kind::new("Option").unwrap()).unwrap().starts_with("Option is a name in Rust's prelude"));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn with_statement(
     let mut search = Search { method, found: None };
     search.visit_file(&file);
     let Some((variable, start)) = search.found else {
-        let (missing, addition) = (format!("statement that calls .{method}() of a variable"), statement("…"));
+        let (missing, addition) = (format!("statement that calls .{method}() on a variable"), statement("…"));
         return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
     };
     let statement = statement(&variable);
@@ -175,6 +175,6 @@ mod tests {
         assert!(error.contains("src/main.rs: there is no statement that calls .run()"), "{error}");
         assert!(error.contains("….add(x::controller());"), "{error}");
         let error = add("fn main() {\n    what is this\n}\n").unwrap_err().to_string();
-        assert_eq!(error, "src/main.rs, line 2: this is not Rust");
+        assert_eq!(error, "src/main.rs, line 2: invalid Rust syntax");
     }
 }

@@ -172,7 +172,7 @@ impl CreateWebhook {
         Ok((asks && self.is_alone(&project)).then(|| {
             let Self { kind, version, .. } = self;
             format!(
-                "{kind} has no other version than {version}: no conversion is written; add a version with `windlass create api` and repeat the command with --conversion"
+                "{kind} has only version {version}: no conversion is created; add a version with `windlass create api` and repeat the command with --conversion"
             )
         }))
     }
@@ -187,7 +187,7 @@ impl CreateWebhook {
         let mut others = Vec::new();
         for other in project.versions(&self.group, &self.kind).filter(|there| there.version != self.version.as_str()) {
             if other.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion) {
-                return Err(needs(format!("version {} is the hub", other.version)));
+                return Err(needs(format!("version {} is already the hub", other.version)));
             }
             others.push(Version::new(&other.version)?);
         }
@@ -196,7 +196,7 @@ impl CreateWebhook {
             return Ok(others);
         }
         if others.is_empty() {
-            return Err(needs("there is no other version; windlass create api makes one".to_owned()));
+            return Err(needs("there is no other version; `windlass create api` creates one".to_owned()));
         }
         if named.is_empty() {
             let there = project.resource(&self.group, &self.version, &self.kind);
@@ -209,9 +209,7 @@ impl CreateWebhook {
             return Ok(others);
         }
         match named.iter().find(|version| !others.contains(version)) {
-            Some(version) => {
-                Err(needs(format!("there is no version {version} beside it; windlass create api makes it")))
-            }
+            Some(version) => Err(needs(format!("there is no version {version}; `windlass create api` creates it"))),
             None => Ok(named.clone()),
         }
     }
@@ -223,12 +221,12 @@ impl CreateWebhook {
         let admits = self.defaulting || self.validation;
         if !admits && self.conversion.is_none() {
             return Err(needs(
-                "nothing is asked for: --defaulting, --programmatic-validation, --conversion or several of them",
+                "nothing to do: set --defaulting, --programmatic-validation, --conversion or several of them",
             ));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let Some((there, api)) = there.and_then(|there| Some((there, there.api.as_ref()?))) else {
-            return Err(needs("there is no such API; windlass create api makes it"));
+            return Err(needs("the API does not exist; `windlass create api` creates it"));
         };
         let mut webhooks = there.webhooks.clone().unwrap_or_default();
         let spokes: Vec<_> = self.spokes(project)?.iter().map(ToString::to_string).collect();

@@ -13,7 +13,7 @@ use crate::{Error, format::formatted};
 pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> Result<String, Error> {
     let file = parse(path, text)?;
     let Some(returned) = returned(&file, function) else {
-        let (missing, addition) = (format!("function {function}() that ends with what it returns"), call.to_owned());
+        let (missing, addition) = (format!("function {function}() that ends with an expression"), call.to_owned());
         return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
     };
     let added: String = call.split_whitespace().collect();
@@ -103,10 +103,7 @@ mod tests {
         assert_eq!(once, "pub fn all() -> M {\n  M::new(\"x\")\n        .kind::<a::B>() // mine\n}\n");
         assert_eq!(add(&once).unwrap(), once);
         let error = add("pub fn all() {\n    work();\n}\n").unwrap_err().to_string();
-        assert!(
-            error.contains("src/manifests.rs: there is no function all() that ends with what it returns"),
-            "{error}"
-        );
+        assert!(error.contains("src/manifests.rs: there is no function all() that ends with an expression"), "{error}");
     }
 
     #[test]
