@@ -1,4 +1,4 @@
-//! The commands that write projects, as they are typed.
+//! Tests of the commands that write projects, with typed command lines.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -6,7 +6,7 @@ use std::{fs, net::TcpListener, path::Path, process::Command};
 
 use windlass_api::Entropy;
 
-/// What a command prints, and what it complains of.
+/// Runs a command. Returns its output and its error messages.
 fn windlass(folder: &Path, line: &str) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(line.split(' ')).current_dir(folder).env_remove("WINDLASS_LOG");
@@ -43,7 +43,7 @@ fn a_project_is_worked_on_from_anywhere_inside_it() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The program that writes manifests works in the project; who names a folder means one seen from here.
+/// The program that writes manifests runs in the project's folder, but a relative path refers to the current folder.
 #[cfg(unix)]
 #[test]
 fn manifests_are_written_from_anywhere_inside_a_project() {
@@ -70,7 +70,7 @@ fn manifests_are_written_from_anywhere_inside_a_project() {
     let output = generate.current_dir(folder.join("src")).output().unwrap();
     let expected = format!("{shown} crds --output-dir {shown}/src/out\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-    // The features of the dev-dependencies count, as for `cargo test`: both share one build.
+    // The features of the dev-dependencies are enabled, as for `cargo test`, so that both share one build.
     let asked = fs::read_to_string(folder.join("asked")).unwrap();
     assert_eq!(asked, "build --bin manifests --examples --message-format json-render-diagnostics\n");
     fs::remove_dir_all(folder).unwrap();

@@ -1,4 +1,4 @@
-//! `windlass up`: a control plane as a server.
+//! `windlass up`: runs a control plane as a server.
 
 use std::{
     error::Error,
@@ -19,30 +19,30 @@ use crate::{
 /// The flags of `windlass up`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     bind: SocketAddr,
-    /// The kubeconfig to write; other entries of an existing file are kept
+    /// Path of the kubeconfig to write; other entries of an existing file are kept
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
-    /// How many nodes to simulate
+    /// Number of simulated nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     nodes: usize,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
-    /// Where to show what the controllers do, to a browser; a port alone is one of this machine's loopback
+    /// Address of the console, a web page that shows the controllers; a port alone means loopback
     #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
     console: Option<SocketAddr>,
-    /// The file that says who authorizes requests, webhooks among them; of the kind AuthorizationConfiguration, as for
-    /// kube-apiserver. Without it, roles do
+    /// File that configures the authorizers, including webhooks, with kind AuthorizationConfiguration as for
+    /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
 }
 
-/// What can be said when the address is taken.
+/// The hint if the address is in use.
 const OTHERWISE: &str = "--bind ADDR:PORT names another, --bind 127.0.0.1:0 takes one that is free";
 
-/// More than the largest cluster that Kubernetes is made for.
+/// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -82,7 +82,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let settings = Settings { bind, nodes, controllers, console, authorizers, otherwise: OTHERWISE };
     let bound = Bound::bind(settings).await?;
     tell_of_replaced(&kubeconfig).await;
-    // The listener takes connections already. What cannot be written ends this before anything has begun.
+    // The listener already accepts connections. If the kubeconfig cannot be written, the command fails before anything
+    // starts.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;
     let shown = bound.console().map(|url| format!("CONSOLE={url}\n")).unwrap_or_default();
     let mut plane = bound.start();

@@ -1,4 +1,4 @@
-//! kube-apiserver: the embedded server, told by the flags of the real one.
+//! kube-apiserver: the embedded server, configured with the real server's flags.
 
 mod support;
 
@@ -47,10 +47,10 @@ const FLAGS: &[Flag] = &[
     Flag { name: "token-auth-file", takes: "path", about: "Bearer tokens: token,user,uid[,\"group,group\"] a line" },
 ];
 
-/// What the real one has where nothing is said.
+/// The real server's default.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 const PORT: u16 = 6443;
-/// Lists of the real one lag by up to 100 ms; suites that rely on it need a few milliseconds.
+/// Lists of the real server lag by up to 100 ms. Test suites that rely on this need a few milliseconds.
 const LIST_LAG: Duration = Duration::from_millis(10);
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -71,12 +71,12 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     Ok(server.serve(listener, tls, shutdown::signal()).await?)
 }
 
-/// The server that the flags describe.
+/// Builds the server from the flags.
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
     let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
     let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
     builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
-    // Both families may be given; the first is the one that services get by default.
+    // Both address families may be specified; the first is the default for services.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;
         builder = builder.service_cidr(cidr);
@@ -116,7 +116,8 @@ fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
     Ok(flags.parse(support::ALLOW)?.unwrap_or(variable))
 }
 
-/// The modes of the real server: any that allows a request counts. `Node` adds nothing to the roles of nodes here.
+/// Returns the authorization modes. A request is allowed if one of them allows it. `Node` adds nothing to the RBAC
+/// roles of nodes here.
 fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
     let mut authorization = Authorization::default();
     for mode in flags.list("authorization-mode") {
@@ -136,7 +137,7 @@ fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
     Ok(authorization)
 }
 
-/// What the server proves itself with, and whose certificates it takes.
+/// Returns the server's certificate and the CA of client certificates.
 fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     let directory = Path::new(flags.get("cert-dir").unwrap_or(CERTIFICATES));
     let file = |flag, name| flags.get(flag).map_or_else(|| directory.join(name), PathBuf::from);
@@ -154,11 +155,11 @@ fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     restricted(identity, flags)
 }
 
-/// The same identity for the versions and cipher suites of the flags.
+/// Restricts the identity to the TLS versions and cipher suites of the flags.
 fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     if let Some(version) = flags.get("tls-min-version") {
         let oldest = match version {
-            // Older ones are never spoken.
+            // Older versions are not supported.
             "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::V1_2,
             "VersionTLS13" => TlsVersion::V1_3,
             _ => return Err(format!("--tls-min-version: unknown tls version {version:?}").into()),
@@ -172,7 +173,7 @@ fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, B
     Ok(identity)
 }
 
-/// A line of a file of tokens.
+/// Parses a line of a token file.
 fn token(line: &str) -> Option<(&str, User)> {
     let mut columns = line.splitn(4, ',').map(|column| column.trim().trim_matches('"'));
     let (token, name, uid) = (columns.next()?, columns.next()?, columns.next()?);

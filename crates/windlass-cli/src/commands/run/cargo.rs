@@ -1,4 +1,4 @@
-//! Builds a project, and finds the programs in it.
+//! Builds a project and finds its programs.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,17 @@ use tokio::{
 
 use super::process::Process;
 
-/// The program of a project that writes its manifests.
+/// The name of the project's program that writes its manifests.
 const MANIFESTS: &str = "manifests";
 
-/// The programs of a project, as they were built.
+/// The built programs of a project.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) manager: Program,
     pub(super) manifests: PathBuf,
 }
 
-/// An executable file, as it was at a moment.
+/// An executable file at a point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
@@ -43,14 +43,14 @@ impl Program {
     }
 }
 
-/// Builds the project, and returns where its programs are.
+/// Builds the project and returns its programs.
 pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     let mut programs = compile(project, &["--lib", "--bins"]).await?;
     let manifests = take_manifests(&mut programs)?;
     Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
 }
 
-/// Builds the program that writes the manifests, and returns where it is.
+/// Builds the program that writes the manifests, and returns its path.
 pub(in crate::commands) async fn build_manifests(project: &Path) -> Result<PathBuf, String> {
     take_manifests(&mut compile(project, &["--bin", MANIFESTS]).await?)
 }
@@ -60,16 +60,17 @@ fn take_manifests(programs: &mut BTreeMap<String, PathBuf>) -> Result<PathBuf, S
     manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its manifests"))
 }
 
-/// Builds targets of the project, and returns the programs among them. Errors in the sources appear on standard error.
+/// Builds targets of the project and returns the programs among them. Compiler errors are printed to standard error.
 ///
-/// The examples are built as well, of which a generated project has none: with them cargo takes the features of the
-/// dev-dependencies into account, as it does for `cargo test`. Otherwise both would compile every crate that has more features in
-/// tests, each for itself.
+/// The examples are built as well, although a generated project has none. This makes cargo enable the features of the
+/// dev-dependencies, as for `cargo test`, so that both share one build. Otherwise each would compile every crate that
+/// has more features in tests.
 async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, PathBuf>, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut cargo = Command::new(&program);
     cargo.arg("build").args(targets).args(["--examples", "--message-format", "json-render-diagnostics"]);
-    // At a terminal cargo draws how far it is, which takes minutes at first; elsewhere its lines are passed on.
+    // On a terminal, cargo shows its progress, because the first build takes minutes. Otherwise its lines are
+    // forwarded.
     let shown = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
     cargo.current_dir(project).stdout(Stdio::piped()).stderr(shown);
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
@@ -94,10 +95,10 @@ async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, Pa
     Ok(programs(&told))
 }
 
-/// How cargo says that another cargo has the folder.
+/// The start of cargo's message that another cargo process has locked the folder.
 const WAITS: &str = "    Blocking waiting for";
 
-/// Passes on what cargo says, and tells once that it waits for another.
+/// Forwards cargo's messages, and reports once that it waits for another process.
 async fn pass_on(errors: Option<ChildStderr>, to: &mut impl io::Write) -> io::Result<()> {
     match errors {
         Some(errors) => pass_on_lines(errors, to).await,
@@ -118,7 +119,7 @@ async fn pass_on_lines(errors: impl AsyncRead + Unpin, to: &mut impl io::Write) 
     Ok(())
 }
 
-/// The programs that cargo tells of, by name.
+/// Returns the programs in cargo's messages, by name.
 fn programs(told: &str) -> BTreeMap<String, PathBuf> {
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let executable = |message: Value| {
@@ -130,7 +131,7 @@ fn programs(told: &str) -> BTreeMap<String, PathBuf> {
     messages.filter_map(executable).collect()
 }
 
-/// The one with the project's name, or the only one.
+/// Returns the program with the project's name, or the only one.
 fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBuf, String> {
     if let Some(path) = programs.remove(name) {
         return Ok(path);
