@@ -24,6 +24,6 @@ use std::io::{self, Write as _};
 pub(crate) fn announce(text: &str) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        tracing::debug!(%error, "nobody reads what is announced");
+        tracing::debug!(%error, "the output is closed");
     }
 }

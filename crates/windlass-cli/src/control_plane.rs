@@ -87,7 +87,7 @@ impl Bound {
         let address = listener.local_addr()?;
         let console = match settings.console {
             Some(wanted) => {
-                let listener = listen(wanted, "--console names another").await?;
+                let listener = listen(wanted, "set another address with --console").await?;
                 let address = listener.local_addr()?;
                 Some((listener, address))
             }
@@ -172,7 +172,7 @@ impl ControlPlane {
 /// Listens on an address. If it is in use, the error contains the hint `otherwise`.
 pub(crate) async fn listen(address: SocketAddr, otherwise: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => format!("listening on {address}: another program does already; {otherwise}"),
+        io::ErrorKind::AddrInUse => format!("listening on {address}: the address is in use; {otherwise}"),
         _ => format!("listening on {address}: {error}"),
     })
 }
@@ -247,7 +247,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 pub(crate) async fn tell_of_replaced(path: &Path) {
     if let Some(url) = answering(path).await {
         tracing::warn!(
-            "{}: it led to the control plane at {url}, which runs, and leads to this one now; --kubeconfig names another file",
+            "{}: replaces the running control plane at {url}; set another file with --kubeconfig",
             path.display()
         );
     }
@@ -282,7 +282,7 @@ mod tests {
         let taken = listen((Ipv4Addr::LOCALHOST, 0).into(), "").await.unwrap();
         let address = taken.local_addr().unwrap();
         let error = listen(address, "--port names another").await.unwrap_err();
-        assert_eq!(error, format!("listening on {address}: another program does already; --port names another"));
+        assert_eq!(error, format!("listening on {address}: the address is in use; --port names another"));
     }
 
     #[tokio::test]

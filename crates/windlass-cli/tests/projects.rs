@@ -21,7 +21,7 @@ fn a_project_is_worked_on_from_anywhere_inside_it() {
     let project = folder.join("shop");
     fs::create_dir_all(&project).unwrap();
     let (told, _) = windlass(&project, "init");
-    assert!(told.contains("\ndomain: my.domain, for none was given:"), "{told}");
+    assert!(told.contains("\ndomain: my.domain by default;"), "{told}");
     let (told, complained) = windlass(&project, "init --force --domain example.com");
     assert!(complained.is_empty() && !told.contains("my.domain"), "{told}{complained}");
     let (told, complained) = windlass(&project, "init --force");
@@ -81,6 +81,6 @@ fn where_a_port_is_taken_the_flag_that_names_another_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let (_, complained) = windlass(Path::new("/"), &format!("up --bind {address} --kubeconfig /nowhere/config"));
-    let expected = format!("listening on {address}: another program does already; --bind ADDR:PORT names another");
+    let expected = format!("listening on {address}: the address is in use; set another address with --bind ADDR:PORT");
     assert!(complained.contains(&expected), "{complained}");
 }

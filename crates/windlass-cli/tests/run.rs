@@ -165,7 +165,8 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     // A second run would replace the kubeconfig of the first.
     let second = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir(&project.0).output().unwrap();
     let error = String::from_utf8(second.stderr).unwrap();
-    let expected = format!("process {}, windlass run, runs the project in {}", running.child.id(), project.0.display());
+    let expected =
+        format!("process {}, windlass run, already runs the project in {}", running.child.id(), project.0.display());
     assert!(!second.status.success() && error.contains(&expected), "{error}");
 
     // The CustomResourceDefinition exists when the manager starts.
@@ -181,13 +182,13 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
 
     project.write("src/broken", "");
     assert_eq!(running.says("changed: "), "src/broken");
-    running.says("the build failed; the manager of before runs on");
+    running.says("the build failed; the previous manager keeps running");
     assert!(lives(&second));
 
     // Changes only the manifests.
     fs::remove_file(project.0.join("src/broken")).unwrap();
     assert_eq!(running.says("changed: "), "src/broken");
-    running.says("applied: 1 manifests; the manager runs on");
+    running.says("applied: 1 manifests; the manager keeps running");
     assert!(lives(&second));
 
     running.stop();
@@ -211,7 +212,7 @@ async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
         // The old manager had not ended yet, and its readiness is not probed.
         told = running.says("");
     }
-    assert_eq!(told, "the manager has ended (exit status: 7); it starts again after a change");
+    assert_eq!(told, "the manager exited (exit status: 7); it restarts after a change");
     project.write("src/main.sh", &manager(1));
     running.says("changed: src/main.sh");
     running.says("restarted in ");

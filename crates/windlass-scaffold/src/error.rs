@@ -82,7 +82,7 @@ pub enum Error {
         manifest: PathBuf,
     },
     /// A file has no suitable place for an addition.
-    #[error("{}: there is no {missing}, which `{addition}` has to be added to; add it manually", path.display())]
+    #[error("{}: there is no {missing}, where `{addition}` belongs; add it manually", path.display())]
     NoPlace {
         /// The path of the file.
         path: PathBuf,

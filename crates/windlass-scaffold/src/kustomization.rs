@@ -190,7 +190,7 @@ mod tests {
         let flow = "resources: [../a, ../b]\n";
         assert_eq!(with(Path::new(PATH), flow, List::Resources, "../a").unwrap(), flow);
         let told = without(Path::new(PATH), flow, List::Resources, "../a").unwrap_err().to_string();
-        assert!(told.starts_with("kustomization.yaml: there is no list `resources` with a line for each"), "{told}");
+        assert!(told.starts_with("kustomization.yaml: there is no list `resources` with one entry"), "{told}");
         let told = with(Path::new(PATH), flow, List::Resources, "../c").unwrap_err().to_string();
         assert!(told.contains("kustomization.yaml"), "{told}");
         assert!(with(Path::new(PATH), "a: [", List::Resources, "../c").is_err());

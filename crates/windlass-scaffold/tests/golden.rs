@@ -259,7 +259,7 @@ fn an_operator_of_one_namespace_has_only_what_is_in_one() {
     assert!(words.contains("nothing to do: set --namespaced"), "{words}");
     fs::write(folder.path().join("config/namespaced/kustomization.yaml"), "# Mine.\n").unwrap();
     let words = refused(folder.path(), |folder| namespaced.plan(folder));
-    assert!(words.ends_with("(--force does it): config/namespaced/kustomization.yaml"), "{words}");
+    assert!(words.ends_with("--force overwrites them: config/namespaced/kustomization.yaml"), "{words}");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_change
 
     website().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| anew("example.net").plan(folder));
-    assert!(words.starts_with("the domain example.net: kinds of example.org are there"), "{words}");
+    assert!(words.starts_with("the domain example.net: the project has kinds of example.org"), "{words}");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
     fs::create_dir_all(folder.path().join("tests")).unwrap();
     fs::write(folder.path().join("tests/website.rs"), "// Mine.\n").unwrap();
     let words = refused(folder.path(), |folder| website().plan(folder));
-    assert!(words.ends_with("would be overwritten (--force does it): tests/website.rs"), "{words}");
+    assert!(words.ends_with("--force overwrites them: tests/website.rs"), "{words}");
     website().overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
     assert!(fs::read_to_string(folder.path().join("tests/website.rs")).unwrap().contains("Environment"));
 }

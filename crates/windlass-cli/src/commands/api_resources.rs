@@ -92,7 +92,7 @@ async fn print(
         write!(out, "{}", TextLayout::default().write(&lines))?;
     }
     for failed in &discovery.failed {
-        writeln!(io::stderr(), "windlass: what {} serves could not be asked", failed.group_version)?;
+        writeln!(io::stderr(), "windlass: the resources of {} are not available", failed.group_version)?;
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub(crate) fn plan(
     for (path, namespaced) in from.sample_files() {
         match sample(&read(&path)?, namespaced) {
             Some(json) => from = from.sample(name(&path), json),
-            None => left.push(format!("{}: it is no object", path.display())),
+            None => left.push(format!("{}: it does not contain an object", path.display())),
         }
     }
     let mut taken = from.plan(folder)?;

@@ -121,10 +121,10 @@ impl Get<'_> {
         self.check(&wanted)?;
         let watches = self.options.watch || self.options.watch_only;
         if watches && (wanted.len() > 1 || wanted[0].names.len() > 1) {
-            return Err("only one object, or one type of objects, can be watched at once".into());
+            return Err("only one object or one type of objects can be watched".into());
         }
         if watches && self.options.sort_by.is_some() {
-            writeln!(self.told, "warning: what is watched comes as it happens: --sort-by is ignored")?;
+            writeln!(self.told, "warning: --sort-by is ignored with --watch")?;
         }
         match (&self.options.output, watches) {
             (Format::Table(columns), false) => self.tables(&wanted, *columns).await,
@@ -140,7 +140,7 @@ impl Get<'_> {
         }
         match &self.options.subresource {
             Some(part) if wanted.iter().any(|wanted| wanted.names.is_empty()) => {
-                Err(format!("the {part} of which objects? Name them: TYPE NAME, or TYPE/NAME").into())
+                Err(format!("specify the objects of the {part}: TYPE NAME, or TYPE/NAME").into())
             }
             _ => Ok(()),
         }

@@ -72,7 +72,7 @@ fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
     let changes = Sources::new(files).overwrite(options.mode.overwrite()).plan(Path::new("."))?;
     options.mode.carry_out(
         &changes,
-        "next: declare the modules, and tell Manifests of the kinds that are yours; serde and serde_json are needed",
+        "next: declare the modules, and add your own kinds to Manifests; the code requires serde and serde_json",
     )
 }
 
@@ -92,11 +92,11 @@ impl Types {
         match self.lost {
             0 => Ok(()),
             1 => {
-                Err("the types do not say all: a definition made of them differs in one place from what was read"
+                Err("the types are incomplete: a CustomResourceDefinition generated from them differs in one place"
                     .into())
             }
             lost => Err(format!(
-                "the types do not say all: definitions made of them differ in {lost} places from what was read"
+                "the types are incomplete: CustomResourceDefinitions generated from them differ in {lost} places"
             )
             .into()),
         }
@@ -122,10 +122,10 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
             let Imported { modules, differences, .. } = definition.import(version)?;
             for difference in differences {
                 if difference.place.starts_with(ELSEWHERE) {
-                    let place = "it belongs where a project makes the definition (Definition::converted_by)";
+                    let place = "configure it in code (Definition::converted_by)";
                     tracing::warn!("{}: {place}: {difference}", definition.name());
                 } else {
-                    tracing::error!("{}: not in the types: {difference}", definition.name());
+                    tracing::error!("{}: missing in the types: {difference}", definition.name());
                     types.lost += 1;
                 }
             }
@@ -133,7 +133,7 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
         }
     }
     if types.modules.is_empty() {
-        return Err("there is no CustomResourceDefinition in what was given".into());
+        return Err("the input contains no CustomResourceDefinition".into());
     }
     Ok(types)
 }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(found.modules.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
         assert_eq!(types(&[sites.into()], Some("v1")).unwrap().modules.len(), 1);
         let error = types(&[sites.into()], Some("v9")).unwrap_err().to_string();
-        assert_eq!(error, "there is no CustomResourceDefinition in what was given");
+        assert_eq!(error, "the input contains no CustomResourceDefinition");
         let missing = types(&["nothing.yaml".into()], None).unwrap_err().to_string();
         assert!(missing.starts_with("reading nothing.yaml: "), "{missing}");
     }
@@ -197,7 +197,7 @@ mod tests {
             assert!(fs::read_to_string(to).unwrap().contains("pub struct Odd"));
             done.map_err(|error| error.to_string())
         };
-        let lost = "the types do not say all: a definition made of them differs in one place from what was read";
+        let lost = "the types are incomplete: a CustomResourceDefinition generated from them differs in one place";
         assert_eq!(import(definition("{type: string, colour: red}", "")), Err(lost.to_owned()));
         let webhook = "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}\n";
         assert_eq!(import(definition("{type: string}", webhook)), Ok(()));

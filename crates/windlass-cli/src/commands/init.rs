@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(project) = &options.from {
         let Taken { changes, left } = from::plan(project, windlass.unwrap_or_default(), overwrite, folder)?;
         for what in left {
-            tracing::warn!("not taken over: {what}");
+            tracing::warn!("not imported: {what}");
         }
         return options.mode.carry_out(&changes, "next: windlass generate all, cargo test");
     }
@@ -66,9 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(windlass) = windlass {
         init = init.windlass(windlass);
     }
-    let next = "next: windlass create api --group shop --version v1 --kind Website (names of yours)";
+    let next = "next: windlass create api --group shop --version v1 --kind Website (use your own names)";
     let unsaid = format!(
-        "domain: {DOMAIN}, for none was given: groups will end so; before the first kind, windlass init --force --domain example.com changes it\n{next}"
+        "domain: {DOMAIN} by default; to change it before you add a kind: windlass init --force --domain example.com\n{next}"
     );
     options.mode.carry_out(&init.plan(folder)?, if given.is_some() { next } else { &unsaid })
 }

@@ -57,7 +57,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let client = options.connection.client()?;
     let address = SocketAddr::new(options.address, options.port);
-    let listener = listen(address, "--port N names another, --port 0 takes one that is free").await?;
+    let listener = listen(address, "set another port with --port N, or use --port 0 for a free one").await?;
     super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
     serve(listener, options.forward(client), shutdown::signal()).await;
     Ok(())

@@ -39,7 +39,7 @@ use crate::control_plane::{Bound, Settings, tell_of_replaced};
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
 
 /// The hint if the port is in use.
-const OTHERWISE: &str = "--port N names another, and without --port one is taken that is free";
+const OTHERWISE: &str = "set another port with --port N, or omit --port for a free one";
 
 /// The number of simulated nodes.
 const NODES: usize = 3;

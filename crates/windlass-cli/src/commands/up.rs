@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 /// The hint if the address is in use.
-const OTHERWISE: &str = "--bind ADDR:PORT names another, --bind 127.0.0.1:0 takes one that is free";
+const OTHERWISE: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
 /// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
@@ -49,7 +49,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let example = "an address and a port, such as 127.0.0.1:6443, 0.0.0.0:6443 or [::1]:6443";
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() && host.parse::<IpAddr>().is_err() => {
-            format!("{host:?} is the name of a host: expected {example}")
+            format!("{host:?} is a host name: expected {example}")
         }
         _ => format!("expected {example}"),
     })
@@ -70,7 +70,7 @@ fn nodes(text: &str) -> Result<usize, String> {
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
-        "Which controllers to run, separated by commas; * for all, behind a - those that are left out, or none: {}",
+        "Controllers to run, separated by commas; * runs all, a leading - excludes one, none runs none: {}",
         names.join(", ")
     )
 }
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn flags_that_make_no_sense_are_refused_with_what_would() {
         for (flags, message) in [
-            (["--bind", "localhost:6443"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--bind", "localhost:6443"], "\"localhost\" is a host name: expected an address and a port"),
             (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
-            (["--console", "localhost:9090"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--console", "localhost:9090"], "\"localhost\" is a host name: expected an address and a port"),
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),

@@ -30,7 +30,7 @@ impl Flags {
         while let Some(argument) = arguments.next() {
             let flag = argument.trim_start_matches('-');
             if flag.len() == argument.len() || flag.is_empty() {
-                tracing::info!(argument, "not a flag, and ignored");
+                tracing::info!(argument, "ignoring an argument that is not a flag");
                 continue;
             }
             if matches!(flag, "help" | "h") {

@@ -80,16 +80,16 @@ impl Play {
         self.act("A control plane starts in this process: API server, controllers, 3 simulated nodes.");
         self.client.get::<k8s_openapi::api::core::v1::Namespace>(NAMESPACE).await?;
         self.seen(&format!(
-            "the API server answered {:.1} ms after it was asked first",
+            "the API server responded to the first request after {:.1} ms",
             started.elapsed().as_secs_f64() * 1e3
         ));
 
-        self.act(&format!("Somebody wants {REPLICAS} replicas."));
+        self.act(&format!("A user requests {REPLICAS} replicas."));
         self.command(&format!("kubectl create deployment {NAME} --image={IMAGE} --replicas={REPLICAS}"));
         self.client.create(&deployment()).await?;
         self.until(&format!("{REPLICAS} pods run, each on a node and ready"), || self.ready().len() == REPLICAS)
             .await?;
-        self.until("the deployment says so in its status", || self.available() == REPLICAS).await?;
+        self.until("the status of the deployment shows this", || self.available() == REPLICAS).await?;
 
         let victim = self.ready().first().cloned().ok_or("there is no pod to kill")?;
         self.act("A pod dies.");
@@ -100,12 +100,12 @@ impl Play {
             .await?;
         self.until("the deployment is available again", || self.available() == REPLICAS).await?;
 
-        self.act(&format!("{FEWER} are enough."));
+        self.act(&format!("A user scales down to {FEWER} replicas."));
         self.command(&format!("kubectl scale deployment {NAME} --replicas={FEWER}"));
         self.patch(json!({"spec": {"replicas": FEWER}})).await?;
         self.until(&format!("{FEWER} pods are left"), || self.names().len() == FEWER && self.ready().len() == FEWER)
             .await?;
-        self.until("the deployment says so in its status", || self.available() == FEWER).await?;
+        self.until("the status of the deployment shows this", || self.available() == FEWER).await?;
 
         self.act("A new image rolls out.");
         self.command(&format!("kubectl set image deployment/{NAME} nginx={NEW_IMAGE}"));
@@ -126,8 +126,8 @@ impl Play {
         self.command(&format!("kubectl delete deployment {NAME}"));
         self.client.delete::<Deployment>(NAME).within(NAMESPACE).await?;
         self.until("the deployment is gone", || self.deployments.is_empty()).await?;
-        self.until("the garbage collector took its replica sets", || self.sets.is_empty()).await?;
-        self.until("the garbage collector took their pods", || self.pods.is_empty()).await?;
+        self.until("the garbage collector deleted its replica sets", || self.sets.is_empty()).await?;
+        self.until("the garbage collector deleted their pods", || self.pods.is_empty()).await?;
         sleep(self.pause).await;
         Ok(())
     }

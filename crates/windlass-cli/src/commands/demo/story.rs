@@ -86,8 +86,8 @@ impl Story {
                     Outcome::Done(_) if !matches!(finished.controller, "deployment" | "replicaset") => return,
                     Outcome::Done(action) if action.delay().is_some() => "done for now".to_owned(),
                     Outcome::Done(_) => "done".to_owned(),
-                    Outcome::Gone => "gone, nothing to do".to_owned(),
-                    Outcome::Failed { message, .. } => format!("again, because {}", headline(message)),
+                    Outcome::Gone => "deleted, nothing to do".to_owned(),
+                    Outcome::Failed { message, .. } => format!("retry, because {}", headline(message)),
                     other => format!("{other:?}"),
                 };
                 let key = key(finished.controller, finished.key);
@@ -128,7 +128,7 @@ impl Story {
             (told.seen.clone(), told.events, told.reconciles)
         };
         self.tell(&Line::Act(
-            if complete { "The loop works. Seen:" } else { "Not everything was seen. Seen:" }.to_owned(),
+            if complete { "The loop works. Seen:" } else { "Not everything was observed. Seen:" }.to_owned(),
         ));
         for text in seen {
             self.tell(&Line::Note(format!("  ✓ {text}")));
@@ -158,9 +158,9 @@ impl Story {
 /// Explains a response that looks like an error but is part of the loop.
 fn meaning(status: u16, reason: &str) -> &'static str {
     match (status, reason) {
-        (409, "AlreadyExists") => " (it is there already)",
-        (409, _) => " (somebody else wrote first: it is read anew and tried again)",
-        (404, _) => " (it is gone already)",
+        (409, "AlreadyExists") => " (it already exists)",
+        (409, _) => " (another client wrote first: it is read again and retried)",
+        (404, _) => " (it is already deleted)",
         _ => "",
     }
 }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn a_conflict_is_explained_to_those_who_meet_it_first() {
         assert!(meaning(409, "Conflict").contains("tried again"));
-        assert!(meaning(409, "AlreadyExists").contains("there already"));
-        assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is gone already)", ""));
+        assert!(meaning(409, "AlreadyExists").contains("already exists"));
+        assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is already deleted)", ""));
     }
 
     #[test]

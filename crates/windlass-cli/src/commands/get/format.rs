@@ -53,14 +53,16 @@ impl FromStr for Format {
                 let column = |column: &str| {
                     let (name, path) = column
                         .split_once(':')
-                        .ok_or_else(|| format!("{column:?} is no column such as NAME:.metadata.name"))?;
+                        .ok_or_else(|| format!("{column:?} is not a column of the form NAME:.metadata.name"))?;
                     Ok((name.to_owned(), template(&relaxed(path))?))
                 };
                 let columns = columns.split(',').map(column).collect::<std::result::Result<_, String>>()?;
                 Self::Document(Document::Columns(columns))
             }
             _ => {
-                return Err(format!("no output format {text:?}: wide, name, json, yaml, jsonpath=…, custom-columns=…"));
+                return Err(format!(
+                    "unknown output format {text:?}: expected wide, name, json, yaml, jsonpath=…, custom-columns=…"
+                ));
             }
         })
     }

@@ -58,7 +58,7 @@ impl Key {
             Value::Null => Ok(Self::Null),
             Value::Number(number) => Ok(Self::Number(number.as_f64().unwrap_or(f64::NAN))),
             Value::String(text) => Ok(Self::Text(text.clone(), text.parse().ok())),
-            other => Err(format!("objects cannot be sorted by what is of type {}", Found::of(other))),
+            other => Err(format!("objects cannot be sorted by values of type {}", Found::of(other))),
         }
     }
 

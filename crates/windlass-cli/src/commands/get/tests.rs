@@ -189,7 +189,7 @@ async fn what_is_not_there_is_told() {
     assert_eq!(get(&client, "cm nope --ignore-not-found").await.unwrap(), (String::new(), String::new()));
     assert_eq!(get(&client, "cats").await.unwrap_err(), r#"the server has no resource type "cats""#);
     assert!(get(&client, "cm/one cm").await.unwrap_err().contains("TYPE/NAME"));
-    assert!(get(&client, "cm -o nonsense").await.unwrap_err().contains("no output format"));
+    assert!(get(&client, "cm -o nonsense").await.unwrap_err().contains("unknown output format"));
     assert!(get(&client, "cm,svc -w").await.unwrap_err().contains("only one object"));
 }
 

@@ -46,7 +46,7 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
                 Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
                     add(find(&mapper, kind).await?, vec![name.into()]);
                 }
-                _ => return Err(format!("{argument:?} is not TYPE/NAME, as the other arguments are").into()),
+                _ => return Err(format!("{argument:?} is not TYPE/NAME like the other arguments").into()),
             }
         }
     } else if let Some((types, names)) = arguments.split_first() {

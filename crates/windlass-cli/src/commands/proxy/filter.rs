@@ -29,9 +29,9 @@ pub(super) struct Filter {
 pub(super) enum Refusal {
     #[error("the path cannot be decoded")]
     MalformedPath,
-    #[error("this proxy does not pass that on")]
+    #[error("the proxy does not forward this request")]
     Filtered,
-    #[error("this proxy takes no requests from pages of other origins; --accept-origins allows one")]
+    #[error("the proxy rejects requests from pages of other origins; allow one with --accept-origins")]
     ForeignOrigin,
 }
 

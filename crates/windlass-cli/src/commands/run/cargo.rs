@@ -57,7 +57,7 @@ pub(in crate::commands) async fn build_manifests(project: &Path) -> Result<PathB
 
 fn take_manifests(programs: &mut BTreeMap<String, PathBuf>) -> Result<PathBuf, String> {
     let manifests = programs.remove(MANIFESTS);
-    manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its manifests"))
+    manifests.ok_or_else(|| format!("the project has no program {MANIFESTS} to write its manifests"))
 }
 
 /// Builds targets of the project and returns the programs among them. Compiler errors are printed to standard error.
@@ -74,7 +74,7 @@ async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, Pa
     let shown = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
     cargo.current_dir(project).stdout(Stdio::piped()).stderr(shown);
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "cargo is not there: it builds the project".to_owned(),
+        io::ErrorKind::NotFound => "cargo is not installed; it is required to build the project".to_owned(),
         _ => format!("starting cargo: {error}"),
     })?;
     let mut told = String::new();
@@ -87,7 +87,7 @@ async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, Pa
     };
     let mut shown = io::stderr();
     let read = tokio::try_join!(results, pass_on(errors, &mut shown));
-    read.map_err(|error| format!("reading what cargo says: {error}"))?;
+    read.map_err(|error| format!("reading cargo's output: {error}"))?;
     let status = building.ended().await.map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
         return Err("the build failed".to_owned());
@@ -113,7 +113,7 @@ async fn pass_on_lines(errors: impl AsyncRead + Unpin, to: &mut impl io::Write) 
             writeln!(to, "{line}")?;
         } else if !has_told {
             has_told = true;
-            writeln!(to, "waiting for another cargo, which builds in the same folder")?;
+            writeln!(to, "waiting for another cargo process that builds in the same folder")?;
         }
     }
     Ok(())
@@ -142,7 +142,7 @@ fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBu
         return Ok(path);
     }
     let there = programs.into_keys().collect::<Vec<_>>().join(", ");
-    Err(format!("the manager is the program {name}, and the project has none of that name: {there}"))
+    Err(format!("the project has no program {name} to run as the manager, only: {there}"))
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ warning: unused variable: `a`
 ";
         let mut shown = Vec::new();
         pass_on_lines(told.as_bytes(), &mut shown).await.unwrap();
-        let expected = "waiting for another cargo, which builds in the same folder
+        let expected = "waiting for another cargo process that builds in the same folder
    Compiling shop-operator v0.1.0 (/shop)
 warning: unused variable: `a`
 ";
@@ -176,7 +176,7 @@ not json
         let mut found = programs(told);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["manifests", "shop-operator"]);
         assert_eq!(manager(found.clone(), "shop-operator").unwrap(), Path::new("/t/shop-operator"));
-        assert!(manager(found.clone(), "other").unwrap_err().ends_with("none of that name: manifests, shop-operator"));
+        assert!(manager(found.clone(), "other").unwrap_err().ends_with("manager, only: manifests, shop-operator"));
         found.remove("manifests");
         assert_eq!(manager(found, "other").unwrap(), Path::new("/t/shop-operator"), "the only one, whatever its name");
     }

@@ -36,7 +36,7 @@ impl Lock {
                 let _ = file.read_to_string(&mut holder);
                 let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
                 return Err(format!(
-                    "{holder} runs the project in {} already; it sees what you change, and ends with Ctrl-C",
+                    "{holder} already runs the project in {}; it picks up your changes, and stops with Ctrl-C",
                     project.display()
                 ));
             }
@@ -59,7 +59,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("windlass-lock-{}", Entropy::os().uuid()));
         let first = Lock::take(&folder).unwrap();
         let error = Lock::take(&folder).unwrap_err();
-        let expected = format!("process {}, windlass run, runs the project in {}", process::id(), folder.display());
+        let expected =
+            format!("process {}, windlass run, already runs the project in {}", process::id(), folder.display());
         assert!(error.starts_with(&expected), "{error}");
         drop(first);
         drop(Lock::take(&folder).unwrap());

@@ -1,4 +1,4 @@
-//! The manifests applied to the cluster while the manager runs on this machine: CustomResourceDefinitions, and webhooks
+//! The manifests applied to the cluster while the manager keeps running this machine: CustomResourceDefinitions, and webhooks
 //! that are called here.
 
 use std::{
@@ -157,7 +157,7 @@ impl Manifests {
             };
             let waited = client.dynamic(&kind.resource()).wait_for(name).timeout(PATIENCE).until(told).await;
             waited.map_err(|error| {
-                format!("the manager has not said whom to trust in {} {name}: {}", kind.names().1, ErrorChain(&error))
+                format!("the manager has not set the CA bundle in {} {name}: {}", kind.names().1, ErrorChain(&error))
             })?;
         }
         Ok(())
@@ -178,7 +178,7 @@ fn refused(error: &windlass_client::Error) -> String {
         Some(format!("\n  {field}: rule {:?}: {why}", rule.unwrap_or_default()))
     };
     let rules: String = causes.into_iter().flatten().filter_map(rule).collect();
-    if rules.is_empty() { ErrorChain(error).to_string() } else { format!("the server refuses it:{rules}") }
+    if rules.is_empty() { ErrorChain(error).to_string() } else { format!("the server rejected it:{rules}") }
 }
 
 /// Returns the YAML files of a folder, sorted by name; empty if it does not exist.
@@ -280,7 +280,7 @@ webhooks:
         let wrong = DEFINITION.replace("{type: object}", &spec);
         let client = crate::testing::client();
         let error = manifests(&[&wrong]).apply(&client, &mut Applied::default()).await.unwrap_err();
-        let expected = "applying CustomResourceDefinition sites.shop.example.com: the server refuses it:\n  spec: rule \"self.size( > 1\": \
+        let expected = "applying CustomResourceDefinition sites.shop.example.com: the server rejected it:\n  spec: rule \"self.size( > 1\": \
                         compilation failed: ERROR: <input>:1:12";
         assert!(error.starts_with(expected) && !error.contains("OptionalOldSelf"), "{error}");
     }
@@ -292,7 +292,7 @@ webhooks:
         webhooks.apply(&client, &mut Applied::default()).await.unwrap();
         let error = webhooks.trusted(&client).await.unwrap_err();
         assert!(
-            error.starts_with("the manager has not said whom to trust in ValidatingWebhookConfiguration shop-site"),
+            error.starts_with("the manager has not set the CA bundle in ValidatingWebhookConfiguration shop-site"),
             "{error}"
         );
     }

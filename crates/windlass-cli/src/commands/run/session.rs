@@ -130,13 +130,13 @@ impl Session {
     fn told(&self, outcome: Result<Done, String>, started: &str, begun: Instant) -> Option<String> {
         Some(match outcome {
             Ok(Done::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
-            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager runs on"),
+            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
             Ok(Done::Ended) => return None,
-            Ok(Done::Unready(why)) => format!("the manager is not there: {why}; waiting for a change"),
+            Ok(Done::Unready(why)) => format!("{why}; waiting for a change"),
             Err(why) => match &self.manager {
-                Some(Manager { state: State::Ready, .. }) => format!("{why}; the manager of before runs on"),
+                Some(Manager { state: State::Ready, .. }) => format!("{why}; the previous manager keeps running"),
                 Some(Manager { state: State::Starting, .. }) => {
-                    format!("{why}; the manager of before is not ready; waiting for a change")
+                    format!("{why}; the previous manager is not ready; waiting for a change")
                 }
                 None => format!("{why}; waiting for a change"),
             },
@@ -151,7 +151,7 @@ impl Session {
         let failed = |error| format!("running {}: {error}", built.manifests.display());
         let status = Process::start(manifests).map_err(failed)?.ended().await.map_err(failed)?;
         if !status.success() {
-            return Err("the definitions were not written".to_owned());
+            return Err("the CustomResourceDefinitions were not written".to_owned());
         }
         self.seen.adopt(DEFINITIONS, &Snapshot::of(folder)?);
         let manifests = Manifests::of(folder, self.flags.webhooks)?;
@@ -220,7 +220,7 @@ async fn ended(manager: &mut Option<Manager>) -> std::io::Result<ExitStatus> {
 
 fn tell_end(status: std::io::Result<ExitStatus>) {
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    announce(&format!("the manager has ended ({how}); it starts again after a change\n"));
+    announce(&format!("the manager exited ({how}); it restarts after a change\n"));
 }
 
 #[cfg(all(test, unix))]
@@ -253,11 +253,11 @@ mod tests {
         let mut session = session(State::Starting);
         let outcome = session.come_up(&Manifests::default()).await;
         let told = session.told(Ok(outcome), "ready", Instant::now()).unwrap();
-        assert_eq!(told, "the manager is not there: the manager was not ready within 60 s; waiting for a change");
+        assert_eq!(told, "the manager was not ready within 60 s; waiting for a change");
         let told = |session: &Session| session.told(Err("the build failed".to_owned()), "", Instant::now()).unwrap();
-        assert_eq!(told(&session), "the build failed; the manager of before is not ready; waiting for a change");
+        assert_eq!(told(&session), "the build failed; the previous manager is not ready; waiting for a change");
         session.manager.as_mut().unwrap().state = State::Ready;
-        assert_eq!(told(&session), "the build failed; the manager of before runs on");
+        assert_eq!(told(&session), "the build failed; the previous manager keeps running");
         fs::remove_dir_all(&session.place.folder).unwrap();
     }
 }

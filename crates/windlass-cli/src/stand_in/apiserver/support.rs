@@ -111,7 +111,7 @@ const HARMLESS_VALUES: &[(&str, &str)] = &[
     ("encryption-provider-config-automatic-reload", "false"),
     ("max-connection-bytes-per-sec", "0"),
     ("service-account-lookup", "true"),
-    // A parameter of an audit log that is not written.
+    // An empty path disables the audit log.
     ("audit-log-path", ""),
     ("audit-policy-file", ""),
 ];
@@ -149,7 +149,7 @@ pub(super) fn check(flags: &Flags, known: &[Flag], allowed: bool) -> Result<(), 
         return Ok(());
     }
     Err(format!(
-        "{}; --{ALLOW} (or {ALLOW_VARIABLE}=true) starts the server without what they ask for",
+        "{}; --{ALLOW} (or {ALLOW_VARIABLE}=true) starts the server although these flags are not supported",
         complaints.join("; ")
     )
     .into())

@@ -60,7 +60,7 @@ impl<W: Write> Walk<W> {
         self.act("A control plane starts in this process: API server, controllers, simulated nodes.")?;
         let uid = self.set_up().await?;
 
-        self.act(&format!("{NAME} goes from {BEFORE} replicas to {AFTER}."))?;
+        self.act(&format!("{NAME} scales from {BEFORE} replicas to {AFTER}."))?;
         let start = self.log.position();
         self.line(&Line::Command(format!("kubectl scale replicaset {NAME} -n {NAMESPACE} --replicas={AFTER}")))?;
         let patch = Patch::Merge(json!({"spec": {"replicas": AFTER}}));
@@ -70,7 +70,7 @@ impl<W: Write> Walk<W> {
         self.pod_arrives(key, &uid).await?;
         self.settles(start).await?;
         sleep(self.pause).await;
-        self.act("The loop works: the status is what the spec asks for.")?;
+        self.act("The loop works: the status matches the spec.")?;
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl<W: Write> Walk<W> {
         }
         let watches = ["ReplicaSet", "Pod"].map(|kind| self.log.count(0, |seen| is_watch(seen, kind)));
         let text = format!(
-            "ReplicaSets and Pods are watched, {} and {} time, however many controllers need them",
+            "ReplicaSets and Pods are watched, {} and {} time, shared by all controllers",
             watches[0], watches[1]
         );
         self.line(&Line::Step(Step::Watch, text))?;
