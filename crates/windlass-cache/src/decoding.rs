@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn field<T: DeserializeOwned>(json: &str, path: &[&str]) -> Option<String> {
-        decode::<T>(json.as_bytes()).err().expect("it does not fit").within(path).field
+        decode::<T>(json.as_bytes()).err().expect("decoding fails").within(path).field
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
     impl<'de> serde::Deserialize<'de> for Odd {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let is_worse = bool::deserialize(deserializer)?;
-            assert!(!is_worse, "as the test wants it");
+            assert!(!is_worse, "expected panic of the test");
             Err(D::Error::custom("no"))
         }
     }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_decoder_that_panics_is_an_error() {
         let misfit = decode::<Odd>(b"true").unwrap_err();
-        assert_eq!(misfit.source.to_string(), "the decoder panicked: as the test wants it");
+        assert_eq!(misfit.source.to_string(), "the decoder panicked: expected panic of the test");
         assert_eq!(decode::<Odd>(b"false").unwrap_err().source.to_string(), "no");
     }
 }

@@ -481,7 +481,7 @@ mod tests {
             "/api/v1/nodes".to_owned(),
         ];
         assert_eq!(*asked.lock(), expected);
-        assert_eq!(factory.synced().len(), 4, "one factory, whatever the handle");
+        assert_eq!(factory.synced().len(), 4, "all handles share one factory");
     }
 
     #[tokio::test(start_paused = true)]
@@ -495,10 +495,10 @@ mod tests {
         let remove = async || soon(factory.remove::<ConfigMap>(all().0, all().1)).await;
         assert!(remove().await);
         assert_eq!((maps.is_stopped(), secrets.is_stopped(), fake.open_streams()), (true, false, 1));
-        assert_eq!(maps.store().len(), 1, "what it held last");
-        assert!(!remove().await, "there is none any more");
+        assert_eq!(maps.store().len(), 1, "the old handle keeps its content");
+        assert!(!remove().await, "it was already removed");
         let anew = factory.informer::<ConfigMap>();
-        assert!(remove().await, "one that has not been started");
+        assert!(remove().await, "an informer that was not started can be removed");
         let anew_again = factory.informer::<ConfigMap>();
         factory.start();
         soon(anew_again.has_synced()).await.unwrap();

@@ -134,7 +134,7 @@ pub(crate) enum Resync {
 }
 
 /// The handle of a handler that was added to an informer. Dropping it does not remove the handler.
-#[must_use = "a handler can be removed, and waited for, by its registration alone"]
+#[must_use = "only the registration can remove the handler or wait for it"]
 pub struct Registration {
     pub(crate) has_synced: HasSynced,
     pub(crate) handle: Arc<RegistrationHandle>,

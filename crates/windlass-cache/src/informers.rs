@@ -30,7 +30,7 @@ pub struct Informers<K> {
 }
 
 /// The handle of a handler that was added to each of several informers. Dropping it does not remove the handler.
-#[must_use = "a handler can be removed, and waited for, by its registrations alone"]
+#[must_use = "only the registrations can remove the handler or wait for it"]
 #[derive(Debug)]
 pub struct Registrations(Vec<Registration>);
 
@@ -201,13 +201,13 @@ mod tests {
         assert!(store.by_index("size", "1").is_err());
         assert!(store.get(&ObjectRef::new("y").within("b")).is_some());
         assert!(store.get(&ObjectRef::new("y").within("a")).is_none());
-        assert_eq!(store.version().as_u64(), Some(2), "what both have reached: the servers begin at 1");
+        assert_eq!(store.version().as_u64(), Some(2), "the version that both have reached; the servers start at 1");
 
         soon(registrations.shut_down()).await;
         first.apply(&map("a", "z", "red"));
         second.apply(&map("b", "z", "red"));
         soon(informers.each().next().unwrap().wait_until(|news| &*news.key().name == "z")).await.unwrap();
-        assert_eq!(told.lock().len(), 3, "nobody is told any more");
+        assert_eq!(told.lock().len(), 3, "no handler is notified after the removal");
         runs.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }

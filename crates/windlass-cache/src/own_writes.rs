@@ -134,7 +134,7 @@ mod tests {
     async fn what_has_been_written_is_read_and_nothing_older() {
         let fake = FakeListWatch::new();
         let (maps, run) = rig(&fake);
-        assert!(is_ready(&maps).await, "nothing to wait for");
+        assert!(is_ready(&maps).await, "there is no pending write");
         // The server has stored the object; its event has not arrived yet.
         maps.write(async { Answer::Ok(map("a", fake.version() + 1)) }).await.unwrap();
         assert!(!is_ready(&maps).await);

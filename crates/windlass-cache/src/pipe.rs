@@ -117,7 +117,7 @@ mod tests {
     async fn the_producer_waits_while_the_queue_is_full() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 2);
         for version in 1..=2_u64 {
-            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("there is room");
+            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("the queue has room");
         }
         let third = pipe.push(Change::Bookmark(3.into()));
         futures::pin_mut!(third);

@@ -116,7 +116,7 @@ mod tests {
             progress.stop();
             assert_eq!(late.now_or_never(), Some(Err(WaitError::Stopped(Stopped))));
         }
-        assert_eq!(progress.reach(&ten, &store).now_or_never(), Some(Ok(())), "it is there already");
+        assert_eq!(progress.reach(&ten, &store).now_or_never(), Some(Ok(())), "the version is already reached");
         assert!(progress.reach(&eleven, &store).now_or_never().unwrap().is_err());
     }
 

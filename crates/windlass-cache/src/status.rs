@@ -246,7 +246,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Activity { added, modified, deleted, decoding_failures, watches, .. } = only().activity;
         assert_eq!((modified, deleted, decoding_failures, watches), (1, 1, 1, 1));
-        assert!(added >= 1, "what is there may come as events: {added}");
+        assert!(added >= 1, "existing objects may arrive as events: {added}");
         assert!(only().memory.encoded > encoded && only().memory.decoded == 0, "{:?}", only().memory);
         soon(factory.shutdown()).await;
         assert_eq!(only().phase, InformerPhase::Stopped);
@@ -270,6 +270,6 @@ mod tests {
         assert!(compressed > 0 && compressed < bodies / 4, "{compressed} of {bodies}");
         drop((factory, maps));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(observer().is_empty(), "who looks keeps nothing alive");
+        assert!(observer().is_empty(), "an observer does not keep the factory alive");
     }
 }

@@ -447,7 +447,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
         RuntimeFlavor::CurrentThread => Duration::from_hours(1),
         _ => Duration::from_secs(30),
     };
-    tokio::time::timeout(patience, future).await.expect("it happens soon")
+    tokio::time::timeout(patience, future).await.expect("the future becomes ready in time")
 }
 
 /// Creates a cache entry of an object, for tests.

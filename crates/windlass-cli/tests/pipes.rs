@@ -35,7 +35,7 @@ async fn head(mut command: Command, lines: usize) -> (Option<i32>, String) {
     let ended = tokio::task::spawn_blocking(move || {
         let mut output = BufReader::new(running.0.stdout.take().unwrap());
         for _ in 0..lines {
-            assert_ne!(output.read_line(&mut String::new()).unwrap(), 0, "there are {lines} lines");
+            assert_ne!(output.read_line(&mut String::new()).unwrap(), 0, "the output has {lines} lines");
         }
         drop(output);
         let mut said = String::new();

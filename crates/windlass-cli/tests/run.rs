@@ -92,7 +92,7 @@ impl Project {
             if told.ends_with('\n') && words.next() == Some(number.to_string()) {
                 return (words.next().unwrap(), words.next().unwrap());
             }
-            assert!(Instant::now() < until, "manager {number} does not run; what was told last: {told:?}");
+            assert!(Instant::now() < until, "manager {number} does not run; the last report: {told:?}");
             sleep(Duration::from_millis(10)).await;
         }
     }
@@ -192,7 +192,7 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     assert!(lives(&second));
 
     running.stop();
-    assert!(!lives(&second), "it stops with the command");
+    assert!(!lives(&second), "the manager stops with the command");
     assert!(!Path::new(&kubeconfig).exists());
 }
 

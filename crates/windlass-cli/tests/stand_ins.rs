@@ -76,7 +76,7 @@ impl Running {
     async fn stop(mut self) {
         assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
         let ended = tokio::task::spawn_blocking(move || self.0.wait().unwrap().success());
-        assert!(tokio::time::timeout(PATIENCE, ended).await.expect("it ends").unwrap(), "it ends well");
+        assert!(tokio::time::timeout(PATIENCE, ended).await.expect("it ends").unwrap(), "it exits successfully");
     }
 }
 

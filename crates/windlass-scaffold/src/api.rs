@@ -44,7 +44,7 @@ const STORED: &str = "storage";
 
 /// The command `windlass create api`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct CreateApi {
     group: Group,
     version: Version,

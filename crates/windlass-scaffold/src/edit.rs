@@ -30,7 +30,7 @@ pub enum Switch {
 
 /// The command `windlass edit`.
 #[derive(Clone, Debug, Default)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Edit {
     namespaced: Option<Switch>,
     network_policy: Option<Switch>,

@@ -40,7 +40,7 @@ struct Project {
 }
 
 /// A version of a kind in such a file.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the file")]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Resource {
@@ -88,7 +88,7 @@ pub struct ImportedType {
 
 /// The command `windlass init --from PROJECT`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct FromKubebuilder {
     path: PathBuf,
     project: Project,

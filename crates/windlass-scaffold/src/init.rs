@@ -90,7 +90,7 @@ const CRATE: &str = "crates/windlass";
 
 /// The command `windlass init`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Init {
     domain: Domain,
     name: ProjectName,

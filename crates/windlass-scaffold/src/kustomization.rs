@@ -157,9 +157,9 @@ mod tests {
 
     fn turned(text: &str, list: List, entry: &str) -> (String, String) {
         let on = with(Path::new(PATH), text, list, entry).unwrap();
-        assert_eq!(with(Path::new(PATH), &on, list, entry).unwrap(), on, "twice is once");
+        assert_eq!(with(Path::new(PATH), &on, list, entry).unwrap(), on, "a second run changes nothing");
         let off = without(Path::new(PATH), &on, list, entry).unwrap();
-        assert_eq!(without(Path::new(PATH), &off, list, entry).unwrap(), off, "twice is once");
+        assert_eq!(without(Path::new(PATH), &off, list, entry).unwrap(), off, "a second run changes nothing");
         (on, off)
     }
 

@@ -253,6 +253,6 @@ mod tests {
         let project = Project::of(folder.path()).unwrap();
         assert_eq!(project.text().unwrap(), text);
         std::fs::write(folder.path().join(FILE), text.replace(&format!("cliVersion: {VERSION:?}\n"), "")).unwrap();
-        assert_eq!(Project::of(folder.path()).unwrap().text().unwrap(), text, "of an older command");
+        assert_eq!(Project::of(folder.path()).unwrap().text().unwrap(), text, "a file written by an older command");
     }
 }

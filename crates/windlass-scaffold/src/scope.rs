@@ -281,7 +281,7 @@ mod tests {
         assert!(unknown.is_empty(), "TAKEN lacks {unknown:?}");
         let unknown: Vec<_> = names.values.iter().filter(|name| !LOCALS.contains(&name.as_str())).collect();
         assert!(unknown.is_empty(), "LOCALS lacks {unknown:?}");
-        assert!(names.types.contains("Event") && names.values.contains("was_ready"), "they were read");
+        assert!(names.types.contains("Event") && names.values.contains("was_ready"), "the sources were read");
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(module(&two, "a"), "//! A crate.\n\npub mod a;\npub mod b;\npub mod c;\n");
         assert_eq!(module(&two, "b"), two);
         let private = "mod b; // mine\nfn f() {}\n";
-        assert_eq!(module(private, "b"), private, "whoever declares it decides who sees it");
+        assert_eq!(module(private, "b"), private, "the visibility of an existing declaration is kept");
         assert_eq!(module("use x::y;\n", "b"), "pub mod b;\n\nuse x::y;\n");
         assert_eq!(module("mod a; // mine", "b"), "mod a; // mine\npub mod b;\n");
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(once, MAIN.replace("    chief.run", "    chief.add(x::controller());\n    chief.run"));
         assert_eq!(add(&once).unwrap(), once);
         let elsewhere = once.replace("chief.add(x::controller());", "chief . add( x :: controller() ) ;");
-        assert_eq!(add(&elsewhere).unwrap(), elsewhere, "however it is written");
+        assert_eq!(add(&elsewhere).unwrap(), elsewhere, "the format of the statement does not matter");
     }
 
     #[test]

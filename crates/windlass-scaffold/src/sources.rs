@@ -6,7 +6,7 @@ use crate::{Changes, Error, Overwrite, format::formatted, source::with_module};
 
 /// A command that writes source files.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Sources {
     files: Vec<(PathBuf, String)>,
     overwrite: Overwrite,

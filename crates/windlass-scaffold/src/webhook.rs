@@ -33,7 +33,7 @@ const FILES: &[Template] = templates!("webhook":
 
 /// The command `windlass create webhook`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct CreateWebhook {
     group: Group,
     version: Version,

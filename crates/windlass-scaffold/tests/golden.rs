@@ -230,9 +230,9 @@ fn edit_turns_on_what_is_deployed_and_off_again() {
     let on = edited(Switch::On).plan(folder.path()).unwrap();
     assert_golden("edit.diff", &on);
     on.write().unwrap();
-    assert_eq!(edited(Switch::On).plan(folder.path()).unwrap().diff(), "", "twice is once");
+    assert_eq!(edited(Switch::On).plan(folder.path()).unwrap().diff(), "", "a second run changes nothing");
     let init = init().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
-    assert_eq!(init.diff(), "", "a project that is begun anew keeps what was edited");
+    assert_eq!(init.diff(), "", "overwriting a project keeps edited files");
     edited(Switch::Off).plan(folder.path()).unwrap().write().unwrap();
     let mut after = tree(folder.path());
     assert!(after.remove("config/namespaced/kustomization.yaml").is_some(), "files stay");
@@ -297,7 +297,7 @@ fn doing_it_again_changes_nothing() {
         webhooks().overwrite(Overwrite::Force).plan(folder.path()),
         conversion().overwrite(Overwrite::Force).plan(folder.path()),
     ] {
-        assert_eq!(again.unwrap().diff(), "", "a version keeps its fellows, and their conversion");
+        assert_eq!(again.unwrap().diff(), "", "the other versions and their conversion are kept");
     }
 }
 
@@ -331,7 +331,7 @@ fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_change
         read("Cargo.toml")
     );
     anew("example.com").plan(folder.path()).unwrap().write().unwrap();
-    assert!(read("Cargo.toml").contains("/elsewhere"), "nothing was said of it");
+    assert!(read("Cargo.toml").contains("/elsewhere"), "the option was not set");
 
     fs::write(folder.path().join("src/api.rs"), "//! Mine.\n").unwrap();
     anew("example.org").plan(folder.path()).unwrap().write().unwrap();

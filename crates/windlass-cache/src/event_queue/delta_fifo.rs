@@ -316,7 +316,7 @@ mod tests {
         let synced: Vec<_> = std::iter::from_fn(|| queue.pop_deltas().map(|_| queue.is_synced())).collect();
         assert_eq!(synced, [false, true, true], "a, gone, later");
         queue.push_change(replace(vec![entry("a", 1)]));
-        assert!(queue.is_synced(), "once and for all");
+        assert!(queue.is_synced(), "it stays synced");
     }
 
     #[test]

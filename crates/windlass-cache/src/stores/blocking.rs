@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(soon(heap.pop()).await, Ok(Item("a", 0)));
         heap.close();
         ObjectStore::insert(&heap, Item("d", 1));
-        assert_eq!(heap.keys(), ["c"], "a closed heap takes nothing in");
+        assert_eq!(heap.keys(), ["c"], "a closed heap ignores changes");
     }
 
     #[tokio::test(start_paused = true)]

@@ -114,7 +114,7 @@ mod tests {
         let cache = Cache::new(MINUTE);
         cache.insert(Item("a", 1));
         sleep(MINUTE).await;
-        assert_eq!(cache.get(&"a"), Some(Item("a", 1)), "as old, not older");
+        assert_eq!(cache.get(&"a"), Some(Item("a", 1)), "an object of exactly this age has not expired");
         sleep(Duration::from_millis(1)).await;
         assert_eq!((cache.get(&"a"), cache.objects.lock().len()), (None, 0));
     }
@@ -128,7 +128,7 @@ mod tests {
         cache.insert(Item("a", 3));
         sleep(MINUTE).await;
         assert_eq!((cache.list(), cache.keys()), (vec![Item("a", 3)], vec!["a"]));
-        assert_eq!(cache.objects.lock().len(), 1, "listing gives the memory back");
+        assert_eq!(cache.objects.lock().len(), 1, "a list frees expired objects");
         cache.remove(&"a");
         assert_eq!(cache.get(&"a"), None);
     }

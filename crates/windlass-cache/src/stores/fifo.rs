@@ -158,10 +158,10 @@ mod tests {
         assert_eq!(fifo.pop(), Some(Item("b", 1)));
         assert!(fifo.has_synced());
         fifo.replace(vec![Item("c", 1)]);
-        assert!(fifo.has_synced(), "once and for all");
+        assert!(fifo.has_synced(), "it stays synced");
 
         let mut fifo = Items::new();
         fifo.insert(Item("a", 1));
-        assert!(fifo.has_synced(), "nothing to wait for");
+        assert!(fifo.has_synced(), "there is no initial list");
     }
 }

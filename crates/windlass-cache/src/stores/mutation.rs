@@ -219,13 +219,13 @@ mod tests {
         let Rig { seen, cache } = rig();
         seen.insert(map("a", "9"));
         cache.wrote(map("a", "10"));
-        assert_eq!(version(cache.get(&"a".into())), Some(10), "as numbers, not as texts");
+        assert_eq!(version(cache.get(&"a".into())), Some(10), "versions are compared as numbers");
         assert_eq!(cache.by_index(&by_app(), "x").unwrap()[0].meta().resource_version().as_u64(), Some(10));
         for later in ["10", "11"] {
             seen.insert(map("a", later));
             assert_eq!(version(cache.get(&"a".into())), later.parse().ok());
         }
-        assert!(cache.written.lock().is_empty(), "forgotten once it is seen");
+        assert!(cache.written.lock().is_empty(), "a write is removed when the informer shows it");
     }
 
     #[tokio::test(start_paused = true)]

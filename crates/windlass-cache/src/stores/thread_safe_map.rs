@@ -266,10 +266,10 @@ mod tests {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&errors);
         let map = Map::with_hook(move |index, key, error| log.lock().push(format!("{index} {key}: {error}")));
-        map.add_index(Index::on_meta("bad", |_| -> Vec<String> { panic!("as the test wants it") })).unwrap();
+        map.add_index(Index::on_meta("bad", |_| -> Vec<String> { panic!("expected panic of the test") })).unwrap();
         map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())])).unwrap();
         map.insert(entry("a", &[]));
-        assert_eq!(*errors.lock(), ["bad a: as the test wants it"]);
+        assert_eq!(*errors.lock(), ["bad a: expected panic of the test"]);
         assert_eq!((map.by_index("name", "a").unwrap().len(), map.index_values("bad").unwrap().len()), (1, 0));
     }
 }

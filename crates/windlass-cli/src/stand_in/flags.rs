@@ -100,7 +100,7 @@ mod tests {
     fn read(line: &str) -> Flags {
         match Flags::read(KNOWN, line.split(' ').map(str::to_owned)) {
             Asked::Run(flags) => flags,
-            Asked::Help => panic!("nobody asked for help"),
+            Asked::Help => panic!("--help was not requested"),
         }
     }
 

@@ -71,7 +71,9 @@ mod tests {
     #[test]
     fn a_command_that_is_not_here_is_named() {
         let line = ["kubectl", "apply", "-f", "x.yaml", "--server-side"];
-        let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else { panic!("it is here") };
+        let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else {
+            panic!("the command is implemented")
+        };
         assert!(lacking(&words).contains("no command \"apply\""), "{}", lacking(&words));
     }
 

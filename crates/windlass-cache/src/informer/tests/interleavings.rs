@@ -24,11 +24,11 @@ impl Handler<ConfigMap> for Belief {
             }
             Notification::Updated { old, new } => {
                 let before = known.insert(key, new.clone()).expect("only a known object is updated");
-                assert!(before.ptr_eq(&old), "an update goes on from what was told last: {before:?} {old:?}");
+                assert!(before.ptr_eq(&old), "an update starts from the last delivered state: {before:?} {old:?}");
                 let version = |object: &Cached<_>| object.meta().resource_version().as_u64();
                 // Another storage restarts the versions, and its objects have other UIDs.
                 let is_same = old.meta().uid() == new.meta().uid();
-                assert!(!is_same || version(&new) >= version(&old), "never back: {old:?} {new:?}");
+                assert!(!is_same || version(&new) >= version(&old), "versions never decrease: {old:?} {new:?}");
             }
             Notification::Deleted(deleted) => {
                 let before = known.remove(&key).expect("only a known object is deleted");

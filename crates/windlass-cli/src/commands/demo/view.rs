@@ -289,7 +289,7 @@ mod tests {
         });
         let panel = text.rsplit(NO_WRAP).next().unwrap();
         let (panel, rest) = panel.split_once(WRAP).unwrap();
-        assert_eq!(rest, "", "the terminal is left as it was");
+        assert_eq!(rest, "", "the terminal is restored");
         assert!(panel.contains("-2x7kq") && panel.contains("-wq4mt"), "{panel}");
         assert!(panel.lines().all(|line| line.chars().count() <= 80), "{panel}");
     }

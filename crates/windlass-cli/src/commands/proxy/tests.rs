@@ -55,7 +55,7 @@ async fn requests_are_passed_on_and_a_watch_streams_through() {
         let create = Request::post("/api/v1/namespaces/default/configmaps").body(Body::from(map(name))).unwrap();
         assert_eq!(client.request(create).await.unwrap().status(), 201);
         let frame = tokio::time::timeout(std::time::Duration::from_secs(20), events.frame());
-        let event = frame.await.expect("the event comes").unwrap().unwrap().into_data().unwrap();
+        let event = frame.await.expect("the event arrives").unwrap().unwrap().into_data().unwrap();
         let event: Value = serde_json::from_slice(&event).unwrap();
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
@@ -71,7 +71,7 @@ async fn requests_are_passed_on_as_fast_as_they_come() {
             assert_eq!(ask(&client, "/version").await.0, 200);
         }
     };
-    tokio::time::timeout(std::time::Duration::from_mins(1), all).await.expect("no request waits for its turn");
+    tokio::time::timeout(std::time::Duration::from_mins(1), all).await.expect("requests are not rate limited");
 }
 
 #[tokio::test]

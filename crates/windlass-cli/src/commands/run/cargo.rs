@@ -178,6 +178,6 @@ not json
         assert_eq!(manager(found.clone(), "shop-operator").unwrap(), Path::new("/t/shop-operator"));
         assert!(manager(found.clone(), "other").unwrap_err().ends_with("manager, only: manifests, shop-operator"));
         found.remove("manifests");
-        assert_eq!(manager(found, "other").unwrap(), Path::new("/t/shop-operator"), "the only one, whatever its name");
+        assert_eq!(manager(found, "other").unwrap(), Path::new("/t/shop-operator"), "the only program, with any name");
     }
 }

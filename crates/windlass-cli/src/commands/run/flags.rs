@@ -82,7 +82,7 @@ mod tests {
     fn what_the_user_says_holds_and_the_rest_is_added() {
         let said = flags(&["--webhook-port", "9443", "--health-probe-bind-address=:8081"]).unwrap();
         let expected = ["--webhook-port", "9443", "--health-probe-bind-address=:8081", "--webhook-host=127.0.0.1"];
-        assert_eq!(said.arguments, expected, "webhooks are for this machine alone");
+        assert_eq!(said.arguments, expected, "webhooks listen on this machine only");
         assert_eq!(said.webhooks.to_string(), "127.0.0.1:9443");
         let elsewhere = |host| flags(&["--webhook-port=9443", host]).unwrap();
         assert_eq!(elsewhere("--webhook-host=::1").webhooks.to_string(), "[::1]:9443");

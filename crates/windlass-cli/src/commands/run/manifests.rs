@@ -250,7 +250,7 @@ webhooks:
         let client = crate::testing::client();
         let mut applied = Applied::default();
         let all = manifests(&[DEFINITION, WEBHOOKS]);
-        assert_eq!(all.len(), 2, "a Service is of no use here");
+        assert_eq!(all.len(), 2, "a Service is not applied");
         all.apply(&client, &mut applied).await.unwrap();
         let definitions = client.dynamic(&Kind::Definition.resource());
         let webhooks = client.dynamic(&Kind::Validating.resource());

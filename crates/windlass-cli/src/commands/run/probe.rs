@@ -54,7 +54,7 @@ mod tests {
                 connection.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        timeout(Duration::from_mins(1), ready(address)).await.expect("it is ready in the end");
+        timeout(Duration::from_mins(1), ready(address)).await.expect("it becomes ready");
         asked.await.unwrap();
     }
 }

@@ -128,6 +128,6 @@ mod tests {
         drop(process);
         // The pipe ends when no process holds its other end.
         let ended = tokio::time::timeout(Duration::from_mins(1), output.next_line()).await;
-        assert_eq!(ended.expect("its child is gone too").unwrap(), None);
+        assert_eq!(ended.expect("its child was killed as well").unwrap(), None);
     }
 }

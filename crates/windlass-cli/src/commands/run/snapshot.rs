@@ -99,7 +99,7 @@ mod tests {
             write(passing, "2");
         }
         write("src/main.rs", "1");
-        assert!(changes(&before).is_empty(), "what is written anew, as it was, has not changed");
+        assert!(changes(&before).is_empty(), "rewriting the same content is not a change");
         write("src/main.rs", "2");
         write("config/crd/bases/x.yaml", "2");
         fs::remove_file(folder.join("src/api/v1.rs")).unwrap();

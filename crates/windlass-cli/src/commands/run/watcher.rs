@@ -71,7 +71,7 @@ mod tests {
             assert!(changed.is_ok(), "{path}");
             fs::read(folder.join(path)).unwrap();
         }
-        assert!(watcher.woken.try_recv().is_err(), "nothing but the writes is told");
+        assert!(watcher.woken.try_recv().is_err(), "only writes are reported");
         fs::remove_dir_all(folder).unwrap();
     }
 }
