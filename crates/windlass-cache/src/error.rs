@@ -117,7 +117,7 @@ pub struct UnknownIndex(pub String);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AddIndexError {
-    /// Another index with this name exists.
+    /// The name belongs to a different index.
     #[error("indexer conflict: {0}")]
     Conflict(String),
     /// The informer has stopped.

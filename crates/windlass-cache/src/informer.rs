@@ -70,8 +70,8 @@ use crate::{
 /// - Handlers don't see every state of an object. A handler must compare the current state with the desired state and
 ///   not count events.
 /// - Objects that a relist did not change are not delivered, except by a resync.
-/// - If the server's storage was replaced, the informer detects that after it has noticed an outage (a refused watch,
-///   or one that ended early) or received an older version. Otherwise it notices at the next relist.
+/// - A replacement of the server's storage may go unnoticed until the next relist. The informer detects it earlier if
+///   it notices an outage (a refused watch, or one that ended early) or receives an older version.
 pub struct SharedInformer<K> {
     shared: Arc<Shared<K>>,
 }
@@ -308,9 +308,9 @@ impl<K: Object> SharedInformer<K> {
     /// A deleted object is then absent or terminating. Returns immediately if no write is pending or
     /// [`InformerOptions::own_writes`] is not set.
     ///
-    /// Does not wait for writes to objects that the informer does not select, or may not select because of a field
-    /// selector on other fields than name and namespace. Set a timeout; [`Self::unseen_own_write`] names the missing
-    /// object.
+    /// Does not wait for an object that the store does not have and the informer may not select. That is unknown for a
+    /// field selector on fields other than name and namespace. Set a timeout; [`Self::unseen_own_write`] names the
+    /// missing object.
     pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
         match &self.shared.own_writes {
             Some(follower) => self.follow(follower, reads).await,

@@ -22,8 +22,8 @@ use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
 ///
 /// - Writes of other clients, and failed writes that the server nevertheless carried out, appear when the informer
 ///   receives them.
-/// - Reads don't wait for writes to objects that the informer does not select, or may not select because of a field
-///   selector on other fields than name and namespace.
+/// - Reads don't wait for an object that the store does not have and the informer may not select. That is unknown for a
+///   field selector on fields other than name and namespace.
 /// - Reads wait while the server is unreachable. Set a timeout.
 ///
 /// ```

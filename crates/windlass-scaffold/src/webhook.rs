@@ -192,7 +192,7 @@ impl CreateWebhook {
             others.push(Version::new(&other.version)?);
         }
         if others.is_empty() && named.is_empty() && (self.defaulting || self.validation) {
-            // `warning` reports that there is nothing to convert.
+            // Nothing to convert; `warning` reports it.
             return Ok(others);
         }
         if others.is_empty() {

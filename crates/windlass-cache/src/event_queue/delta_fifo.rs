@@ -61,7 +61,7 @@ pub struct DeltaFifo<K> {
 /// The number of objects of the initial list that are still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Initial {
-    /// Nothing has been pushed yet.
+    /// No change has been pushed yet.
     Awaited,
     /// This many objects remain.
     Queued(usize),

@@ -75,8 +75,8 @@ const TAKEN: usize = 64;
 /// The task's end of a handler's queue.
 struct Handling<K> {
     handler: Box<dyn Handler<K>>,
-    /// The speed of the last notification. A handler that is not known to be quick runs in `block_in_place`. Otherwise,
-    /// a blocked thread would also delay the tasks that tokio has queued on it, including other handlers.
+    /// The speed of the last notification. Slow and new handlers run in `block_in_place`. Otherwise, a blocked thread
+    /// would also delay the tasks that tokio has queued on it, including other handlers.
     pace: Pace,
     synced: SyncSignal,
     backlog: Option<Arc<Backlog>>,

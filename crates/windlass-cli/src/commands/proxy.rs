@@ -1,8 +1,8 @@
 //! `windlass proxy`: serves the API server on a local port without authentication, like `kubectl proxy`.
 //!
 //! Every client that reaches the port acts as the user of the kubeconfig. So it listens on loopback by default. It
-//! accepts only requests whose `Host` is a local name, which excludes web pages whose own name resolves to this
-//! address, and no requests from pages of another origin. By default, it forwards neither exec nor attach.
+//! accepts only requests whose `Host` is a local name: a web page whose own name resolves to this address is rejected.
+//! Requests from pages of another origin are rejected as well. By default, it forwards neither exec nor attach.
 
 mod filter;
 mod forward;

@@ -26,7 +26,7 @@ impl Handler<ConfigMap> for Belief {
                 let before = known.insert(key, new.clone()).expect("only a known object is updated");
                 assert!(before.ptr_eq(&old), "an update starts from the last delivered state: {before:?} {old:?}");
                 let version = |object: &Cached<_>| object.meta().resource_version().as_u64();
-                // Another storage restarts the versions, and its objects have other UIDs.
+                // A replaced storage restarts the versions, and its objects have other UIDs.
                 let is_same = old.meta().uid() == new.meta().uid();
                 assert!(!is_same || version(&new) >= version(&old), "versions never decrease: {old:?} {new:?}");
             }
