@@ -122,7 +122,7 @@ pub(crate) enum Length {
     /// The connection broke, or the watch ended too early or did not end after its timeout: the server may have been
     /// unreachable.
     Cut,
-    /// The requested timeout.
+    /// About the requested timeout.
     Normal,
 }
 

@@ -1,11 +1,11 @@
 //! `windlass run`: runs a project's manager on a local control plane, and rebuilds and restarts it when files change.
 //!
-//! Guaranteed: only one run of a project at a time; after a failed build, the previous manager continues; a manager
-//! that is replaced is stopped gracefully first; webhooks are called at the manager on this machine; at the end, no
-//! processes are left, and the kubeconfig at the default path is deleted.
+//! Guaranteed: only one run of a project at a time. After a failed build, the previous manager continues. A manager that
+//! is replaced is stopped gracefully first. Webhooks are called at the manager on this machine. At the end, no processes
+//! are left, and the kubeconfig at the default path is deleted.
 //!
-//! Not guaranteed: the cluster's content is lost between runs, and the manager has all permissions, not those of its
-//! roles.
+//! Not guaranteed: persistence. The cluster's content is lost between runs. The manager has all permissions, not those
+//! of its roles.
 
 mod cargo;
 mod flags;
