@@ -40,7 +40,7 @@ fn describe(command: &Command, name: &str, page: &mut String) {
     };
     let arguments: Vec<&Arg> = command.get_arguments().filter(own).collect();
     if !arguments.is_empty() {
-        page.push_str("\n| argument | default | what it says |\n|---|---|---|\n");
+        page.push_str("\n| argument | default | description |\n|---|---|---|\n");
     }
     for argument in arguments {
         let help = text(argument.get_long_help().or(argument.get_help()));

@@ -70,7 +70,7 @@ fn nodes(text: &str) -> Result<usize, String> {
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
-        "Controllers to run, separated by commas; * runs all, a leading - excludes one, none runs none: {}",
+        "Controllers to run, separated by commas; * runs all, a leading - excludes one, none runs no controller: {}",
         names.join(", ")
     )
 }
