@@ -1,14 +1,15 @@
-//! How the program is linked.
+//! Linker options of the program.
 //!
-//! What is built on a machine with glibc 2.36 or newer needs such a one wherever it runs.
+//! A program built on a machine with glibc 2.36 or newer requires glibc 2.36 or newer to run.
 
 use std::{env, process::Command};
 
-/// The first glibc that reads relocations which are packed.
+/// The first glibc version that reads packed relocations.
 const READS_PACKED: (u32, u32) = (2, 36);
 
-/// Most of what has to be relocated is tables of pointers. Packed, they are kilobytes and not two megabytes that every start reads
-/// and keeps. A linker that does not know how says so, and goes on; a glibc that does not know how could not start the program.
+/// Most relocations are in tables of pointers. Packed, they take kilobytes instead of two megabytes that every start
+/// reads and keeps in memory. A linker without support prints a warning and continues. A glibc without support could
+/// not start the program.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let target = |what: &str| env::var(format!("CARGO_CFG_TARGET_{what}")).unwrap_or_default();
@@ -22,7 +23,7 @@ fn main() {
     }
 }
 
-/// The version of this machine's.
+/// Returns the version of this machine's glibc.
 fn glibc() -> Option<(u32, u32)> {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

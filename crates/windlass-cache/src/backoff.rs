@@ -1,18 +1,19 @@
-//! How long the reflector waits between attempts.
+//! The delays between the reflector's attempts.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use windlass_api::{Backoff, Entropy};
 
-/// client-go's: 0.8 s doubling to 30 s, up to twice that by jitter, over after two good minutes.
+/// client-go's defaults: 0.8 s, doubled up to 30 s, with jitter of up to 100 %; reset after two minutes without a
+/// failure.
 pub(crate) const DEFAULT: Backoff = Backoff::new(Duration::from_millis(800))
     .factor(2.0)
     .limit(Duration::from_secs(30))
     .jitter(1.0)
     .reset_after(Duration::from_mins(2));
 
-/// Delays that start over when all was well for a while.
+/// A sequence of delays that is reset after a period without failures.
 #[derive(Debug)]
 pub(crate) struct Delays {
     delays: windlass_api::Delays,

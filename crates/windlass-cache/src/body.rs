@@ -1,8 +1,8 @@
-//! How the body of an object is held: the one place that decides it.
+//! The storage of an object's encoded body and of its decoded form.
 //!
-//! A body is kept as the bytes that came, in an allocation of exactly its size, or compressed: it never pins a network
-//! buffer. It is decoded when somebody asks for the object, and the result is shared for as long as it is kept beside the
-//! bytes; [`Memory`](crate::memory::Memory) says how long that is.
+//! A body is stored as the bytes that the server sent, plain or compressed, in an allocation of exactly its size. It
+//! never pins a network buffer. It is decoded on the first read, and the result is shared while it is retained next to
+//! the bytes; [`Memory`](crate::memory::Memory) decides how long that is.
 
 use std::sync::Arc;
 
@@ -18,85 +18,86 @@ pub(crate) type Decoded<K> = Result<Arc<K>, Arc<Misfit>>;
 
 #[derive(Debug)]
 pub(crate) struct Body<K> {
-    /// Held while decoding, so that two who ask at once decode once; only they wait for it.
+    /// Held while decoding, so that concurrent readers of one object decode it only once. Readers of other objects
+    /// don't wait.
     state: Mutex<State<K>>,
 }
 
 #[derive(Debug)]
 struct State<K> {
     bytes: Box<[u8]>,
-    /// What `bytes` are compressed with; `None` when they are not.
+    /// The dictionary that `bytes` are compressed with; `None` if they are not compressed.
     packing: Option<Arc<Dictionary>>,
     outcome: Outcome<K>,
 }
 
-/// What came of decoding it.
+/// The result of decoding a body.
 #[derive(Debug)]
 enum Outcome<K> {
-    /// Nobody has asked.
+    /// The body has not been decoded yet.
     Unknown,
-    /// It was decoded, and given up.
+    /// The body was decoded, and the result was dropped.
     Forgotten,
     Object(Arc<K>),
-    /// It was asked for again since this was last cleared.
+    /// The object was read again since the last call of [`Body::cool`].
     Touched(Arc<K>),
     Error(Arc<Misfit>),
 }
 
-/// How many bytes are held of a body, in each form.
+/// The number of bytes that a body takes, by form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) plain: usize,
     pub(crate) packed: usize,
 }
 
-/// What came of asking for a decoded object.
+/// The result of a request for a decoded object.
 pub(crate) struct Asked<K> {
     pub(crate) outcome: Decoded<K>,
     pub(crate) effort: Effort,
 }
 
-/// What becomes of an object that is decoded because it was asked for.
+/// The retention of an object that is decoded by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// It is kept for those who ask next.
+    /// The object is retained for later readers.
     Now,
-    /// It is given away. If it is asked for once more, that one is kept.
+    /// The object is not retained at its first decoding; if it is decoded again, that result is retained.
     NextTime,
 }
 
-/// What it took to have a decoded object.
+/// The decoding work that a read caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// It was there.
+    /// The object was already decoded.
     None,
-    /// It was decoded, for the first time.
+    /// The object was decoded for the first time.
     First,
-    /// It was decoded once more.
+    /// The object was decoded before, and had to be decoded again.
     Again,
 }
 
-/// What came of asking to give up the decoded object.
+/// The result of [`Body::cool`].
 pub(crate) enum Cooled<K> {
-    /// It was used lately, and is kept for once.
+    /// The object was read recently and stays decoded until the next call.
     Touched,
-    /// To be dropped where no lock is held.
+    /// The dropped object. The caller must drop it without holding a lock.
     Given(Option<Decoded<K>>),
 }
 
 impl<K> Body<K> {
-    /// Takes the parts, in this order, into an allocation of their own.
+    /// Copies the parts, in this order, into one new allocation.
     pub(crate) fn copied(parts: [&[u8]; 2]) -> Self {
         let bytes = parts.concat().into_boxed_slice();
         Self { state: Mutex::new(State { bytes, packing: None, outcome: Outcome::Unknown }) }
     }
 
-    /// The encoded body.
+    /// Returns the encoded body, uncompressed.
     pub(crate) fn bytes(&self, unpacker: &Unpacker) -> Result<Vec<u8>, Damaged> {
         self.state.lock().unpacked(unpacker)
     }
 
-    /// Runs `read` on the encoded body. `read` must be no user code: others who ask wait for it.
+    /// Runs `read` on the encoded body. `read` must not run user code: other readers of the object may be waiting.
     pub(crate) fn with_bytes<T>(&self, unpacker: &Unpacker, read: impl FnOnce(&[u8]) -> T) -> Result<T, Damaged> {
         let state = self.state.lock();
         if state.packing.is_none() {
@@ -107,7 +108,7 @@ impl<K> Body<K> {
         Ok(read(&bytes))
     }
 
-    /// The size of the encoded body, uncompressed.
+    /// Returns the size of the encoded body, uncompressed.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().len()
     }
@@ -121,17 +122,17 @@ impl<K> Body<K> {
         !matches!(self.state.lock().outcome, Outcome::Unknown | Outcome::Forgotten)
     }
 
-    /// What is held of it.
+    /// Returns the number of bytes that the body takes.
     pub(crate) fn held(&mut self) -> Held {
         self.state.get_mut().held()
     }
 
-    /// Whether the decoded object is held.
+    /// Reports whether the decoded object is retained.
     pub(crate) fn is_decoded(&mut self) -> bool {
         matches!(self.state.get_mut().outcome, Outcome::Object(_) | Outcome::Touched(_))
     }
 
-    /// The decoded object; `finish` completes it when it is decoded now.
+    /// Returns the decoded object. Calls `finish` on a newly decoded object.
     pub(crate) fn decode(&self, keep: Keep, unpacker: &Unpacker, finish: impl FnOnce(&mut K)) -> Asked<K>
     where
         K: DeserializeOwned,
@@ -160,7 +161,7 @@ impl<K> Body<K> {
         Asked { outcome, effort }
     }
 
-    /// Gives up the decoded object, unless it was used since the last time.
+    /// Drops the decoded object, unless it was read since the last call.
     pub(crate) fn cool(&self) -> Cooled<K> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.outcome, Outcome::Forgotten) {
@@ -174,7 +175,8 @@ impl<K> Body<K> {
         }
     }
 
-    /// Compresses the body, unless this packer has; gives what was held before and what is now, if that changed.
+    /// Compresses the body with the packer's current dictionary. Returns the sizes before and after, or `None` if
+    /// nothing changed.
     pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> Option<[Held; 2]> {
         let mut state = self.state.lock();
         if state.packing.as_ref().is_some_and(|packing| Arc::ptr_eq(packing, packer.dictionary())) {
@@ -210,7 +212,7 @@ impl<K> State<K> {
 }
 
 impl<K> Outcome<K> {
-    /// What is known, if anything.
+    /// Returns the result of an earlier decoding, if it is retained, and marks it as used.
     fn touch(&mut self) -> Option<Decoded<K>> {
         if matches!(self, Self::Unknown | Self::Forgotten) {
             return None;

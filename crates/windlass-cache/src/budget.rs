@@ -1,17 +1,18 @@
-//! The default memory budget of a cache: 512 MiB, or less where the process may use little memory.
+//! The default memory budget of a cache: 512 MiB, or less if the memory of the process is limited.
 
 use std::{fs, path::Path, sync::OnceLock};
 
-/// The budget where memory is not limited.
+/// The budget if memory is not limited.
 const LARGEST: usize = 512 << 20;
 
-/// The part of the process' limit that one cache gets: a manager has several, and needs memory for other things.
+/// The divisor of the process' memory limit for one cache. A manager has several caches, and needs memory for other
+/// things.
 const SHARE: u64 = 8;
 
-/// Limits from here on are none: cgroup v1 has no other way to say so.
+/// Limits from this value on mean "unlimited": cgroup v1 reports no limit as a very large number.
 const UNLIMITED: u64 = 1 << 60;
 
-/// Returns the budget of a cache that chooses none: an eighth of the memory limit of the process' cgroup, 512 MiB at most.
+/// Returns the default budget of a cache: an eighth of the memory limit of the process' cgroup, at most 512 MiB.
 pub(crate) fn usual() -> usize {
     static USUAL: OnceLock<usize> = OnceLock::new();
     *USUAL.get_or_init(|| {
@@ -25,10 +26,11 @@ fn within(limit: Option<u64>) -> usize {
     share.map_or(LARGEST, |share| share.min(LARGEST))
 }
 
-/// Returns the lowest memory limit of the cgroups that a process is in, of version 2 or 1. `membership` is the process'
+/// Returns the lowest memory limit of the cgroups of a process, version 2 or 1. `membership` is the content of
 /// `/proc/self/cgroup`.
 ///
-/// In a container the mount usually shows the container's own group as its root, whatever path the membership names.
+/// In a container, the mount usually shows the container's own group as its root, independent of the path in
+/// `membership`.
 fn memory_limit(root: &Path, membership: &str) -> Option<u64> {
     let path_of = |is_memory: fn(&str) -> bool| {
         membership.lines().find_map(|line| {
@@ -42,7 +44,7 @@ fn memory_limit(root: &Path, membership: &str) -> Option<u64> {
     version_2.or_else(|| lowest(&root.join("memory"), path_of(is_memory), "memory.limit_in_bytes"))
 }
 
-/// Returns the lowest limit of a group and those that it is in.
+/// Returns the lowest limit of a group and its ancestors.
 fn lowest(root: &Path, group: Option<&str>, file: &str) -> Option<u64> {
     let group = Path::new(group.unwrap_or_default().trim_start_matches('/'));
     let limits = group.ancestors().filter_map(|group| {
@@ -58,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with files, gone with this.
+    /// A temporary directory with files, deleted on drop.
     struct Folder(PathBuf);
 
     impl Folder {

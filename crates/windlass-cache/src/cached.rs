@@ -1,4 +1,4 @@
-//! An object as the cache holds it: metadata parsed, body encoded, decoded on use.
+//! A cached object: parsed metadata, and an encoded body that is decoded on use.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// One state of one object. Cheap to clone; clones share the decoded object.
 ///
-/// It never changes: the object's next state is another `Cached`. Who holds one keeps its bytes alive.
+/// A `Cached` never changes: the object's next state is another `Cached`. Holding one keeps its bytes in memory.
 pub struct Cached<K> {
     entry: Arc<Entry<K>>,
 }
@@ -28,64 +28,65 @@ pub(crate) struct Entry<K> {
 }
 
 impl<K> Cached<K> {
-    /// Of the body, what is uncompressed has been counted already.
+    /// Creates an entry. The uncompressed bytes of the body must already be counted.
     pub(crate) fn new(memory: Arc<Memory<K>>, meta: Meta, body: Body<K>) -> Self {
         Self { entry: Arc::new(Entry { meta, memory, body }) }
     }
 
-    /// The metadata that is kept parsed. Annotations are not among it.
+    /// Returns the parsed metadata. It does not include annotations.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.entry.meta
     }
 
-    /// Namespace and name.
+    /// Returns the object's namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         self.entry.meta.key()
     }
 
-    /// The key, with the kind.
+    /// Returns a typed reference to the object.
     #[must_use]
     pub fn object_ref(&self) -> ObjectRef<K> {
         self.key().clone().into()
     }
 
-    /// Which resource it is of.
+    /// Returns the object's resource.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.entry.memory.resource
     }
 
-    /// The object as JSON, copied: as it came, but for managedFields. List items of built-in kinds have no `kind` and no
-    /// `apiVersion`.
+    /// Returns a copy of the object's JSON, as the server sent it but without managedFields. List items of built-in
+    /// kinds have no `kind` and no `apiVersion`.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
-        // What was compressed here can be read here; if memory was damaged, nothing is left of the object.
+        // Decompressing a body that was compressed here fails only if memory was damaged. The result is empty then.
         self.entry.body.bytes(&self.entry.memory.unpacker).unwrap_or_default().into()
     }
 
-    /// Whether both are the same state of the same object: same uid, same resourceVersion.
+    /// Reports whether both are the same state of the same object: same UID and same resource version.
     #[must_use]
     pub fn is_same_state(&self, other: &Self) -> bool {
         self.meta().resource_version() == other.meta().resource_version() && self.meta().uid() == other.meta().uid()
     }
 
-    /// Whether both are clones of one.
+    /// Reports whether both are clones of one entry.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.entry, &other.entry)
     }
 
-    /// Decodes a part of the object into a type of your own, which has only the fields that it needs; much cheaper than
-    /// the whole. The result is not kept.
+    /// Decodes a part of the object into a type that has only the fields that you need. This is much cheaper than
+    /// decoding the whole object. The result is not retained.
     pub fn project<P: DeserializeOwned>(&self) -> Result<P, DecodeError> {
         let bytes = self.entry.body.bytes(&self.entry.memory.unpacker);
         let decoded = bytes.map_err(Misfit::from).and_then(|bytes| decoding::decode(&bytes));
         decoded.map_err(|misfit| self.undecodable(misfit))
     }
 
-    /// Decodes the one value that these keys lead to; the rest of the object is skipped. `None` where there is none, or null.
+    /// Decodes the single value at this path; the rest of the object is skipped. Returns `None` if the value is absent
+    /// or null.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -105,7 +106,7 @@ impl<K> Cached<K> {
         value.and_then(decode).map_err(|misfit| self.undecodable(misfit.within(path)))
     }
 
-    /// As [`Self::at`], for a text; one without escapes is taken as it stands.
+    /// Like [`Self::at`], for a string. A string without escapes is not decoded by serde.
     pub(crate) fn text_at(&self, path: &[&str]) -> Result<Option<Arc<str>>, DecodeError> {
         let plain = self.entry.body.with_bytes(&self.entry.memory.unpacker, |bytes| match scan::find(bytes, path) {
             scan::Found::At(at) => scan::plain_text(&bytes[at]).map(|text| Some(text.into())),
@@ -115,7 +116,7 @@ impl<K> Cached<K> {
         if let Ok(Some(text)) = plain { Ok(text) } else { self.at(path) }
     }
 
-    /// Makes the error, and counts it.
+    /// Creates the error and counts it.
     fn undecodable(&self, Misfit { field, source }: Misfit) -> DecodeError {
         let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), field, source };
         self.entry.memory.metrics.decoding_failed(&error);
@@ -128,12 +129,12 @@ impl<K> Cached<K> {
 }
 
 impl<K: Object> Cached<K> {
-    /// The decoded object, shared by all who ask while it is kept: those are that are used again and again, see
-    /// [`InformerOptions::budget`](crate::InformerOptions::budget).
+    /// Returns the decoded object. It is shared by all readers while it is retained, which depends on how often it is
+    /// used; see [`InformerOptions::budget`](crate::InformerOptions::budget).
     ///
-    /// Dynamic objects that came without `kind` and `apiVersion`, as list items do, have them.
+    /// Dynamic objects without `kind` and `apiVersion`, for example list items, get them from the resource.
     ///
-    /// Nobody can change what the others see. To change an object, clone it:
+    /// The object is immutable. To change it, clone it:
     ///
     /// ```compile_fail,E0594
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -150,9 +151,9 @@ impl<K: Object> Cached<K> {
         outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
     }
 
-    /// The decoded object, for who is likely to be the only one that asks for it: the shared one if there is one. What is
-    /// decoded for the first time is not kept, so that the caller can make it its own by `Arc::unwrap_or_clone` for nothing.
-    /// Whoever asks next decodes it once more, and that one is kept.
+    /// Returns the decoded object for a caller that is likely its only reader. Returns the shared object if one is
+    /// retained. An object that is decoded for the first time is not retained, so that `Arc::unwrap_or_clone` does not
+    /// have to copy it. The next reader decodes the object again, and that result is retained.
     pub fn get_once(&self) -> Result<Arc<K>, DecodeError> {
         let Asked { outcome, effort } = self.decode(Keep::NextTime);
         if effort == Effort::Again && outcome.is_ok() {
@@ -174,7 +175,7 @@ impl<K> Drop for Entry<K> {
     }
 }
 
-/// Types that are known at compile time carry no `TypeMeta`; of the others, two are known here.
+/// Sets the `TypeMeta` of the two dynamic types; typed objects have none.
 fn name_type<K: Object>(object: &mut K, resource: &ApiResource) {
     let object: &mut dyn Any = object;
     let types = match object.downcast_mut::<DynamicObject>() {

@@ -1,34 +1,36 @@
-//! Which bodies are compressed, and with which dictionary: those beyond the budget, once there is something to train a
-//! dictionary on.
+//! The choice of bodies to compress, and of the dictionary.
 //!
-//! A body is compressed when it has been read for the last time in a while: in a list when it is set aside, in a watch
-//! when the store has it and its indices are made.
+//! Bodies beyond the memory budget are compressed as soon as a dictionary can be trained. A body is compressed after
+//! its last expected read: for an object of a list when it is set aside, for an object of a watch when it is stored and
+//! indexed.
 
 use std::sync::Arc;
 
 use crate::{cached::Cached, memory::Memory, packing::Packer};
 
-/// Bodies beyond the budget are gathered, uncompressed, until a dictionary can be trained on them: so many, or so many
-/// bytes.
+/// Bodies beyond the budget are collected, uncompressed, until there are this many, or this many bytes. Then a
+/// dictionary is trained on them.
 const SAMPLES: usize = 400;
 const SAMPLE_BYTES: usize = 8 << 20;
 
-/// The second dictionary, of samples from everywhere in a list, replaces the first if it saves this part of the size.
+/// The second dictionary is trained on samples from the whole list. It replaces the first one if it saves at least this
+/// share of the size.
 const WORTH: f64 = 0.1;
 
-/// If it saves this part, what is compressed already is compressed again. For less that would not pay: what is freed lies
-/// scattered among what is kept, and the allocator cannot give it back.
+/// Bodies that are already compressed are compressed again if that saves at least this share of the size. A smaller
+/// saving does not pay: the freed blocks are scattered between used ones, and the allocator cannot return them to the
+/// system.
 const WORTH_ANEW: f64 = 0.25;
 
 /// Compresses the bodies of one informer.
 pub(crate) struct Compressor<K> {
     memory: Arc<Memory<K>>,
-    /// Once there is something to train a dictionary on.
+    /// `None` until a dictionary has been trained.
     packer: Option<Packer>,
-    /// Objects beyond the budget that came before that.
+    /// Objects beyond the budget that arrived before the dictionary was trained.
     gathered: Vec<Cached<K>>,
     gathered_bytes: usize,
-    /// Whether the dictionary has seen no more than the first objects of a list.
+    /// `true` if the dictionary was trained only on the first objects of a list.
     is_provisional: bool,
 }
 
@@ -37,7 +39,7 @@ impl<K> Compressor<K> {
         Self { memory, packer: None, gathered: Vec::new(), gathered_bytes: 0, is_provisional: false }
     }
 
-    /// Compresses the object's body, if there is more than the budget has room for.
+    /// Compresses the object's body if the memory budget is exceeded.
     pub(crate) fn compress(&mut self, object: &Cached<K>) {
         if !self.memory.is_beyond_budget() || object.entry().body.is_packed() {
             return;
@@ -48,7 +50,7 @@ impl<K> Compressor<K> {
         }
     }
 
-    /// A list is complete: these are its objects. What they have in common is known now.
+    /// Trains the dictionary on the objects of a complete list, if that improves the compression.
     pub(crate) fn settle(&mut self, objects: &[Cached<K>]) {
         if self.packer.is_none() && !self.gathered.is_empty() {
             self.train();

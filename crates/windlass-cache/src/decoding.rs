@@ -1,4 +1,4 @@
-//! From JSON to a type of the user's, whose decoder may fail, or panic: both are errors that name the field.
+//! Decoding of JSON into user types. If the decoder fails or panics, the error names the field.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use crate::packing::Damaged;
 
-/// Why a text does not decode.
+/// The reason why JSON could not be decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Misfit {
-    /// `spec.containers[0]`; `None` where it is the whole text, or nobody can tell.
+    /// The path of the field, such as `spec.containers[0]`; `None` if the whole document does not fit or the field is
+    /// unknown.
     pub(crate) field: Option<String>,
     pub(crate) source: Arc<serde_json::Error>,
 }
@@ -22,7 +23,8 @@ pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
     }
 }
 
-/// Decodes what has failed once more, and keeps track of the fields: what decodes need not pay for that.
+/// Decodes the JSON again and tracks the fields. Runs only after a failure, so that successful decoding does not pay
+/// for the tracking.
 fn field_of_failure<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
     let mut json = serde_json::Deserializer::from_slice(json);
     let error = crate::contained(|| serde_path_to_error::deserialize::<_, T>(&mut json).err()).ok()??;
@@ -30,7 +32,7 @@ fn field_of_failure<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
 }
 
 impl Misfit {
-    /// As it looks from the object in which this text is the value that `path` leads to.
+    /// Extends the field path: this value is at `path` within a larger object.
     pub(crate) fn within(mut self, path: &[&str]) -> Self {
         let mut field = path.join(".");
         if let Some(inner) = self.field {
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     fn field<T: DeserializeOwned>(json: &str, path: &[&str]) -> Option<String> {
-        decode::<T>(json.as_bytes()).err().expect("it does not fit").within(path).field
+        decode::<T>(json.as_bytes()).err().expect("decoding fails").within(path).field
     }
 
     #[test]
@@ -79,14 +81,14 @@ mod tests {
         assert_eq!(field::<BTreeMap<String, u8>>("7", &[]), None);
     }
 
-    /// A type whose decoder panics, or fails.
+    /// A type whose decoder panics or fails.
     #[derive(Debug)]
     struct Odd;
 
     impl<'de> serde::Deserialize<'de> for Odd {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let is_worse = bool::deserialize(deserializer)?;
-            assert!(!is_worse, "as the test wants it");
+            assert!(!is_worse, "expected panic of the test");
             Err(D::Error::custom("no"))
         }
     }
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn a_decoder_that_panics_is_an_error() {
         let misfit = decode::<Odd>(b"true").unwrap_err();
-        assert_eq!(misfit.source.to_string(), "the decoder panicked: as the test wants it");
+        assert_eq!(misfit.source.to_string(), "the decoder panicked: expected panic of the test");
         assert_eq!(decode::<Odd>(b"false").unwrap_err().source.to_string(), "no");
     }
 }

@@ -1,21 +1,22 @@
-//! What can go wrong, and where.
+//! The errors of this crate.
 
 use std::{borrow::Cow, sync::Arc};
 
 use thiserror::Error;
 use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, Oversize, ResourceVersion};
 
-/// A cached object whose body is not what its type expects, or on which its decoder panicked. The informer goes on; whoever asked for the object decides.
+/// A cached object whose body does not fit its type, or whose decoder panicked. The informer continues; the caller
+/// decides how to handle the error.
 #[derive(Debug, Clone, Error)]
 #[error("decoding {}{kind} {key}", part(.field.as_deref()))]
 pub struct DecodeError {
-    /// `Deployment`
+    /// The kind, for example `Deployment`.
     pub kind: Cow<'static, str>,
-    /// Which object.
+    /// The object's key.
     pub key: ObjectKey,
-    /// Which field does not fit, `spec.containers[0].image`; `None` where it is not one field.
+    /// The field that does not fit, for example `spec.containers[0].image`; `None` if it is not a single field.
     pub field: Option<String>,
-    /// Why.
+    /// The cause.
     pub source: Arc<serde_json::Error>,
 }
 
@@ -23,100 +24,100 @@ fn part(field: Option<&str>) -> String {
     field.map_or_else(String::new, |field| format!("{field} of "))
 }
 
-/// Something went wrong in an informer, which goes on all the same.
+/// An error in an informer. The informer continues.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InformerError {
-    /// A list failed; it is tried again after a while.
+    /// A list failed. It is retried after a back-off delay.
     #[error("listing {resource}")]
     List {
-        /// `deployments.apps`
+        /// The resource, for example `deployments.apps`.
         resource: GroupResource,
-        /// Why.
+        /// The cause.
         source: ListWatchError,
     },
-    /// A watch could not be started, or broke; it is resumed, or everything listed again.
+    /// A watch could not be started, or broke. The reflector resumes it or relists.
     #[error("watching {resource}")]
     Watch {
-        /// `deployments.apps`
+        /// The resource, for example `deployments.apps`.
         resource: GroupResource,
-        /// Why.
+        /// The cause.
         source: ListWatchError,
     },
-    /// An object was left out, because it cannot be told which one it is or what it holds. Of one that the cache has already,
-    /// the last state that could be read stays, until it is deleted or a list leaves it out.
+    /// An object was skipped because its metadata or content could not be read. If the cache has the object, its last
+    /// readable state is retained until the object is deleted or missing in a list.
     #[error("reading one of {resource}")]
     Object {
-        /// `deployments.apps`
+        /// The resource, for example `deployments.apps`.
         resource: GroupResource,
-        /// Why.
+        /// The cause.
         source: UnreadableObject,
     },
-    /// A watch did not begin with what a list of the same version has; see [`Verification`](crate::Verification).
-    #[error("the watch of {resource} began otherwise than a list at version {version} ends, first at {}", .keys[0])]
+    /// The initial events of a watch differ from a list of the same version; see [`Verification`](crate::Verification).
+    #[error("the initial events of {resource} differ from a list at version {version}, first at {}", .keys[0])]
     Inconsistent {
-        /// `deployments.apps`
+        /// The resource, for example `deployments.apps`.
         resource: GroupResource,
-        /// Of both.
+        /// The version of both.
         version: ResourceVersion,
-        /// The objects that one has and the other not, or in another version; there is at least one.
+        /// The keys of the objects that differ: present in only one of them, or with different versions. Never empty.
         keys: Vec<ObjectKey>,
     },
-    /// An object is missing from an index, because its values could not be computed.
+    /// An object is missing from an index because its index values could not be computed.
     #[error("computing the values of {key} in the index {index:?} of {resource}")]
     Index {
-        /// `deployments.apps`
+        /// The resource, for example `deployments.apps`.
         resource: GroupResource,
         /// The name of the index.
         index: Arc<str>,
-        /// Which object.
+        /// The object's key.
         key: ObjectKey,
-        /// Why.
+        /// The cause.
         source: BoxError,
     },
 }
 
-/// An object that cannot be cached.
+/// The reason why an object cannot be cached.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UnreadableObject {
-    /// It is no object, or its metadata is none.
+    /// The JSON is not an object, or its metadata is invalid.
     #[error("the metadata cannot be read")]
     Meta(#[source] MetaError),
-    /// It has no name.
+    /// The object has no name.
     #[error("the object has no name")]
     Nameless,
-    /// It has more bytes than the client takes. The last state that could be read stays, until the object is deleted.
+    /// The object is larger than the client's limit. The last readable state is retained until the object is deleted.
     #[error("the object is too large")]
     TooLarge(#[source] Box<Oversize>),
-    /// The transform failed, or made another object of it.
+    /// The transform failed, or changed the object's identity.
     #[error("transforming {key}")]
     Transform {
-        /// Which object.
+        /// The object's key.
         key: ObjectKey,
-        /// Why.
+        /// The cause.
         source: BoxError,
     },
-    /// It is of another kind.
+    /// The object is of another kind.
     #[error("the object is a {found}, not a {expected}")]
     Kind {
-        /// What was asked for.
+        /// The expected kind.
         expected: Cow<'static, str>,
-        /// What came.
+        /// The kind of the object.
         found: String,
     },
 }
 
-/// There is no index of that name.
+/// The index does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Index with name {0} does not exist")]
 pub struct UnknownIndex(pub String);
 
-/// Why an index could not be added.
+/// The reason why an index could not be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AddIndexError {
-    /// There is one of that name.
+    /// The name belongs to a different index.
     #[error("indexer conflict: {0}")]
     Conflict(String),
     /// The informer has stopped.

@@ -1,8 +1,8 @@
-//! What stands between the reflector, which learns of changes, and the store, which shows them.
+//! The queue between the reflector and the store.
 //!
-//! The reflector says what it learned ([`Change`]); the queue decides in which shape and order the store and the
-//! handlers get it ([`Delta`]). [`InOrder`] is the queue of every informer that is given no other. The queue itself is
-//! plain data; waiting, locking and bounds are around it.
+//! The reflector pushes a [`Change`] for each event; the queue decides in which form and order the store and the
+//! handlers get it as a [`Delta`]. [`InOrder`] is the default queue of informers. The queue itself is plain data; the
+//! informer adds waiting, locking and bounds.
 
 mod delta_fifo;
 mod one_by_one;
@@ -14,109 +14,110 @@ use windlass_api::ResourceVersion;
 pub use self::{delta_fifo::DeltaFifo, one_by_one::OneByOne};
 use crate::{cached::Cached, handler::Deleted};
 
-/// What the reflector has learned.
+/// A change that the reflector received.
 #[derive(Debug)]
 pub enum Change<K> {
-    /// The server says ADDED.
+    /// The server sent an ADDED event.
     Added(Cached<K>),
-    /// The server says MODIFIED.
+    /// The server sent a MODIFIED event.
     Updated(Cached<K>),
-    /// The server says DELETED; this is the last state.
+    /// The server sent a DELETED event with this last state.
     Deleted(Cached<K>),
-    /// These are all objects that there are. Each key occurs once.
+    /// The complete set of objects, from a list. Each key occurs once.
     Replace {
-        /// In the order of the server.
+        /// The objects, in the server's order.
         objects: Vec<Cached<K>>,
         /// The version of the list.
         version: ResourceVersion,
     },
-    /// The handlers are to be shown again what there is.
+    /// A resync is due: handlers receive all objects again.
     Resync,
-    /// Nothing has changed up to this version.
+    /// No change up to this version is missing.
     Bookmark(ResourceVersion),
 }
 
-/// What is done to the store, and then told to the handlers.
+/// A change of the store that is then delivered to the handlers.
 #[derive(Debug)]
 pub enum Delta<K> {
-    /// Put it into the store.
+    /// Stores the object.
     Added(Cached<K>),
-    /// Put it into the store.
+    /// Stores the object.
     Updated(Cached<K>),
-    /// Put it into the store; it comes from a list.
+    /// Stores the object, which comes from a list.
     Replaced(Cached<K>),
-    /// Take it out of the store.
+    /// Removes the object from the store.
     Deleted(Deleted<K>),
-    /// Put all of these into the store and take all others out, in one step.
+    /// Replaces the content of the store with these objects, in one step.
     ReplacedAll {
-        /// Each key occurs once.
+        /// The objects. Each key occurs once.
         objects: Vec<Cached<K>>,
         /// The version of the list.
         version: ResourceVersion,
     },
-    /// Show it to the handlers whose resync is due.
+    /// Delivers the object to the handlers whose resync is due.
     Sync(Cached<K>),
-    /// Show everything to the handlers whose resync is due.
+    /// Delivers every object to the handlers whose resync is due.
     SyncAll,
-    /// The store is at this version.
+    /// Sets the version of the store.
     Bookmark(ResourceVersion),
 }
 
-/// A queue that an informer can be given. Implementations neither wait nor lock: the informer does both around them.
+/// A queue that an informer can use. Implementations neither wait nor lock: the informer does both.
 ///
-/// For each object, deltas must come out in the order in which their changes went in.
+/// For each object, deltas must be popped in the order in which their changes were pushed.
 pub trait EventQueue<K>: Send + 'static {
-    /// Takes a change in.
+    /// Adds a change.
     fn push(&mut self, change: Change<K>);
 
-    /// Gives the next delta; `None` when there is none.
+    /// Removes and returns the next delta, or `None` if the queue is empty.
     fn pop(&mut self) -> Option<Delta<K>>;
 
-    /// How many deltas are there to pop. The reflector waits while they are too many.
+    /// Returns the number of queued deltas. The reflector waits while it exceeds the capacity.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Reports whether no delta is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether everything has been popped that was there when the first [`Change::Replace`] had been pushed. Once true,
-    /// always true.
+    /// Reports whether all deltas of the first [`Change::Replace`], and those queued before it, have been popped. Once
+    /// `true`, it stays `true`.
     fn has_synced(&self) -> bool;
 
-    /// In which order the deltas of different objects come out.
+    /// Returns the order in which deltas of different objects are popped.
     fn order(&self) -> Order {
         Order::Arrival
     }
 }
 
-/// In which order a queue gives its deltas. Those of one object always come in the order of its changes.
+/// The order in which a queue returns the deltas of different objects. The deltas of one object are always in the order
+/// of its changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// As their changes went in: each delta brings the store to its object's version.
+    /// In the order of arrival: after each delta, the store is at the version of its object.
     Arrival,
-    /// Object by object: the store's version is what [`Delta::Bookmark`] says, and that alone.
+    /// Object by object: only [`Delta::Bookmark`] sets the store's version.
     PerObject,
 }
 
-/// The queue of informers: every change, in the order of arrival, none merged. A replacement is one delta, so that the
-/// store goes from one state of the server to another without showing what never was.
+/// The default queue of informers: every change in the order of arrival, none merged. A replacement is one delta, so
+/// that readers of the store never see a mixture of two states.
 pub struct InOrder<K> {
     deltas: VecDeque<Delta<K>>,
     initial: Initial,
 }
 
-/// How much of the initial population is still to be popped.
+/// The number of deltas of the initial list that are still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Initial {
-    /// Nothing has been replaced yet.
+    /// No list has been pushed yet.
     Awaited,
-    /// So many deltas, and it is done.
+    /// This many deltas remain.
     Queued(usize),
 }
 
 impl<K> Delta<K> {
-    /// The object that this is about; `None` when it is about all.
+    /// Returns the object of this delta, or `None` if the delta concerns all objects.
     #[must_use]
     pub fn object(&self) -> Option<&Cached<K>> {
         match self {
@@ -131,7 +132,7 @@ impl<K> Delta<K> {
 }
 
 impl<K> InOrder<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self { deltas: VecDeque::new(), initial: Initial::Awaited }
@@ -193,7 +194,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{ManagedFields, handler::DeletedState, ingest::Ingest};
 
-    /// Queues do not care what they hold.
+    /// The queues don't depend on the object type.
     pub(crate) type Map = Cached<()>;
 
     pub(crate) fn entry(name: &str, version: u64) -> Map {

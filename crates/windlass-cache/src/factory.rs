@@ -1,4 +1,4 @@
-//! One informer for all who ask for the same.
+//! A factory that shares one informer between all users of the same objects.
 
 use std::{
     any::{Any, TypeId},
@@ -24,19 +24,19 @@ use crate::{
     synced::{HasSynced, Stopped},
 };
 
-/// Makes informers, starts them and stops them. Who asks twice for the same kind, namespace and selectors, as the same
-/// type, gets the same informer. Clones are handles on one factory.
+/// Creates, starts and stops informers. A second request for the same type, resource, namespace and selectors returns
+/// the same informer. Clones are handles of one factory.
 ///
-/// Informers are asked for first and started then, all together, by [`start`](Self::start); asking and starting can be
-/// repeated. When the last handle is dropped, the informers stop.
+/// Request all informers first, then start them with [`start`](Self::start); both steps can be repeated. The informers
+/// stop when the last handle is dropped.
 #[derive(Clone)]
 pub struct InformerFactory {
     shared: Arc<Shared>,
-    /// That of selections which name none.
+    /// The namespace of selections that don't specify one.
     namespace: Option<String>,
 }
 
-/// Which objects of a resource an informer holds. The default is all of them.
+/// The objects of a resource that an informer holds. Defaults to all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Selection {
@@ -49,39 +49,39 @@ struct Shared {
     list_watch: Box<ListWatchFn>,
     options: InformerOptions,
     state: Mutex<State>,
-    /// True once the factory is shut down.
+    /// `true` after the factory has been shut down.
     stop: watch::Sender<bool>,
 }
 
 type ListWatchFn = dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync;
 
-/// The type that the objects are decoded as, and which objects they are.
+/// The type that the objects are decoded into, the resource, and the selection.
 type Key = (TypeId, ApiResource, Selection);
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they were asked for first.
+    /// The informers, in the order of the first request.
     informers: IndexMap<Key, Entry>,
-    /// Of the resources that have options of their own.
+    /// The resources with their own options.
     options: HashMap<ApiResource, InformerOptions>,
-    /// Of the started ones. Dropping it aborts them.
+    /// The tasks of the started informers. Dropping the set aborts them.
     tasks: JoinSet<()>,
 }
 
 struct Entry {
     informer: Box<dyn AnyInformer>,
     started: Started,
-    /// Dropped, it stops the informer.
+    /// Dropping this stops the informer.
     stop: watch::Sender<()>,
 }
 
 enum Started {
     No,
-    /// Closed when its task has ended.
+    /// Closed when the informer's task has ended.
     Yes(oneshot::Receiver<Infallible>),
 }
 
-/// The one place where informers lose their type.
+/// An informer with its object type erased.
 trait AnyInformer: Any + Send + Sync {
     fn run(&self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
     fn has_synced(&self) -> HasSynced;
@@ -110,8 +110,8 @@ impl<K: Object> AnyInformer for SharedInformer<K> {
 // === impl InformerFactory ===
 
 impl InformerFactory {
-    /// `list_watch` gives access to the objects of a resource, in one namespace or in all. `options` hold for each
-    /// informer; their selectors give way to those of a [`Selection`].
+    /// Creates a factory. `list_watch` gives access to the objects of a resource, in one namespace or in all. `options`
+    /// apply to every informer; the selectors of a [`Selection`] override those in `options`.
     pub fn new(
         list_watch: impl Fn(&ApiResource, Option<&str>) -> Arc<dyn ListWatch> + Send + Sync + 'static,
         options: InformerOptions,
@@ -122,16 +122,17 @@ impl InformerFactory {
         Self { shared: Arc::new(shared), namespace: None }
     }
 
-    /// The same factory for whoever wants one namespace: selections that name none mean this one. Of resources without
-    /// namespaces all objects are meant, as ever.
+    /// Returns the same factory with a default namespace: it applies to selections that don't specify a namespace.
+    /// Cluster-scoped resources are not affected.
     #[must_use]
     pub fn within(&self, namespace: impl Into<String>) -> Self {
         let namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         Self { shared: Arc::clone(&self.shared), namespace }
     }
 
-    /// Gives one resource options of its own, made from those of the factory or from what it was given before: another
-    /// transform, another resync period, metrics that tell it apart. They hold for informers that nobody has asked for yet.
+    /// Sets the options of one resource, derived from the factory's options or from the resource's current ones: for
+    /// example a transform, a resync period, or separate metrics. They apply to informers that have not been requested
+    /// yet.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -148,33 +149,34 @@ impl InformerFactory {
         self.shared.state.lock().options.insert(resource, changed);
     }
 
-    /// The informer of all objects of a kind. Shorthand for [`Self::select`] with the default selection.
+    /// Returns the informer of all objects of a kind. Shorthand for [`Self::select`] with the default selection.
     #[must_use]
     pub fn informer<K: Resource>(&self) -> SharedInformer<K> {
         self.select(Selection::default())
     }
 
-    /// The informer of some objects of a kind.
+    /// Returns the informer of some objects of a kind.
     #[must_use]
     pub fn select<K: Resource>(&self, selection: Selection) -> SharedInformer<K> {
         self.for_resource(K::api_resource(), selection)
     }
 
-    /// The informer of all objects of a resource that is known only now, whole. Shorthand for [`Self::for_resource`].
+    /// Returns the informer of all objects of a resource that is known only at run time. Shorthand for
+    /// [`Self::for_resource`] with [`DynamicObject`].
     #[must_use]
     pub fn dynamic(&self, resource: ApiResource) -> SharedInformer<DynamicObject> {
         self.for_resource(resource, Selection::default())
     }
 
-    /// The informer of the metadata of all objects of a resource; no more is asked of the server. Shorthand for
-    /// [`Self::for_resource`].
+    /// Returns the informer of the metadata of all objects of a resource. Only metadata is requested from the server.
+    /// Shorthand for [`Self::for_resource`].
     #[must_use]
     pub fn metadata(&self, resource: ApiResource) -> SharedInformer<PartialObject> {
         self.for_resource(resource, Selection::default())
     }
 
-    /// The informer of some objects of a resource that is known only now; `K` is usually `DynamicObject` or
-    /// `PartialObject`.
+    /// Returns the informer of some objects of a resource that is known only at run time. `K` is usually
+    /// `DynamicObject` or `PartialObject`.
     #[must_use]
     pub fn for_resource<K: Object>(&self, resource: ApiResource, mut selection: Selection) -> SharedInformer<K> {
         self.place(&resource, &mut selection);
@@ -182,7 +184,7 @@ impl InformerFactory {
         if let Some(informer) = self.find(&key) {
             return informer;
         }
-        // Made without the lock, because it calls the user; whoever is first wins.
+        // Created without the lock because user code runs here. If two callers race, the first one wins.
         let (_, resource, selection) = &key;
         let list_watch = (self.shared.list_watch)(resource, selection.namespace.as_deref());
         let mut options = self.options_of(resource);
@@ -200,10 +202,11 @@ impl InformerFactory {
         made
     }
 
-    /// Stops an informer, waits until it has ended, and forgets it: who asks for the same afterwards gets a new one. Who
-    /// still has the old one reads what it held last, and is told nothing more. Says whether there was one.
+    /// Stops an informer, waits until it has ended, and removes it from the factory. The next request for the same
+    /// objects creates a new informer. Handles on the old informer read its last content and deliver no more
+    /// notifications. Returns `true` if the informer existed.
     ///
-    /// Client-go has nothing like it: its factories only ever stop as a whole.
+    /// client-go has no equivalent: its factories stop only as a whole.
     pub async fn remove<K: Object>(&self, resource: ApiResource, mut selection: Selection) -> bool {
         self.place(&resource, &mut selection);
         let removed = self.shared.state.lock().informers.shift_remove(&(TypeId::of::<K>(), resource, selection));
@@ -215,23 +218,23 @@ impl InformerFactory {
         true
     }
 
-    /// Starts every informer that has been asked for and not started yet. Does nothing after [`Self::shutdown`].
+    /// Starts every informer that has been requested and not started yet. Does nothing after [`Self::shutdown`].
     ///
     /// # Panics
-    /// When called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn start(&self) {
         if *self.shared.stop.borrow() {
             return;
         }
         let mut state = self.shared.state.lock();
         let State { informers, tasks, .. } = &mut *state;
-        while tasks.try_join_next().is_some() {} // Those that were removed.
+        while tasks.try_join_next().is_some() {} // The tasks of removed informers.
         for entry in informers.values_mut().filter(|entry| !entry.is_started()) {
             let (ending, ended) = oneshot::channel::<Infallible>();
             entry.started = Started::Yes(ended);
             let (mut stop_all, mut stop) = (self.shared.stop.subscribe(), entry.stop.subscribe());
             let shutdown = Box::pin(async move {
-                // An error means that the factory is gone, which is as good a reason.
+                // An error means that the factory was dropped, which also stops the informer.
                 tokio::select! {
                     _ = stop_all.wait_for(|stop| *stop) => {}
                     _removed = stop.changed() => {}
@@ -245,7 +248,7 @@ impl InformerFactory {
         }
     }
 
-    /// Waits until every informer that has been started holds its first list. Fails when one stops before.
+    /// Waits until every started informer holds its first list. Returns an error if one stops before.
     pub async fn wait_for_sync(&self) -> Result<(), Stopped> {
         let waiting: Vec<_> = {
             let state = self.shared.state.lock();
@@ -258,7 +261,7 @@ impl InformerFactory {
         Ok(())
     }
 
-    /// For each informer, in the order in which they were asked for, whether it holds its first list.
+    /// Reports for each informer whether it holds its first list, in the order of the first request.
     #[must_use]
     pub fn synced(&self) -> Vec<(ApiResource, bool)> {
         let state = self.shared.state.lock();
@@ -266,26 +269,27 @@ impl InformerFactory {
         each.map(|informer| (informer.resource().clone(), informer.has_synced().is_synced())).collect()
     }
 
-    /// How each informer is, in the order in which they were asked for.
+    /// Returns the status of each informer, in the order of the first request.
     #[must_use]
     pub fn statuses(&self) -> Vec<InformerStatus> {
         self.shared.statuses()
     }
 
-    /// Asks for [`Self::statuses`], without keeping the factory alive: nothing of one that is gone.
+    /// Returns a function that calls [`Self::statuses`] without keeping the factory alive. It returns an empty list
+    /// after the factory was dropped.
     pub fn observer(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || shared.upgrade().map(|shared| shared.statuses()).unwrap_or_default()
     }
 
-    /// Stops all informers and waits until no task of theirs is left. Nothing can be started after this.
+    /// Stops all informers and waits until their tasks have ended. Nothing can be started after this.
     pub async fn shutdown(&self) {
         self.shared.stop.send_replace(true);
         let mut tasks = std::mem::take(&mut self.shared.state.lock().tasks);
         while tasks.join_next().await.is_some() {}
     }
 
-    /// A selection without a namespace is about the factory's, if it has one.
+    /// Sets the factory's default namespace in a selection without one.
     fn place(&self, resource: &ApiResource, selection: &mut Selection) {
         if resource.scope == Scope::Namespaced && selection.namespace.is_none() {
             selection.namespace.clone_from(&self.namespace);
@@ -332,31 +336,31 @@ impl Entry {
 // === impl Selection ===
 
 impl Selection {
-    /// The namespace, if there is one.
+    /// Returns the namespace, if one is set.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The field selector, if there is one.
+    /// Returns the field selector, if one is set.
     #[must_use]
     pub fn field_selector(&self) -> Option<&str> {
         self.fields.as_deref()
     }
 
-    /// Only objects in this namespace.
+    /// Selects only objects in this namespace.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         self
     }
 
-    /// Only objects that match this label selector.
+    /// Selects only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// Only objects that match this field selector.
+    /// Selects only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
@@ -477,7 +481,7 @@ mod tests {
             "/api/v1/nodes".to_owned(),
         ];
         assert_eq!(*asked.lock(), expected);
-        assert_eq!(factory.synced().len(), 4, "one factory, whatever the handle");
+        assert_eq!(factory.synced().len(), 4, "all handles share one factory");
     }
 
     #[tokio::test(start_paused = true)]
@@ -491,10 +495,10 @@ mod tests {
         let remove = async || soon(factory.remove::<ConfigMap>(all().0, all().1)).await;
         assert!(remove().await);
         assert_eq!((maps.is_stopped(), secrets.is_stopped(), fake.open_streams()), (true, false, 1));
-        assert_eq!(maps.store().len(), 1, "what it held last");
-        assert!(!remove().await, "there is none any more");
+        assert_eq!(maps.store().len(), 1, "the old handle keeps its content");
+        assert!(!remove().await, "it was already removed");
         let anew = factory.informer::<ConfigMap>();
-        assert!(remove().await, "one that has not been started");
+        assert!(remove().await, "an informer that was not started can be removed");
         let anew_again = factory.informer::<ConfigMap>();
         factory.start();
         soon(anew_again.has_synced()).await.unwrap();

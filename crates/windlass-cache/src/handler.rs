@@ -1,4 +1,4 @@
-//! What handlers are told, and the handle on a registered one.
+//! Notifications to event handlers, and the handle of a registered handler.
 
 mod callbacks;
 mod events;
@@ -19,51 +19,51 @@ use windlass_api::ObjectKey;
 pub use self::{callbacks::Callbacks, events::Events, filter::Filtered};
 use crate::{cached::Cached, synced::HasSynced};
 
-/// A change of the cache, told after the store shows it.
+/// A change of the cache, delivered after the store reflects it.
 pub enum Notification<K> {
-    /// An object that this handler did not know.
+    /// The object is new to this handler.
     Added {
-        /// Its state.
+        /// The object's state.
         object: Cached<K>,
-        /// Whether it was there before the handler could have seen it come.
+        /// Reports whether the object is part of the handler's initial list.
         initial: InitialList,
     },
-    /// An object changed, or is shown again by a resync (then both are the same state).
+    /// The object changed, or is delivered again by a resync. For a resync, both states are the same.
     ///
-    /// If the informer missed a deletion and a new object of the same name, they are told as one update: the uids differ.
+    /// If the informer missed a deletion and a recreation, both are delivered as one update with different UIDs.
     Updated {
-        /// What the handler was told last.
+        /// The state of the previous notification.
         old: Cached<K>,
-        /// What it is now.
+        /// The new state.
         new: Cached<K>,
     },
-    /// An object is gone.
+    /// The object was deleted.
     Deleted(Deleted<K>),
 }
 
-/// An object that is gone.
+/// A deleted object.
 pub struct Deleted<K> {
-    /// Its last state, or the last one that is known.
+    /// The object's final state, or the last state that the informer received.
     pub object: Cached<K>,
-    /// Which of the two.
+    /// Specifies whether `object` is the final state.
     pub state: DeletedState,
 }
 
-/// What is known of a deleted object's last state.
+/// The meaning of a deleted object's last state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeletedState {
-    /// The server told the deletion, and the last state with it.
+    /// The server sent the deletion with the final state.
     Final,
-    /// The deletion was missed; the object may have changed any number of times before.
+    /// The informer missed the deletion; the object may have changed before it was deleted.
     Unknown,
 }
 
-/// Whether an object belongs to the initial list of a handler.
+/// Indicates whether an object belongs to the initial list of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitialList {
-    /// It was there when the handler was added, or the informer started.
+    /// The object existed when the handler was added or the informer started.
     Yes,
-    /// It came later.
+    /// The object was created later.
     No,
 }
 
@@ -71,20 +71,20 @@ pub enum InitialList {
 ///
 /// # What is guaranteed
 ///
-/// - A handler gets one notification at a time, and those of one object in the order of its changes.
-/// - When it runs, the store and its indices show that change or a later one.
-/// - It does not wait for other handlers, nor they for it: each has a queue of its own.
-/// - A panic costs the notification at hand and nothing else.
+/// - A handler receives one notification at a time. The notifications of one object arrive in the order of its changes.
+/// - When a handler runs, the store and its indices show that change or a later one.
+/// - Handlers don't wait for each other: each has its own queue.
+/// - After a panic, the handler continues with the next notification.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
-/// - Its queue has no bound unless [`HandlerOptions::bounded`] gives it one: a handler that is always slower than the
-///   events fills the memory. Handlers should make keys and put them into a work queue.
-/// - It runs on tokio's worker threads. On a multi-thread runtime one that was slow does not keep its thread's other tasks
-///   waiting; one that suddenly becomes slow does so once. On a current-thread runtime all wait.
-/// - Notifications that wait when the informer stops, or the handler is removed, are dropped.
+/// - The queue is unbounded unless [`HandlerOptions::bounded`] is set: a handler that is permanently slower than the
+///   events fills the memory. Handlers should only compute keys and add them to a work queue.
+/// - Handlers run on tokio's worker threads. On a multi-thread runtime, a handler that has been slow does not block the
+///   other tasks of its thread; one that becomes slow does so once. On a current-thread runtime, all tasks wait.
+/// - Notifications that are queued when the informer stops, or the handler is removed, are dropped.
 pub trait Handler<K>: Send + 'static {
-    /// Deals with one notification.
+    /// Handles one notification.
     fn handle(&mut self, notification: Notification<K>);
 }
 
@@ -94,7 +94,7 @@ impl<K, F: FnMut(Notification<K>) + Send + 'static> Handler<K> for F {
     }
 }
 
-/// How a handler wants to be told.
+/// The delivery options of a handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[must_use]
 pub struct HandlerOptions {
@@ -103,7 +103,7 @@ pub struct HandlerOptions {
     pub(crate) pace: Pace,
 }
 
-/// How long a handler takes for a notification, as far as is known.
+/// The observed speed of a handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Pace {
     #[default]
@@ -112,47 +112,47 @@ pub(crate) enum Pace {
     Slow,
 }
 
-/// What becomes of notifications that a handler has no time for.
+/// The limit of a handler's queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Buffer {
-    /// They wait, and nobody else does.
+    /// Notifications queue up without limit.
     #[default]
     Unbounded,
-    /// When so many wait, the informer waits too.
+    /// The informer waits while this many notifications are queued.
     Bounded(usize),
 }
 
-/// Which resync period a handler has.
+/// The resync period of a handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Resync {
-    /// The informer's.
+    /// The informer's period.
     #[default]
     Inherited,
-    /// None.
+    /// No resync.
     Never,
     Every(Duration),
 }
 
-/// A handler that was added to an informer. Dropping this does not remove it.
-#[must_use = "a handler can be removed, and waited for, by its registration alone"]
+/// The handle of a handler that was added to an informer. Dropping it does not remove the handler.
+#[must_use = "only the registration can remove the handler or wait for it"]
 pub struct Registration {
     pub(crate) has_synced: HasSynced,
     pub(crate) handle: Arc<RegistrationHandle>,
 }
 
 pub(crate) struct RegistrationHandle {
-    /// Looked at before each notification.
+    /// Checked before each notification.
     pub(crate) removed: Arc<AtomicBool>,
-    /// Closed when the handler's task has ended, or never will be started.
+    /// Closed when the handler's task has ended or will never be started.
     pub(crate) ended: watch::Receiver<()>,
-    /// Makes the informer forget the handler.
+    /// Removes the handler from the informer.
     pub(crate) forget: Box<dyn Fn() + Send + Sync>,
 }
 
 // === impl Notification ===
 
 impl<K> Notification<K> {
-    /// The object's newest known state.
+    /// Returns the object's newest known state.
     #[must_use]
     pub fn object(&self) -> &Cached<K> {
         match self {
@@ -161,7 +161,7 @@ impl<K> Notification<K> {
         }
     }
 
-    /// Namespace and name.
+    /// Returns the object's namespace and name.
     #[must_use]
     pub fn key(&self) -> &ObjectKey {
         self.object().key()
@@ -169,18 +169,18 @@ impl<K> Notification<K> {
 }
 
 impl<K> Deleted<K> {
-    /// The server told the deletion.
+    /// Creates the deletion of an object whose final state the server sent.
     pub(crate) fn last_known(object: Cached<K>) -> Self {
         Self { object, state: DeletedState::Final }
     }
 
-    /// The deletion was missed.
+    /// Creates the deletion of an object whose DELETED event was missed.
     pub(crate) fn missed(object: Cached<K>) -> Self {
         Self { object, state: DeletedState::Unknown }
     }
 }
 
-// By hand, because `K` need not be any of these.
+// Implemented by hand because a derive would require the same trait of `K`.
 impl<K> Clone for Notification<K> {
     fn clone(&self) -> Self {
         match self {
@@ -218,26 +218,27 @@ impl<K> fmt::Debug for Deleted<K> {
 // === impl HandlerOptions ===
 
 impl HandlerOptions {
-    /// Shows the handler every object again, as an update without a change, once per `period`; at least 1 s.
+    /// Delivers every object again once per `period`, as an update without a change. The minimum is 1 s.
     pub fn resync(self, period: Duration) -> Self {
         Self { resync: Resync::Every(period), ..self }
     }
 
-    /// Never, whatever the informer's default is.
+    /// Disables resyncs for this handler, even if the informer has a default period.
     pub fn no_resync(self) -> Self {
         Self { resync: Resync::Never, ..self }
     }
 
-    /// While `notifications` or more wait for this handler, the informer takes no further events: its store, its other
-    /// handlers and in the end the server wait for this one. What one event brings is never torn apart, so that a list
-    /// may exceed the bound.
+    /// Limits the handler's queue. While `notifications` or more are queued, the informer processes no further events:
+    /// its store, its other handlers and finally the server wait for this handler. The notifications of one event are
+    /// never split, so a list may exceed the bound.
     pub fn bounded(self, notifications: usize) -> Self {
         Self { buffer: Buffer::Bounded(notifications.max(1)), ..self }
     }
 
-    /// The handler is known to be quick, as one is that makes keys and puts them into a work queue: its first notification is dealt
-    /// with where the runtime's other tasks run. That of others gets a thread to itself, and with many handlers these
-    /// are many threads. One that turns out to be slow is treated as slow.
+    /// Declares the handler quick, for example because it only adds keys to a work queue. The first notification of a
+    /// quick handler runs on a thread that is shared with other tasks. For other handlers, tokio moves the thread's
+    /// other tasks away first, which starts many threads if there are many handlers. A handler that turns out to be
+    /// slow is treated as slow.
     pub fn quick(self) -> Self {
         Self { pace: Pace::Quick, ..self }
     }
@@ -246,18 +247,20 @@ impl HandlerOptions {
 // === impl Registration ===
 
 impl Registration {
-    /// Ready once the handler has dealt with the initial list. Fails if the informer stops before.
+    /// Returns a future that is ready once the handler has processed the initial list. It returns an error if the
+    /// informer stops before.
     pub fn has_synced(&self) -> HasSynced {
         self.has_synced.clone()
     }
 
-    /// Removes the handler: no notification is begun after this. One that is under way goes on. Again does nothing.
+    /// Removes the handler: no further notification starts after this call. A running one completes. Further calls do
+    /// nothing.
     pub fn remove(&self) {
         self.handle.removed.store(true, Ordering::Release);
         (self.handle.forget)();
     }
 
-    /// Removes the handler and waits until the notification that is under way has been dealt with.
+    /// Removes the handler and waits until a running notification has completed.
     pub async fn shut_down(&self) {
         self.remove();
         let mut ended = self.handle.ended.clone();

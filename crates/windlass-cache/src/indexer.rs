@@ -1,8 +1,8 @@
-//! The table of objects and its indices: plain data, no lock, no user code.
+//! The table of objects and its indices: plain data, without locks or user code.
 //!
-//! Each object stands in a slot and keeps it for as long as it is there. The namespaces and the values of each index
-//! point to slots. Everything that can be observed follows the order of the slots, which depends on nothing but the
-//! history of changes: the same history gives the same order.
+//! Each object has a slot for as long as it is stored. The namespaces and the values of each index refer to slots. All
+//! results are in the order of the slots, which depends only on the history of changes: the same history gives the same
+//! order.
 
 use std::{collections::BTreeSet, fmt, hash::BuildHasher, hint::black_box, sync::Arc};
 
@@ -13,12 +13,12 @@ use windlass_api::{BoxError, Meta, Object, ObjectKey, ResourceVersion};
 
 use crate::cached::Cached;
 
-/// A named way to find objects: a function from an object to the values under which it can be found.
+/// A named index: a function that computes the values under which an object can be found.
 ///
-/// The function runs on the informer's task whenever an object changes, before the store is locked. An error or a panic
-/// leaves the object out of this index and goes to the error hook.
+/// The function runs on the informer's task whenever an object changes, before the store is locked. If it fails or
+/// panics, the object is left out of this index and the error is passed to the error hook.
 ///
-/// Clones are the same index: those who share a cache can each add one.
+/// Clones are the same index: several users of a cache can each add one.
 pub struct Index<K> {
     name: Arc<str>,
     values: Arc<ValuesFn<K>>,
@@ -26,43 +26,43 @@ pub struct Index<K> {
 
 type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync;
 
-/// So many objects are looked for at once, as a rule.
+/// The usual number of objects that are looked up at once.
 const LOOK_AHEAD: usize = 64;
 
-/// The values of one object in one index: most have one.
+/// The values of one object in one index. Most objects have one.
 pub(crate) type Values = SmallVec<[Arc<str>; 1]>;
 
 pub(crate) struct Indexer<K> {
     slots: Vec<Option<Cached<K>>>,
-    /// Empty slots, to be taken from the end.
+    /// The empty slots, used from the end.
     free: Vec<u32>,
-    /// Every occupied slot, by key.
+    /// The occupied slots, by key.
     by_key: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Every occupied slot whose object has a namespace; no set is empty.
+    /// The occupied slots of namespaced objects. No set is empty.
     namespaces: Postings,
     indices: Vec<IndexTable>,
-    /// What the server had when this was so.
+    /// The server's resource version that the content corresponds to.
     version: ResourceVersion,
 }
 
-/// The objects under each value, and the values of each object.
+/// The objects of each value, and the values of each object.
 pub(crate) struct IndexTable {
     name: Arc<str>,
     postings: Postings,
-    /// By slot; those behind the end have none. Kept, because what a user's function says of an object need not be the
-    /// same twice. A text is held once, by the postings and by all who have the value.
+    /// The values by slot; slots beyond the end have none. They are stored because a user's function may return
+    /// different values for the same object later. Equal strings are shared.
     values: Vec<Values>,
 }
 
-/// Value to slots; no set is empty.
+/// The slots by value; no set is empty.
 #[derive(Debug, Default)]
 struct Postings(HashMap<Arc<str>, BTreeSet<u32>>);
 
 // === impl Index ===
 
 impl<K: 'static> Index<K> {
-    /// Values from the metadata: labels, owners, finalizers. Nothing is decoded.
+    /// Creates an index of values from the metadata: labels, owners, finalizers. Objects are not decoded.
     pub fn on_meta<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
         name: impl Into<Arc<str>>,
         values: impl Fn(&Meta) -> I + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl<K: 'static> Index<K> {
         Self::from_fn(name, move |object| Ok(collect(values(object.meta()))))
     }
 
-    /// Values from a part of the object: `P` has only the fields that are needed, and nothing else is decoded.
+    /// Creates an index of values from a part of the object. `P` has only the required fields; nothing else is decoded.
     pub fn on_projection<P: DeserializeOwned, V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
         name: impl Into<Arc<str>>,
         values: impl Fn(&P) -> I + Send + Sync + 'static,
@@ -78,13 +78,13 @@ impl<K: 'static> Index<K> {
         Self::from_fn(name, move |object| Ok(collect(values(&object.project::<P>()?))))
     }
 
-    /// The text that these keys lead to, as in `["spec", "nodeName"]`; objects that have none are left out. Everything else
-    /// is skipped.
+    /// Creates an index of the string at a path, for example `["spec", "nodeName"]`. Objects without such a string are
+    /// left out. The rest of the object is skipped.
     pub fn on_path<const N: usize>(name: impl Into<Arc<str>>, path: [&'static str; N]) -> Self {
         Self::from_fn(name, move |object| Ok(object.text_at(&path)?.into_iter().collect()))
     }
 
-    /// Values from the whole object. The slow way: each object is decoded when it changes.
+    /// Creates an index of values from the whole object. This is slow: each object is decoded when it changes.
     pub fn on_object<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
         name: impl Into<Arc<str>>,
         values: impl Fn(&K) -> I + Send + Sync + 'static,
@@ -104,7 +104,7 @@ impl<K: 'static> Index<K> {
 }
 
 impl<K> Index<K> {
-    /// The name by which listers are asked.
+    /// Returns the index's name, as used by listers.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -115,7 +115,7 @@ impl<K> Index<K> {
         Arc::ptr_eq(&self.values, &other.values)
     }
 
-    /// Each value once.
+    /// Returns the object's values without duplicates.
     pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Values, BoxError> {
         let mut values = crate::contained(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
         if values.len() > 1 {
@@ -145,7 +145,7 @@ impl<K> fmt::Debug for Index<K> {
 // === impl Indexer ===
 
 impl<K> Indexer<K> {
-    /// An empty table, with room for so many objects.
+    /// Creates an empty table with a capacity of `room` objects.
     pub(crate) fn new(names: Vec<Arc<str>>, room: usize) -> Self {
         Self {
             slots: Vec::with_capacity(room),
@@ -175,10 +175,10 @@ impl<K> Indexer<K> {
         self.at(slot)
     }
 
-    /// Has the processor fetch what [`Self::insert`] and [`Self::remove`] will look at. Of a million objects most are far
-    /// from it; many that are asked for at once take little longer to come than one.
+    /// Prefetches the memory that [`Self::insert`] and [`Self::remove`] will access. With a million objects, most are
+    /// not in the processor's caches; fetching many at once takes little longer than fetching one.
     pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
-        // Whatever has the same hash, nearly: to compare the names would be to wait for each.
+        // Takes any entry with the same hash: comparing the names would wait for each.
         let likely = |key: &ObjectKey| self.by_key.find(self.hash(key.namespace.as_deref(), &key.name), |_| true);
         let slots: SmallVec<[u32; LOOK_AHEAD]> = keys.filter_map(likely).copied().collect();
         for at in slots {
@@ -197,18 +197,18 @@ impl<K> Indexer<K> {
         self.namespaces.slots(namespace).filter_map(|slot| self.at(slot))
     }
 
-    /// `None` when there is no index of that name.
+    /// Returns the objects with this value, or `None` if the index does not exist.
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Cached<K>>> {
         Some(self.index(index)?.postings.slots(value).filter_map(|slot| self.at(slot)))
     }
 
-    /// The values in use, sorted. `None` when there is no index of that name.
+    /// Returns the used values of an index, sorted, or `None` if the index does not exist.
     pub(crate) fn index_values(&self, index: &str) -> Option<Vec<Arc<str>>> {
         Some(self.index(index)?.postings.values())
     }
 
-    /// Puts an object in the place of the one with its key, which is given back. `values` are those in each index, in the
-    /// order of the indices.
+    /// Stores an object and returns the one that it replaces. `values` are its values in each index, in the order of
+    /// the indices.
     pub(crate) fn insert(&mut self, object: Cached<K>, values: Vec<Values>) -> Option<Cached<K>> {
         debug_assert_eq!(values.len(), self.indices.len());
         let key = object.key();
@@ -259,7 +259,7 @@ impl<K> Indexer<K> {
         self.index(name).is_some()
     }
 
-    /// An index of what is here; `values` says for each object, in the order of [`Self::iter`], what its values are.
+    /// Builds an index of the stored objects. `values` contains each object's values, in the order of [`Self::iter`].
     pub(crate) fn index_of(&self, name: Arc<str>, values: impl IntoIterator<Item = Values>) -> IndexTable {
         let mut index = IndexTable::new(name);
         let occupied = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
@@ -269,7 +269,7 @@ impl<K> Indexer<K> {
         index
     }
 
-    /// Adds what [`Self::index_of`] made; nothing may have changed since.
+    /// Adds an index built by [`Self::index_of`]. The table must not have changed in between.
     pub(crate) fn add_index(&mut self, index: IndexTable) {
         self.indices.push(index);
     }
@@ -319,7 +319,7 @@ impl IndexTable {
         Self { name, postings: Postings::default(), values: Vec::new() }
     }
 
-    /// The object in this slot has these values now, and no others.
+    /// Replaces the values of a slot.
     fn put(&mut self, slot: u32, mut values: Values) {
         let at = slot as usize;
         if at >= self.values.len() {
@@ -356,7 +356,7 @@ impl Postings {
         values
     }
 
-    /// Gives the text as it is held here.
+    /// Adds a slot to a value. Returns the shared string.
     fn add(&mut self, slot: u32, value: &Arc<str>) -> Arc<str> {
         match self.0.entry_ref(value) {
             EntryRef::Occupied(mut entry) => {

@@ -1,4 +1,4 @@
-//! One reflector, one store, many handlers.
+//! The informer: one reflector, one store, many handlers.
 //!
 //! ```text
 //! reflector ─▶ pipe (event queue) ─▶ processor ─▶ store
@@ -6,10 +6,11 @@
 //!                                        └─▶ queue ─▶ handler task
 //! ```
 //!
-//! Reflector and processor run on the task that runs the informer; the pipe between them is bounded, so that the watch
-//! waits when the store cannot keep up. Each handler has a task and a queue of its own. Commands (a new handler, a removed
-//! one, a new index) reach the processor between two deltas, so that each handler sees a snapshot and every change after
-//! it, and no change twice.
+//! The reflector and the processor run on the task that runs the informer. The pipe between them is bounded, so that
+//! the watch waits if the store cannot keep up. Each handler has its own task and queue.
+//!
+//! The processor executes commands (add a handler, remove a handler, add an index) between two deltas. So each handler
+//! sees a snapshot and every later change, and no change twice.
 
 mod listener;
 mod processor;
@@ -52,24 +53,25 @@ use crate::{
     synced::{HasSynced, Stopped, SyncSignal},
 };
 
-/// A cache of the objects of one resource that follows the server, and tells its handlers what changes.
+/// A cache of the objects of one resource that follows the server and notifies handlers of changes.
 ///
-/// Clones are handles on one informer. It works while [`run`](Self::run) is awaited, and once.
+/// Clones are handles of one informer. It works while [`run`](Self::run) is awaited, and can only be run once.
 ///
 /// # What is guaranteed
 ///
-/// - The store shows a state that the server had, or a mixture of such states during the first list only if the queue is
-///   not the default one; it follows the server as long as the server can be reached, and waits for it otherwise.
-/// - Handlers are told of a change after the store and all indices show it; see [`Handler`] for the rest.
-/// - An object that cannot be read, a handler, an index function or a hook that panics, a server that is away: each is
-///   reported, and the informer goes on.
+/// - The store shows a state that the server had. Only a queue other than the default one can show a mixture of states
+///   during the first list. The store follows the server while it is reachable, and waits while it is not.
+/// - Handlers are notified of a change after the store and all indices show it; see [`Handler`] for more guarantees.
+/// - The informer reports unreadable objects, an unreachable server, and panics of handlers, index functions and hooks,
+///   and continues.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
-/// - Not every state of an object is seen. A handler must compare what is with what should be, and not count events.
-/// - Objects that are equal before and after a list again are not told, except as a resync.
-/// - A server whose storage was replaced is found out when the informer has noticed that it was away (a watch that was refused,
-///   or cut before its time), or it tells an older version; otherwise not before something else leads to a list.
+/// - Handlers don't see every state of an object. A handler must compare the current state with the desired state and
+///   not count events.
+/// - Objects that a relist did not change are not delivered, except by a resync.
+/// - A replacement of the server's storage may go unnoticed until the next relist. The informer detects it earlier if
+///   it notices an outage (a refused watch, or one that ended early) or receives an older version.
 pub struct SharedInformer<K> {
     shared: Arc<Shared<K>>,
 }
@@ -83,23 +85,23 @@ struct Shared<K> {
     store: Store<K>,
     has_synced: HasSynced,
     progress: Progress,
-    /// `None`: nobody records the program's own writes.
+    /// `None` if the program's own writes are not recorded.
     own_writes: Option<Follower>,
     next_id: AtomicU64,
     phase: Mutex<Phase<K>>,
 }
 
-/// Where an informer is in its life.
+/// The phase of an informer.
 enum Phase<K> {
-    /// Not run yet.
+    /// Not running yet.
     New(Box<Fresh<K>>),
-    /// Being run by somebody, who takes commands, and what came up the pipe.
+    /// Running, with the channel for commands and the pipe to the processor.
     Running(mpsc::UnboundedSender<Command<K>>, Arc<Pipe<K>>),
-    /// Run to its end. There is no way back.
+    /// Stopped permanently.
     Stopped,
 }
 
-/// What is handed over to the processor.
+/// The parts that the processor takes over when the informer starts.
 struct Fresh<K> {
     writer: StoreWriter<K>,
     queue: Box<dyn EventQueue<K>>,
@@ -110,14 +112,14 @@ struct Fresh<K> {
 // === impl SharedInformer ===
 
 impl<K: Resource> SharedInformer<K> {
-    /// An informer of a kind that is known at compile time. `list_watch` must list and watch that kind.
+    /// Creates an informer of a kind that is known at compile time. `list_watch` must list and watch that kind.
     pub fn new(list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
         Self::for_resource(K::api_resource(), list_watch, options)
     }
 }
 
 impl<K: Object> SharedInformer<K> {
-    /// An informer of a kind that is known only now; `K` is usually `DynamicObject` or `PartialObject`.
+    /// Creates an informer of a kind that is known only at run time. `K` is usually `DynamicObject` or `PartialObject`.
     pub fn for_resource(resource: ApiResource, list_watch: Arc<dyn ListWatch>, mut options: InformerOptions) -> Self {
         options.content = K::CONTENT;
         let tally = Arc::new(Tally::new(Arc::clone(&options.metrics)));
@@ -153,7 +155,8 @@ impl<K: Object> SharedInformer<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Puts another queue between reflector and store; `make` gets the store, for queues that compare with what is known.
+    /// Replaces the queue between reflector and store. `make` receives the store, for queues that compare changes with
+    /// the stored objects.
     ///
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -166,26 +169,26 @@ impl<K: Object> SharedInformer<K> {
     /// ```
     ///
     /// # Panics
-    /// When the informer has been started.
+    /// Panics if the informer has been started.
     #[must_use]
     #[track_caller]
     pub fn with_queue<Q: EventQueue<K>>(self, make: impl FnOnce(&Store<K>) -> Q) -> Self {
         let queue = Box::new(make(&self.shared.store));
         match &mut *self.shared.phase.lock() {
             Phase::New(fresh) => fresh.queue = queue,
-            Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer is chosen before it is started"),
+            Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer must be set before it is started"),
         }
         self
     }
 
-    /// Adds a handler, before or after the start. It is first told every object that is there, as added.
+    /// Adds a handler, before or after the start. It first receives every existing object as added.
     ///
-    /// On an informer that has stopped this does nothing, and the registration never becomes synced.
+    /// If the informer has stopped, this does nothing, and the registration never becomes synced.
     pub fn add_handler(&self, handler: impl Handler<K>) -> Registration {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// As [`Self::add_handler`], with options.
+    /// Like [`Self::add_handler`], with options.
     pub fn add_handler_with(&self, handler: impl Handler<K>, options: HandlerOptions) -> Registration {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let removed = Arc::new(AtomicBool::new(false));
@@ -205,7 +208,7 @@ impl<K: Object> SharedInformer<K> {
             synced,
             ended: ended_sender,
         };
-        // What cannot be taken in is dropped after the lock: dropping a handler is user code.
+        // A handler that cannot be added is dropped after the lock is released, because dropping it runs user code.
         let refused = match &mut *self.shared.phase.lock() {
             Phase::New(fresh) => {
                 fresh.listeners.push(listener);
@@ -225,12 +228,12 @@ impl<K: Object> SharedInformer<K> {
         Registration { has_synced, handle: Arc::new(handle) }
     }
 
-    /// Adds an index, before or after the start. Listers can be asked for it once this has returned. Adding a clone of an
-    /// index again does nothing.
+    /// Adds an index, before or after the start. Listers can use it once this has returned. Adding a clone of an index
+    /// again does nothing.
     pub async fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
         let (reply, answer) = oneshot::channel();
         match &mut *self.shared.phase.lock() {
-            // Nothing is stored yet, so that no user code runs here.
+            // The store is still empty, so no user code runs here.
             Phase::New(fresh) => return fresh.writer.add_index(index),
             Phase::Running(commands, _) => {
                 commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?;
@@ -240,10 +243,10 @@ impl<K: Object> SharedInformer<K> {
         answer.await.unwrap_or(Err(AddIndexError::Stopped(Stopped)))
     }
 
-    /// Follows the server until `shutdown` is ready, or this future is dropped; then no task of the informer is left.
-    /// The store can still be read.
+    /// Follows the server until `shutdown` is ready or this future is dropped. After that, no task of the informer is
+    /// left, and the store can still be read.
     ///
-    /// A second run of the same informer returns at once.
+    /// A second run of the same informer returns immediately.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
         let Some(Begun { writer, listeners, synced, pipe, order, commands }) = self.shared.begin() else {
             tracing::warn!(resource = %self.shared.resource.gvr(), "the informer has been started before");
@@ -269,22 +272,23 @@ impl<K: Object> SharedInformer<K> {
         processor.finish().await;
     }
 
-    /// Reads what the informer holds.
+    /// Returns a lister of the informer's objects.
     #[must_use]
     pub fn store(&self) -> Lister<K> {
         Lister::new(self.shared.store.clone(), Arc::clone(&self.shared.resource))
     }
 
-    /// Ready once the store holds the first list. Fails if the informer stops before.
+    /// Returns a future that is ready once the store holds the first list. It returns an error if the informer stops
+    /// before.
     pub fn has_synced(&self) -> HasSynced {
         self.shared.has_synced.clone()
     }
 
-    /// Waits until the store shows everything up to `version`, usually that of an object that the program has just
-    /// written: what it reads then is its own write or later.
+    /// Waits until the store shows everything up to `version`. That is usually the version of an object that the
+    /// program has just written: later reads return this write or a newer state.
     ///
-    /// A write that the informer's selectors leave out has no event; then a bookmark must come first, about once a minute. A
-    /// server that lost its storage may never get there. Set a timeout.
+    /// A write to an object that the informer does not select causes no event. Then this waits for a bookmark, which
+    /// servers send about once a minute. A server that lost its storage may never reach the version. Set a timeout.
     ///
     /// ```
     /// # use windlass_api::{ObjectExt, ResourceVersion, k8s_openapi::api::core::v1::ConfigMap};
@@ -300,12 +304,13 @@ impl<K: Object> SharedInformer<K> {
         self.shared.progress.reach(version, &self.shared.store).await
     }
 
-    /// Waits until the store shows the program's own writes to the objects that are about to be read, or something newer; a
-    /// deleted object is gone or terminating then. At once if nothing is pending, or without
-    /// [`InformerOptions::own_writes`].
+    /// Waits until the store shows the program's own writes to the objects that are about to be read, or newer states.
+    /// A deleted object is then absent or terminating. Returns immediately if no write is pending or
+    /// [`InformerOptions::own_writes`] is not set.
     ///
-    /// An object that the informer does not select is not waited for, nor is one that it may not select: by fields other than
-    /// name and namespace. Set a timeout; [`Self::unseen_own_write`] names the object that is missing.
+    /// Does not wait for an object that the store does not have and the informer may not select. That is unknown for a
+    /// field selector on fields other than name and namespace. Set a timeout; [`Self::unseen_own_write`] names the
+    /// missing object.
     pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
         match &self.shared.own_writes {
             Some(follower) => self.follow(follower, reads).await,
@@ -313,7 +318,7 @@ impl<K: Object> SharedInformer<K> {
         }
     }
 
-    /// Returns the first object among those of a read whose last own write the store does not show.
+    /// Returns the first object of a read whose last own write the store does not show.
     #[must_use]
     pub fn unseen_own_write(&self, reads: Reads<'_>) -> Option<ObjectKey> {
         let pending = self.shared.own_writes.as_ref()?.pending(&self.shared.store, reads);
@@ -328,7 +333,7 @@ impl<K: Object> SharedInformer<K> {
         Ok(())
     }
 
-    /// Returns what the informer selects.
+    /// Returns the informer's selectors.
     pub(crate) fn selectors(&self) -> Selectors<'_> {
         self.shared.options.selectors()
     }
@@ -338,15 +343,15 @@ impl<K: Object> SharedInformer<K> {
         self.shared.progress.until(is_over).await
     }
 
-    /// Everything that happens, as a stream.
+    /// Returns all notifications as a stream.
     pub fn events(&self) -> Events<K> {
         let (sender, notifications) = mpsc::unbounded_channel();
-        // When the stream has been dropped, its handler is about to be.
+        // Sending fails only if the stream was dropped; the handler is then removed soon.
         let registration = self.add_handler(move |notification| _ = sender.send(notification));
         Events { notifications, registration }
     }
 
-    /// Waits for a notification that says what is waited for; it begins with every object that is there, as added. Go's
+    /// Waits for a notification that matches `done`. Every existing object is delivered first, as added. Go's
     /// `UntilWithSync`.
     ///
     /// ```
@@ -368,14 +373,13 @@ impl<K: Object> SharedInformer<K> {
         Err(Stopped)
     }
 
-    /// What the objects are.
+    /// Returns the resource of the objects.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.shared.resource
     }
 
-    /// How it is, at this moment: what it holds, what that costs, and what happened so far. Cheap enough to be asked every
-    /// second.
+    /// Returns the informer's current content, memory use and activity. Cheap enough to be called every second.
     #[must_use]
     pub fn status(&self) -> InformerStatus {
         let Shared { resource, options, memory, tally, store, has_synced, .. } = &*self.shared;
@@ -400,7 +404,7 @@ impl<K: Object> SharedInformer<K> {
         }
     }
 
-    /// Whether it ran and ended.
+    /// Reports whether the informer ran and ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(*self.shared.phase.lock(), Phase::Stopped)
@@ -425,7 +429,7 @@ impl<K> fmt::Debug for SharedInformer<K> {
 
 // === impl Shared ===
 
-/// What is needed to run an informer.
+/// The parts needed to run an informer.
 struct Begun<K> {
     writer: StoreWriter<K>,
     listeners: Vec<NewListener<K>>,
@@ -436,9 +440,9 @@ struct Begun<K> {
 }
 
 impl<K: 'static> Shared<K> {
-    /// Takes what is needed to run; `None` when somebody has before.
+    /// Marks the informer as running and returns its parts; `None` if it was started before.
     fn begin(&self) -> Option<Begun<K>> {
-        // Unbounded: commands are few, and come from callers who cannot wait.
+        // Unbounded: commands are few, and their callers cannot wait.
         let (sender, commands) = mpsc::unbounded_channel();
         let mut phase = self.phase.lock();
         let fresh = match std::mem::replace(&mut *phase, Phase::Stopped) {
@@ -462,17 +466,17 @@ impl<K: 'static> Shared<K> {
                 at.map(|at| fresh.listeners.remove(at))
             }
             Phase::Running(commands, _) => {
-                // If nobody takes it any more, there is nothing left to forget.
+                // Sending fails only if the informer has stopped. Then there is nothing to remove.
                 let _ = commands.send(Command::Remove(id));
                 None
             }
             Phase::Stopped => None,
         };
-        drop(forgotten); // … without the lock: dropping a handler is user code.
+        drop(forgotten); // After the lock is released: dropping a handler runs user code.
     }
 }
 
-/// Marks the informer as stopped, however its run ends.
+/// Marks the informer as stopped when it is dropped, however the run ends.
 struct End<'i, K>(&'i Shared<K>);
 
 impl<K> Drop for End<'_, K> {

@@ -1,4 +1,4 @@
-//! Several informers of one resource, as if they were one.
+//! A set of informers of one resource that is used like a single informer.
 
 use std::{fmt, sync::Arc};
 
@@ -14,52 +14,52 @@ use crate::{
     synced::Stopped,
 };
 
-/// The informers that hold together what is wanted of a resource: usually one, or one for each of several namespaces.
-/// Clones are handles on the same.
+/// The informers that together hold the selected objects of a resource: usually one, or one for each of several
+/// namespaces. Clones are handles of the same informers.
 ///
 /// # What is guaranteed
 ///
-/// - What is promised of each informer; of any one object, because it is in one of them.
+/// - The guarantees of each informer. All guarantees about a single object hold, because it is in one informer.
 ///
-/// # What is not
+/// # What is not guaranteed
 ///
-/// - An order between the changes of objects in different informers, or one version that all of them have reached.
+/// - An order between the changes of objects in different informers, or a version that all of them have reached.
 pub struct Informers<K> {
-    /// At least one. No object is in two of them.
+    /// Never empty. Each object is in only one of them.
     parts: Arc<[SharedInformer<K>]>,
 }
 
-/// A handler that was added to each of several informers. Dropping this does not remove it.
-#[must_use = "a handler can be removed, and waited for, by its registrations alone"]
+/// The handle of a handler that was added to each of several informers. Dropping it does not remove the handler.
+#[must_use = "only the registrations can remove the handler or wait for it"]
 #[derive(Debug)]
 pub struct Registrations(Vec<Registration>);
 
 // === impl Informers ===
 
 impl<K: Object> Informers<K> {
-    /// The informer, and those that hold other objects of the same resource. None of them starts by this.
+    /// Combines an informer with others that hold different objects of the same resource. Does not start them.
     pub fn new(first: SharedInformer<K>, others: impl IntoIterator<Item = SharedInformer<K>>) -> Self {
         Self { parts: std::iter::once(first).chain(others).collect() }
     }
 
-    /// Each of them.
+    /// Iterates over the informers.
     pub fn each(&self) -> impl Iterator<Item = &SharedInformer<K>> {
         self.parts.iter()
     }
 
-    /// Reads what all of them hold.
+    /// Returns a lister of all informers' objects.
     #[must_use]
     pub fn store(&self) -> Lister<K> {
         let [first, others @ ..] = &*self.parts else { unreachable!("there is one at least") };
         first.store().and(others.iter().map(SharedInformer::store))
     }
 
-    /// Adds what `handler` makes to each of them. Handlers of different informers are called at the same time.
+    /// Adds a handler to each informer. `handler` creates them. Handlers of different informers run concurrently.
     pub fn add_handler<H: Handler<K>>(&self, handler: impl FnMut() -> H) -> Registrations {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// As [`Self::add_handler`], with options.
+    /// Like [`Self::add_handler`], with options.
     pub fn add_handler_with<H: Handler<K>>(
         &self,
         mut handler: impl FnMut() -> H,
@@ -68,7 +68,7 @@ impl<K: Object> Informers<K> {
         Registrations(self.each().map(|informer| informer.add_handler_with(handler(), options)).collect())
     }
 
-    /// Adds an index to each of them. If one fails, those before it have the index.
+    /// Adds an index to each informer. If this fails, some of them may already have the index.
     pub async fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
         for informer in self.each() {
             informer.add_index(index.clone()).await?;
@@ -76,7 +76,7 @@ impl<K: Object> Informers<K> {
         Ok(())
     }
 
-    /// Resolves when each of them holds its first list. Fails if one stops before.
+    /// Waits until each informer holds its first list. Returns an error if one stops before.
     pub async fn has_synced(&self) -> Result<(), Stopped> {
         for informer in self.each() {
             informer.has_synced().await?;
@@ -84,7 +84,7 @@ impl<K: Object> Informers<K> {
         Ok(())
     }
 
-    /// Waits until each of them shows the program's own writes, see [`SharedInformer::show_own_writes`].
+    /// Waits until each informer shows the program's own writes; see [`SharedInformer::show_own_writes`].
     pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
         for informer in self.each() {
             informer.show_own_writes(reads).await?;
@@ -92,13 +92,13 @@ impl<K: Object> Informers<K> {
         Ok(())
     }
 
-    /// Returns the first object whose last own write one of them does not show.
+    /// Returns the first object whose last own write an informer does not show.
     #[must_use]
     pub fn unseen_own_write(&self, reads: Reads<'_>) -> Option<ObjectKey> {
         self.each().find_map(|informer| informer.unseen_own_write(reads))
     }
 
-    /// What the objects are.
+    /// Returns the resource of the objects.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         self.parts[0].resource()
@@ -120,7 +120,7 @@ impl<K> fmt::Debug for Informers<K> {
 // === impl Registrations ===
 
 impl Registrations {
-    /// Resolves when the handlers have dealt with the initial lists. Fails if an informer stops before.
+    /// Waits until the handlers have processed the initial lists. Returns an error if an informer stops before.
     pub async fn has_synced(&self) -> Result<(), Stopped> {
         for registration in &self.0 {
             registration.has_synced().await?;
@@ -128,9 +128,9 @@ impl Registrations {
         Ok(())
     }
 
-    /// Removes the handlers and waits until the notifications that are under way have been dealt with.
+    /// Removes the handlers and waits until running notifications have completed.
     pub async fn shut_down(&self) {
-        // First all, so that none begins another while one is waited for.
+        // Removes all of them first, so that none starts another notification meanwhile.
         self.0.iter().for_each(Registration::remove);
         for registration in &self.0 {
             registration.shut_down().await;
@@ -151,7 +151,7 @@ mod tests {
         testing::{FakeListWatch, soon},
     };
 
-    /// Two informers of a namespace each, over servers of their own.
+    /// Returns informers of two namespaces, each with its own server.
     fn two() -> (Informers<ConfigMap>, [FakeListWatch; 2]) {
         let servers = [FakeListWatch::new(), FakeListWatch::new()];
         let [first, second] = servers.clone().map(|server| {
@@ -201,13 +201,13 @@ mod tests {
         assert!(store.by_index("size", "1").is_err());
         assert!(store.get(&ObjectRef::new("y").within("b")).is_some());
         assert!(store.get(&ObjectRef::new("y").within("a")).is_none());
-        assert_eq!(store.version().as_u64(), Some(2), "what both have reached: the servers begin at 1");
+        assert_eq!(store.version().as_u64(), Some(2), "the version that both have reached; the servers start at 1");
 
         soon(registrations.shut_down()).await;
         first.apply(&map("a", "z", "red"));
         second.apply(&map("b", "z", "red"));
         soon(informers.each().next().unwrap().wait_until(|news| &*news.key().name == "z")).await.unwrap();
-        assert_eq!(told.lock().len(), 3, "nobody is told any more");
+        assert_eq!(told.lock().len(), 3, "no handler is notified after the removal");
         runs.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }

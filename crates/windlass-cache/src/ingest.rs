@@ -1,4 +1,4 @@
-//! From the bytes of an event or a list item to a cache entry.
+//! Conversion of the bytes of an event or list item into a cache entry.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     scan::{self, Survey},
 };
 
-/// What a metadata-only list or watch calls its objects.
+/// The kind of objects in metadata-only lists and watches.
 const PARTIAL: &str = "PartialObjectMetadata";
 
 pub(crate) struct Ingest<K> {
@@ -28,13 +28,13 @@ impl<K> Ingest<K> {
         Self { memory, managed_fields, interner: Interner::default() }
     }
 
-    /// For objects that belong to no informer.
+    /// Creates an `Ingest` for objects that belong to no informer.
     pub(crate) fn alone(resource: impl Into<Arc<ApiResource>>, managed_fields: ManagedFields) -> Self {
         let options = InformerOptions::default();
         Self::new(Arc::new(Memory::new(resource.into(), &options, |_| ())), managed_fields)
     }
 
-    /// Reads an object. An object of the right kind that does not say its kind is one, too: list items do not.
+    /// Reads an object. Objects without a `kind` are accepted, because list items have none.
     pub(crate) fn read(&mut self, object: &[u8]) -> Result<Cached<K>, UnreadableObject> {
         let surveyed = scan::survey(object).and_then(|survey| Some((self.meta_of(&survey)?, survey)));
         let (meta, body) = if let Some((meta, survey)) = surveyed {
@@ -58,7 +58,7 @@ impl<K> Ingest<K> {
         Ok(cached)
     }
 
-    /// `None` where the values need serde's eyes.
+    /// Returns the metadata, or `None` if it has to be parsed with serde.
     fn meta_of(&mut self, survey: &Survey<'_>) -> Option<Meta> {
         let time = |text: Option<&str>| text.map_or(Some(None), |text| text.parse().ok().map(Some));
         let key = ObjectKey {
@@ -78,7 +78,7 @@ impl<K> Ingest<K> {
 
     fn read_carefully<'j>(&self, object: &'j [u8]) -> Result<(Meta, Cow<'j, [u8]>), UnreadableObject> {
         let meta = Meta::parse(object).map_err(UnreadableObject::Meta)?;
-        // What parses as metadata can be rewritten; if not, it is kept as it came.
+        // If the metadata parses, rewriting normally works, too. Otherwise the object is stored unchanged.
         let Ok((rewritten, kind)) = scan::rewrite(object) else { return Ok((meta, Cow::Borrowed(object))) };
         self.check_kind(kind.as_deref())?;
         let keep = self.managed_fields == ManagedFields::Keep;
@@ -137,7 +137,7 @@ mod tests {
         let odd = br#"{"metadata":{"name":"a","namespace":"n"},"spec":{"containers":"none"}}"#;
         let cached = ingest::<Pod>(ManagedFields::Drop).read(odd).unwrap();
         #[derive(serde::Deserialize, Debug)]
-        #[expect(dead_code, reason = "it never gets so far")]
+        #[expect(dead_code, reason = "decoding it always fails")]
         struct Narrow {
             spec: std::collections::BTreeMap<String, Vec<u8>>,
         }
@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn of_the_decoded_objects_those_used_last_are_kept() {
-        // Room for all bodies; a quarter of it for three decoded ones, and the floor is higher.
+        // The budget has room for all bodies. A quarter of it has room for three decoded objects, but the floor is
+        // higher.
         let mut ingest = within(4 * 3 * 6 * pod(100).len());
         let objects: Vec<_> = (100..150).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
         for object in &objects {
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_once_makes_room_for_what_is_asked_for_again() {
-        // Decoded ones have room for 640, and those of one use for 20 of that.
+        // The budget has room for 640 decoded objects, 20 of them for objects that were read once.
         let mut ingest = within(4 * 640 * 6 * pod(100).len());
         let objects: Vec<_> = (100..300).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
         let kept = || (0..200).filter(|at| objects[*at].entry().body.has_decoded()).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
-//! What many objects have in common is held once: strings, and whole sets of labels, owners and finalizers.
+//! An interner for values that many objects share: strings, and whole sets of labels, owners and finalizers.
 //!
-//! Nothing is evicted while an object uses it. What nobody uses any more is swept out when the tables have doubled, so
-//! that labels which differ from object to object cost no more than twice their number.
+//! A value stays while an object uses it. Unused values are removed when the tables have doubled in size. So labels
+//! that differ from object to object take at most twice the required entries.
 
 use std::{cell::LazyCell, hash::BuildHasher, sync::Arc};
 
@@ -13,12 +13,12 @@ use crate::scan::{OwnerIn, RawTraits};
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     strings: Counted<Arc<str>>,
-    /// Each with the hash of its text.
+    /// Each entry with the hash of its text.
     traits: Counted<(u64, Arc<Traits>)>,
     hasher: DefaultHashBuilder,
 }
 
-/// Shared values, and the size at which those are dropped that nobody else holds.
+/// Shared values, and the table size at which unused ones are removed.
 #[derive(Debug)]
 struct Counted<T> {
     table: HashTable<T>,
@@ -42,9 +42,9 @@ impl Interner {
         string
     }
 
-    /// `None` where only a full reading can tell.
+    /// Returns the shared value, or `None` if it has to be parsed with serde.
     ///
-    /// They are known by the hash of their text: nothing is read of what many objects have in common.
+    /// Values are found by the hash of their text, so a shared value is not parsed again.
     pub(crate) fn traits(&mut self, raw: &RawTraits<'_>) -> Option<Arc<Traits>> {
         let hash = self.hasher.hash_one(raw);
         let read = LazyCell::new(|| raw.read());
@@ -82,7 +82,7 @@ impl Interner {
 // === impl Counted ===
 
 impl<T> Counted<T> {
-    /// Adds a value that is not there.
+    /// Adds a value that is not in the table.
     fn add(&mut self, hash: u64, value: T, in_use: impl Fn(&T) -> bool, hash_of: impl Fn(&T) -> u64) {
         if self.table.len() >= self.sweep_at {
             self.table.retain(|value| in_use(value));
@@ -103,7 +103,7 @@ impl<T> Default for Counted<T> {
 mod tests {
     use super::*;
 
-    /// The texts of labels, owners and finalizers.
+    /// Interns traits from the texts of labels, owners and finalizers.
     fn traits(interner: &mut Interner, [labels, owners, finalizers]: [&str; 3]) -> Option<Arc<Traits>> {
         let [labels, owners, finalizers] = [labels, owners, finalizers].map(str::as_bytes);
         interner.traits(&RawTraits { labels, owners, finalizers })

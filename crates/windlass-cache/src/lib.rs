@@ -1,18 +1,18 @@
-//! Follows the objects of a cluster, holds them in memory, and tells what changes.
+//! Informers: an in-memory cache of a cluster's objects that follows the server and notifies handlers of changes.
 //!
-//! The stations stand in the order in which an event passes them:
+//! The modules, in the order in which an event passes them:
 //!
-//! | station | module | what it promises |
+//! | stage | module | behavior |
 //! |---|---|---|
-//! | reflector | `reflector` | lists, then watches; begins again when it must; never goes back in time |
-//! | entry | `ingest`, `cached`, `body` | metadata parsed, body encoded, decoded at most once |
-//! | event queue | `event_queue` | in the order of arrival, or another by choice; bounded: the watch waits |
+//! | reflector | `reflector` | lists, then watches; relists if necessary; never goes back to an older version |
+//! | entry | `ingest`, `cached`, `body` | metadata parsed, body encoded and decoded on use |
+//! | event queue | `event_queue` | in the order of arrival by default; bounded: the watch waits if it is full |
 //! | store | `store`, `indexer` | one writer, many readers; objects and indices change together |
-//! | handlers | `informer`, `handler` | after the store shows it; in order; none waits for another unless it is to |
-//! | readers | `lister`, `factory` | by key, namespace, index, labels; one informer for all who ask for the same |
-//! | writers | `progress`, `own_writes` | who has written waits until the store shows it |
+//! | handlers | `informer`, `handler` | notified after the store, in order, independently of each other |
+//! | readers | `lister`, `factory` | by key, namespace, index, labels; users of the same objects share an informer |
+//! | writers | `progress`, `own_writes` | wait until the store shows the program's own writes |
 //!
-//! Start with [`InformerFactory`], or with a [`SharedInformer`] of your own:
+//! Start with [`InformerFactory`] or a single [`SharedInformer`]:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -42,11 +42,12 @@
 //! # }
 //! ```
 //!
-//! What client-go promises, and which test holds it here, is in [`contracts`]; the parts for programs of their own are in
-//! [`stores`].
+//! [`contracts`] lists client-go's contracts and the tests of each. [`stores`] contains the parts of an informer for
+//! separate use.
 //!
-//! Nothing here knows HTTP: objects come through [`windlass_api::ListWatch`], as bytes. An object stays encoded, without its
-//! managedFields, until somebody asks for it as a type; keys, labels, owners and versions can be had without.
+//! This crate does not use HTTP: objects arrive through [`windlass_api::ListWatch`] as bytes. An object stays encoded,
+//! without its managedFields, until a caller decodes it. Keys, labels, owners and versions are available without
+//! decoding.
 
 pub mod contracts;
 
@@ -114,7 +115,7 @@ pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
 pub use windlass_api::managed_fields::ManagedFields;
 
-/// Runs a user's code; a panic in it becomes its message.
+/// Runs user code and converts a panic into its message.
 fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -123,7 +124,7 @@ fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The sources of an error, outermost first, for a log line.
+/// Formats the sources of an error for a log line, outermost first.
 fn causes(error: &dyn std::error::Error) -> String {
     sources(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,4 +1,4 @@
-//! Reading what informers hold.
+//! Read access to the objects of informers.
 
 use std::{fmt, sync::Arc};
 
@@ -6,19 +6,19 @@ use windlass_api::{ApiResource, LabelSelector, ObjectRef, ResourceVersion, Statu
 
 use crate::{cached::Cached, error::UnknownIndex, store::Store};
 
-/// Reads the objects of one informer, or of several that share a resource out among themselves; or those of one namespace.
-/// Clones read the same stores.
+/// Reads the objects of one informer, or of several informers with different objects of one resource; optionally only
+/// those in one namespace. Clones read the same stores.
 ///
-/// What it gives is as fresh as the informer: usually some milliseconds behind the server, more while the server cannot
-/// be reached. Before the informer has synced there is nothing in it. Several informers are not equally fresh.
+/// Results are as fresh as the informer: usually some milliseconds behind the server, more while the server is
+/// unreachable. Before the informer has synced, the lister is empty. Several informers are not equally fresh.
 pub struct Lister<K> {
     stores: Stores<K>,
     resource: Arc<ApiResource>,
-    /// Only objects in this namespace are seen.
+    /// The only visible namespace, if set.
     namespace: Option<Arc<str>>,
 }
 
-/// No object is in two of them.
+/// The stores to read. Each object is in only one of them.
 enum Stores<K> {
     One(Store<K>),
     Several(Arc<[Store<K>]>),
@@ -29,13 +29,14 @@ impl<K> Lister<K> {
         Self { stores: Stores::One(store), resource, namespace: None }
     }
 
-    /// The same objects, but only those in one namespace. Takes time in proportion to what is in the namespace.
+    /// Returns a lister of the objects in one namespace. Its reads take time proportional to the number of objects in
+    /// the namespace.
     #[must_use]
     pub fn within(&self, namespace: impl Into<Arc<str>>) -> Self {
         Self { namespace: Some(namespace.into()), ..self.clone() }
     }
 
-    /// What this one holds, and what the others do; none of their objects may be in two of them.
+    /// Returns a lister of this lister's and the others' objects. Each object must be in only one of them.
     pub(crate) fn and(self, others: impl IntoIterator<Item = Self>) -> Self {
         let mut stores = self.stores.as_slice().to_vec();
         stores.extend(others.into_iter().flat_map(|other| other.stores.as_slice().to_vec()));
@@ -45,7 +46,8 @@ impl<K> Lister<K> {
         Self { stores: Stores::Several(stores.into()), ..self }
     }
 
-    /// The object of this name. A lister of one namespace takes a reference without a namespace as one in its own.
+    /// Returns the object with this key. In a lister of one namespace, a reference without a namespace refers to that
+    /// namespace.
     #[must_use]
     pub fn get(&self, key: &ObjectRef<K>) -> Option<Cached<K>> {
         let namespace = match (self.namespace.as_deref(), key.namespace()) {
@@ -55,12 +57,12 @@ impl<K> Lister<K> {
         self.stores.as_slice().iter().find_map(|store| store.get_by(namespace, key.name()))
     }
 
-    /// The object of this name, or the `NotFound` that the server would have answered.
+    /// Returns the object with this key, or the server's `NotFound` status.
     pub fn require(&self, key: &ObjectRef<K>) -> Result<Cached<K>, Box<Status>> {
         self.get(key).ok_or_else(|| Box::new(Status::not_found(&self.resource.gvr().group_resource(), key.name())))
     }
 
-    /// Every object.
+    /// Returns every object.
     #[must_use]
     pub fn list(&self) -> Vec<Cached<K>> {
         self.stores.collect(|store| match &self.namespace {
@@ -69,7 +71,7 @@ impl<K> Lister<K> {
         })
     }
 
-    /// Every object whose labels match. Looks at each object's labels; decodes nothing.
+    /// Returns every object whose labels match. Reads the labels of each object; decodes nothing.
     #[must_use]
     pub fn select(&self, selector: &LabelSelector) -> Vec<Cached<K>> {
         let mut objects = self.list();
@@ -77,7 +79,7 @@ impl<K> Lister<K> {
         objects
     }
 
-    /// Every object that an index has under a value. Takes time in proportion to what it finds.
+    /// Returns every object with this value in an index. Takes time proportional to the number of results.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let mut objects = self.stores.try_collect(|store| store.by_index(index, value))?;
         if let Some(namespace) = &self.namespace {
@@ -86,7 +88,7 @@ impl<K> Lister<K> {
         Ok(objects)
     }
 
-    /// The values in use in an index, in all namespaces, sorted.
+    /// Returns the used values of an index, in all namespaces, sorted.
     pub fn index_values(&self, index: &str) -> Result<Vec<Arc<str>>, UnknownIndex> {
         let mut values = self.stores.try_collect(|store| store.index_values(index))?;
         if let Stores::Several(_) = self.stores {
@@ -96,7 +98,7 @@ impl<K> Lister<K> {
         Ok(values)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         let count = |store: &Store<K>| {
@@ -105,21 +107,21 @@ impl<K> Lister<K> {
         self.stores.as_slice().iter().map(count).sum()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version up to which changes have been applied, of several informers by each of them; empty before the first
-    /// list.
+    /// Returns the version up to which all changes have been applied; empty before the first list. With several
+    /// informers, the version that each of them has reached.
     #[must_use]
     pub fn version(&self) -> ResourceVersion {
         let versions = self.stores.as_slice().iter().map(Store::version);
         versions.min_by_key(ResourceVersion::as_u64).unwrap_or_default()
     }
 
-    /// What the objects are.
+    /// Returns the resource of the objects.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.resource

@@ -1,14 +1,15 @@
-//! What the objects of one informer may cost: the budget, and which of them stay decoded.
+//! The memory budget of one informer, and the choice of the objects that stay decoded.
 //!
-//! A body is held as it came while the budget has room for it, else compressed. An object that was decoded stays decoded
-//! while it is among those used last that fit into a quarter of the budget. What is decoded counts six times its encoding.
+//! A body is stored as the server sent it while the budget has room for it, and compressed otherwise. The most recently
+//! used decoded objects that fit into a quarter of the budget stay decoded. A decoded object counts as six times its
+//! encoded size.
 //!
-//! Most states are asked for once: by the reconcile that they lead to. So what was decoded for the first time gets a small
-//! part of that room, and is given up when others come, unless it was asked for again meanwhile. What has to be decoded a
-//! second time is kept with those.
+//! Most states are read once: by the reconcile that they trigger. So objects decoded for the first time share a small
+//! part of that room. They are dropped when newer ones arrive, unless they were read again in the meantime. Objects
+//! decoded for the second time get the rest of the room.
 //!
-//! Whatever the budget, the [`FLOOR`] objects decoded last stay decoded: several handlers that decode the same event one
-//! after the other decode it once.
+//! The last [`FLOOR`] decoded objects always stay decoded: several handlers that decode the same event one after the
+//! other decode it once.
 
 use std::{
     collections::VecDeque,
@@ -31,48 +32,48 @@ use crate::{
     status::MemoryUse,
 };
 
-/// How much larger a decoded object is than its encoding.
+/// The estimated size of a decoded object, as a multiple of its encoded size.
 const DECODED: usize = 6;
 
-/// What part of the budget decoded objects may take.
+/// The divisor of the budget for decoded objects.
 const HOT_SHARE: usize = 4;
 
-/// What part of that those may take that were asked for once.
+/// The divisor of the room for decoded objects that is available to objects read only once.
 const FRESH_SHARE: usize = 32;
 
-/// So many decoded objects are kept, whatever they cost.
+/// The number of decoded objects that are retained regardless of their size.
 const FLOOR: usize = 16;
 
-/// What the entries of one informer share.
+/// The state shared by the entries of one informer.
 pub(crate) struct Memory<K> {
     pub(crate) resource: Arc<ApiResource>,
     pub(crate) metrics: Arc<dyn CacheMetrics>,
     pub(crate) unpacker: Unpacker,
-    /// Decodes an object as it comes, where that is asked for. Then nothing is given up.
+    /// Decodes an object on arrival, if configured. Decoded objects are never dropped then.
     pub(crate) decode_early: Option<fn(&Cached<K>)>,
     budget: usize,
-    /// Bytes of the bodies that are held uncompressed.
+    /// The bytes of uncompressed bodies.
     plain: AtomicUsize,
-    /// Bytes of the bodies that are held compressed.
+    /// The bytes of compressed bodies.
     packed: AtomicUsize,
-    /// What the decoded objects count.
+    /// The estimated size of the decoded objects.
     hot: AtomicUsize,
     order: Mutex<Order<K>>,
 }
 
-/// The entries with decoded objects, in the order in which they were last looked at; some are gone.
+/// The entries with decoded objects, in the order of their last use. Some entries may have been dropped.
 struct Order<K> {
-    /// Decoded for the first time, as far as known asked for once; with what they count.
+    /// Objects decoded for the first time and not known to be read again, with their estimated sizes.
     fresh: VecDeque<(Weak<Entry<K>>, usize)>,
-    /// What those count, gone ones included.
+    /// The total size of `fresh`, including dropped entries.
     fresh_size: usize,
-    /// The others.
+    /// The other decoded objects.
     entries: VecDeque<Weak<Entry<K>>>,
-    /// The length at which those of `entries` are taken out that are gone.
+    /// The length of `entries` at which dropped ones are removed.
     sweep_at: usize,
 }
 
-/// What is given up, and the entry that had it.
+/// A dropped decoded object and its entry.
 type Given<K> = (Option<Decoded<K>>, Arc<Entry<K>>);
 
 impl<K> Memory<K> {
@@ -90,7 +91,7 @@ impl<K> Memory<K> {
         }
     }
 
-    /// Whether less should be held uncompressed.
+    /// Reports whether the uncompressed bodies and decoded objects exceed the budget.
     pub(crate) fn is_beyond_budget(&self) -> bool {
         self.plain.load(Ordering::Relaxed).saturating_add(self.hot.load(Ordering::Relaxed)) > self.budget
     }
@@ -99,7 +100,7 @@ impl<K> Memory<K> {
         self.plain.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Compresses a body, or compresses it anew.
+    /// Compresses a body, or compresses it again with a new dictionary.
     pub(crate) fn repack(&self, body: &Body<K>, packer: &mut Packer) {
         if let Some([before, after]) = body.repack(packer, &self.unpacker) {
             self.packed.fetch_add(after.packed, Ordering::Relaxed);
@@ -107,7 +108,7 @@ impl<K> Memory<K> {
         }
     }
 
-    /// What is held at this moment; not a state that there was if it changes meanwhile.
+    /// Returns the current memory use. The values may be inconsistent if they change during the call.
     pub(crate) fn in_use(&self) -> MemoryUse {
         let of = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let Self { plain, packed, hot, .. } = self;
@@ -119,7 +120,7 @@ impl<K> Memory<K> {
         self.packed.fetch_sub(packed, Ordering::Relaxed);
     }
 
-    /// The object of this entry has been decoded. Gives up others that are too many.
+    /// Records that the object of this entry was decoded, and drops other decoded objects if there are too many.
     pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>, effort: Effort) {
         if self.decode_early.is_some() {
             return;
@@ -148,10 +149,10 @@ impl<K> Memory<K> {
             order.sweep_at = (order.entries.len() * 2).max(8 * FLOOR);
         }
         drop(order);
-        drop(given); // … without the lock: dropping an object may be user code.
+        drop(given); // After the lock is released: dropping an object may run user code.
     }
 
-    /// Keeps what was asked for again, and gives up what was not.
+    /// Drops the oldest decoded object unless it was read again; then it is moved to the end of the order.
     fn cool(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, given: &mut Vec<Given<K>>) {
         let Some(entry) = oldest.upgrade() else { return };
         match entry.body.cool() {
@@ -170,7 +171,7 @@ impl<K> Memory<K> {
         [&self.plain, &self.packed, &self.hot].iter().all(|bytes| bytes.load(Ordering::Relaxed) == 0)
     }
 
-    /// An entry is about to be dropped.
+    /// Subtracts an entry that is being dropped.
     pub(crate) fn dropped(&self, held: Held, decoded: Option<usize>) {
         self.remove(held);
         if self.decode_early.is_none() {

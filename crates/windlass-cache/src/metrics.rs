@@ -1,4 +1,4 @@
-//! What an informer tells about itself.
+//! The metrics of an informer.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use crate::{
     error::{DecodeError, InformerError},
 };
 
-/// Receives what happens in one informer. Each method has a default that does nothing.
+/// Receives the events of one informer as metrics. Each method does nothing by default.
 ///
-/// Methods are called on the informer's tasks and must not block. One that panics costs its call, and a line in the log.
+/// Methods run on the informer's tasks and must not block. A panic is logged and affects only that call.
 pub trait CacheMetrics: Debug + Send + Sync + 'static {
-    /// Everything was listed, by LIST or by a watch that began with it: `lists_total`, `list_duration_seconds`,
+    /// All objects were listed, by LIST or as the initial events of a watch: `lists_total`, `list_duration_seconds`,
     /// `items_per_list`.
     fn listed(&self, objects: usize, took: Duration) {
         let _ = (objects, took);
@@ -22,32 +22,32 @@ pub trait CacheMetrics: Debug + Send + Sync + 'static {
     /// A watch was opened: `watches_total`.
     fn watch_opened(&self) {}
 
-    /// A watch ended after so many events: `watch_duration_seconds`, `items_per_watch`.
+    /// A watch ended after this many events: `watch_duration_seconds`, `items_per_watch`.
     fn watch_ended(&self, events: u64, after: Duration) {
         let _ = (events, after);
     }
 
-    /// An event came.
+    /// A watch event arrived.
     fn event(&self, event_type: EventType) {
         let _ = event_type;
     }
 
-    /// Something went wrong, an object that was left out among it. The informer goes on.
+    /// An error occurred, for example a skipped object. The informer continues.
     fn failed(&self, error: &InformerError) {
         let _ = error;
     }
 
-    /// An object was asked for and could not be decoded. Called where it was asked for.
+    /// A requested object could not be decoded. Called on the reader's thread.
     fn decoding_failed(&self, error: &DecodeError) {
         let _ = error;
     }
 
-    /// The store changed and holds so many objects.
+    /// The store changed and now holds this many objects.
     fn stored(&self, objects: usize) {
         let _ = objects;
     }
 
-    /// A handler panicked. It goes on with the next notification.
+    /// A handler panicked. It continues with the next notification.
     fn handler_panicked(&self) {}
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct NoMetrics;
 
 impl CacheMetrics for NoMetrics {}
 
-/// The user's metrics: what panics there harms nobody here.
+/// A wrapper of the user's metrics that catches panics.
 #[derive(Debug)]
 pub(crate) struct Contained(pub(crate) Arc<dyn CacheMetrics>);
 

@@ -1,4 +1,4 @@
-//! How an informer is to work.
+//! The options of an informer.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
     transform::Transform,
 };
 
-/// How an informer is to work. The defaults are client-go's, where it has them.
+/// The options of an informer. The defaults are client-go's where it has an equivalent.
 #[derive(Clone)]
 #[must_use]
 pub struct InformerOptions {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
-    /// `None` for all namespaces. Set by factories.
+    /// The namespace; `None` selects all. Set by factories.
     pub(crate) namespace: Option<String>,
     pub(crate) own_writes: Option<WriteJournals>,
-    /// That of the informer's type.
+    /// The content requested from the server; determined by the informer's type.
     pub(crate) content: Content,
     pub(crate) initial_sync: InitialSync,
     pub(crate) verification: Verification,
@@ -39,147 +39,153 @@ pub struct InformerOptions {
     pub(crate) on_error: Option<ErrorHook>,
 }
 
-/// What an informer selects, in the string form of selectors.
+/// The selectors of an informer in their string form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selectors<'o> {
-    /// By labels.
+    /// The label selector.
     pub labels: Option<&'o str>,
-    /// By fields.
+    /// The field selector.
     pub fields: Option<&'o str>,
 }
 
 pub(crate) type ErrorHook = Arc<dyn Fn(&InformerError) + Send + Sync>;
 
-/// How the present state is asked for.
+/// The method of requesting the current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InitialSync {
-    /// As the beginning of the watch (WatchList); by LIST where the server cannot do that.
+    /// By a watch with initial events (WatchList), with a fallback to LIST if the server does not support it.
     #[default]
     Watch,
-    /// By LIST, then a watch.
+    /// By LIST, followed by a watch.
     List,
 }
 
-/// Whether a server is believed that a watch began with the whole present state.
+/// The handling of a watch's initial events: trusted, or compared with a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
-    /// It is.
+    /// Trusts that the initial events are complete.
     #[default]
     Trust,
-    /// It is listed too, at the same version; a difference is told to the error hook. For tests of servers: it costs a
-    /// list each time.
+    /// Also lists the objects at the same version and reports a difference to the error hook. For tests of servers:
+    /// this costs one list each time.
     Compare,
 }
 
-/// When objects are decoded.
+/// The time at which objects are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decoding {
-    /// When somebody asks for them; those used last are kept, if they are used more than once.
+    /// On the first read. Recently used objects stay decoded if they are read more than once.
     #[default]
     OnUse,
-    /// When they come; all are kept, whatever the budget. Costs five times the memory, and lets no reader wait.
+    /// On arrival. All objects stay decoded, regardless of the budget. This takes five times the memory, but readers
+    /// never wait.
     Early,
 }
 
-/// Servers end watches themselves; shorter ones than this would only cost requests.
+/// The minimum watch timeout. Servers end watches themselves; shorter timeouts only cause more requests.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How many deltas may wait between reflector and store: enough to smooth bursts, few enough to slow the watch down
-/// before they cost memory.
+/// The default number of queued deltas between reflector and store: enough to smooth bursts, and small enough to slow
+/// the watch down before the queue takes much memory.
 const QUEUE_CAPACITY: usize = 2_000;
 
 impl InformerOptions {
-    /// Only objects that match this label selector.
+    /// Selects only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// Only objects that match this field selector.
+    /// Selects only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
     }
 
-    /// The selectors that have been set.
+    /// Returns the selectors.
     #[must_use]
     pub fn selectors(&self) -> Selectors<'_> {
         Selectors { labels: self.labels.as_deref(), fields: self.fields.as_deref() }
     }
 
-    /// How the present state is asked for.
+    /// Sets the method of requesting the current state.
     pub fn initial_sync(mut self, how: InitialSync) -> Self {
         self.initial_sync = how;
         self
     }
 
-    /// Whether the present state that a watch begins with is compared with a list.
+    /// Sets whether the initial events of a watch are compared with a list.
     pub fn verification(mut self, verification: Verification) -> Self {
         self.verification = verification;
         self
     }
 
-    /// How many objects one LIST request asks for. By default 500 where the server reads from its storage, all at once
-    /// where it answers from its watch cache.
+    /// Sets the page size of LIST requests. By default, 500 if the server reads from its storage, and no limit if it
+    /// answers from its watch cache.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.page_size = Some(objects);
         self
     }
 
-    /// Watches are asked to last between this and twice this long; less than 5 minutes counts as 5 minutes.
+    /// Sets the minimum watch timeout. Each watch requests a timeout between this and twice this value. The minimum and
+    /// default is 5 minutes.
     pub fn min_watch_timeout(mut self, timeout: Duration) -> Self {
         self.min_watch_timeout = timeout.max(MIN_WATCH_TIMEOUT);
         self
     }
 
-    /// How long to wait between attempts.
+    /// Sets the delays between attempts.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// What becomes of managedFields.
+    /// Sets whether managedFields are stored.
     pub fn managed_fields(mut self, managed_fields: ManagedFields) -> Self {
         self.managed_fields = managed_fields;
         self
     }
 
-    /// Changes each object before it is stored.
+    /// Sets a transform that changes each object before it is stored.
     pub fn transform(mut self, transform: Transform) -> Self {
         self.transform = Some(transform);
         self
     }
 
-    /// Sets how many bytes of bodies are held uncompressed; beyond, they are compressed. Defaults to 512 MiB, or to an eighth of
-    /// the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container that may use 128 MiB.
+    /// Sets how many bytes of bodies are stored uncompressed; further bodies are compressed. Defaults to 512 MiB, or to
+    /// an eighth of the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container
+    /// with a limit of 128 MiB.
     ///
-    /// Of this, a quarter may be taken by the objects that were decoded last, each counted at six times its encoding: they
-    /// need not be decoded again. A small part of that is for those that were asked for once so far: what is asked for again
-    /// while it is there, or must be decoded a second time, stays with the others. With 0 every body is compressed.
+    /// A quarter of the budget is available to the most recently decoded objects, which don't have to be decoded again.
+    /// Each counts as six times its encoded size. Objects read only once so far get a small part of this quarter. An
+    /// object that is read again while it is retained, or has to be decoded a second time, moves to the larger part.
+    /// With 0, every body is compressed.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget = bytes;
         self
     }
 
-    /// When objects are decoded.
+    /// Sets the time at which objects are decoded.
     pub fn decoding(mut self, decoding: Decoding) -> Self {
         self.decoding = decoding;
         self
     }
 
-    /// Shows every handler every object again once per `period`, unless the handler has its own period. Not by default.
+    /// Delivers every object to every handler again once per `period`, unless the handler has its own period. Disabled
+    /// by default.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
     }
 
-    /// How many changes may wait between the watch and the store before the watch waits.
+    /// Sets the maximum number of changes queued between the watch and the store. The watch waits while the queue is
+    /// full. Defaults to 2,000.
     pub fn queue_capacity(mut self, changes: usize) -> Self {
         self.queue_capacity = changes;
         self
     }
 
-    /// Where the jitter of delays and timeouts comes from.
+    /// Sets the source of randomness for the jitter of delays and timeouts.
     pub fn entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
@@ -192,13 +198,13 @@ impl InformerOptions {
         self
     }
 
-    /// Where to tell what happens.
+    /// Sets the receiver of the informer's metrics.
     pub fn metrics(mut self, metrics: Arc<dyn CacheMetrics>) -> Self {
         self.metrics = Arc::new(Contained(metrics));
         self
     }
 
-    /// Called with everything that goes wrong, on the informer's task; must not block. The informer goes on.
+    /// Sets a hook that is called with every error on the informer's task. It must not block. The informer continues.
     pub fn on_error(mut self, hook: impl Fn(&InformerError) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(hook));
         self
@@ -251,7 +257,7 @@ impl fmt::Debug for InformerOptions {
     }
 }
 
-/// Where the parts of one informer report what goes wrong.
+/// The receiver of all errors of one informer.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     metrics: Arc<dyn CacheMetrics>,
@@ -267,7 +273,8 @@ impl Reporter {
         &*self.metrics
     }
 
-    /// Tells the log, the metrics and the hook. What belongs to the normal course of a watch is logged quietly.
+    /// Reports an error to the log, the metrics and the hook. Errors that are normal during a watch are logged at a low
+    /// level.
     pub(crate) fn report(&self, error: &InformerError) {
         let expired = match error {
             InformerError::List { source, .. } | InformerError::Watch { source, .. } => source.is_expired(),
@@ -277,7 +284,7 @@ impl Reporter {
         if expired {
             tracing::debug!(%error, cause, "the version is too old; listing again");
         } else {
-            tracing::warn!(%error, cause, "the informer goes on");
+            tracing::warn!(%error, cause, "the informer continues");
         }
         self.metrics.failed(error);
         if let Some(hook) = &self.hook

@@ -1,4 +1,4 @@
-//! A program that reads what it has written.
+//! Read-your-writes consistency for programs that write the objects they cache.
 
 mod journal;
 
@@ -10,20 +10,21 @@ pub(crate) use self::journal::Follower;
 pub use self::journal::{Reads, WriteJournal, WriteJournals};
 use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
 
-/// An informer's lister for a program that also writes: it never reads less than what it has written itself.
+/// An informer's lister for a program that also writes: reads always include the program's own writes.
 ///
-/// Informers lag behind the server by some milliseconds. A controller that creates an object, is woken by another change
-/// and does not find the object yet creates a second one; every controller has its own trick against that. Here writes go
-/// through [`Self::write`] and [`Self::delete`], whatever client sends them, and [`Self::read`] waits until the informer shows
-/// all of them. Clones share what has been written. To be shown own writes at once, without waiting, see
+/// Informers lag behind the server by some milliseconds. Without this type, a controller that creates an object and
+/// runs again before the informer shows it would create a second one. Send writes through [`Self::write`] and
+/// [`Self::delete`], with any client. [`Self::read`] waits until the informer shows all of them. Clones share the
+/// recorded writes. To see own writes immediately, without waiting, use
 /// [`MutationCache`](crate::stores::MutationCache).
 ///
 /// # What is not guaranteed
 ///
-/// - Writes of others, and those that fail and are carried out all the same, are seen when the informer sees them.
-/// - An object that the informer does not select is not waited for, nor is one that it may not select: by fields other than
-///   name and namespace.
-/// - A server that cannot be reached makes reads wait. Set a timeout.
+/// - Writes of other clients, and failed writes that the server nevertheless carried out, appear when the informer
+///   receives them.
+/// - Reads don't wait for an object that the store does not have and the informer may not select. That is unknown for a
+///   field selector on fields other than name and namespace.
+/// - Reads wait while the server is unreachable. Set a timeout.
 ///
 /// ```
 /// # use windlass_api::{ObjectExt, k8s_openapi::api::core::v1::ConfigMap};
@@ -44,21 +45,21 @@ pub struct OwnWrites<K> {
 }
 
 impl<K: Object> OwnWrites<K> {
-    /// Nothing has been written yet.
+    /// Creates a lister without recorded writes.
     #[must_use]
     pub fn new(informer: SharedInformer<K>) -> Self {
         let follower = Follower::new(WriteJournal::default(), None, informer.selectors());
         Self { informer, follower: Arc::new(follower) }
     }
 
-    /// Sends a write that is answered with the object, and remembers what must be seen.
+    /// Sends a write whose response is the object, and records it for later reads.
     pub async fn write<E>(&self, request: impl IntoFuture<Output = Result<K, E>>) -> Result<K, E> {
         let written = request.await?;
         self.wrote(&written);
         Ok(written)
     }
 
-    /// Sends the deletion of `object`, and remembers that it must be gone or show that it is being deleted.
+    /// Sends the deletion of `object`, and records that the object must be absent or terminating in later reads.
     pub async fn delete<T, E>(&self, object: &K, request: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
         let answer = request.await?;
         let uid = Uid::new(object.uid().unwrap_or_default());
@@ -66,20 +67,20 @@ impl<K: Object> OwnWrites<K> {
         Ok(answer)
     }
 
-    /// Records what a server has answered to a write that went another way.
+    /// Records the response to a write that was sent without [`Self::write`].
     pub fn wrote(&self, written: &K) {
         let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
         let labels = written.metadata().labels.clone().unwrap_or_default();
         self.follower.journal().stored(written.object_ref().into_key(), version, Some(labels));
     }
 
-    /// The lister, once it shows everything that has been written up to now.
+    /// Returns the lister once it shows all writes recorded so far.
     pub async fn read(&self) -> Result<Lister<K>, Stopped> {
         self.informer.follow(&self.follower, Reads::All).await?;
         Ok(self.informer.store())
     }
 
-    /// The informer.
+    /// Returns the informer.
     #[must_use]
     pub fn informer(&self) -> &SharedInformer<K> {
         &self.informer
@@ -133,8 +134,8 @@ mod tests {
     async fn what_has_been_written_is_read_and_nothing_older() {
         let fake = FakeListWatch::new();
         let (maps, run) = rig(&fake);
-        assert!(is_ready(&maps).await, "nothing to wait for");
-        // The server has stored it; its event is still to come.
+        assert!(is_ready(&maps).await, "there is no pending write");
+        // The server has stored the object; its event has not arrived yet.
         maps.write(async { Answer::Ok(map("a", fake.version() + 1)) }).await.unwrap();
         assert!(!is_ready(&maps).await);
         maps.write(async { Answer::Err("refused") }).await.unwrap_err();

@@ -1,25 +1,25 @@
-//! Bodies compressed with a dictionary that was trained on bodies like them.
+//! Compression of bodies with a dictionary trained on similar bodies.
 //!
-//! A dictionary holds what the bodies of one kind have in common, so that each of them costs little more than what it has
-//! of its own. A compressed body names its dictionary, by holding it: a dictionary lives for as long as a body needs it.
+//! A dictionary holds the common content of the bodies of one kind, so that each compressed body only has to store the
+//! differences. A compressed body holds a reference to its dictionary, which exists as long as a body uses it.
 
 use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use zstd_safe::{CCtx, CDict, DCtx, DDict};
 
-/// Fast. With 3 bodies are a tenth smaller, and an update takes two microseconds more; higher levels gain nothing beside a
-/// dictionary.
+/// The fastest level. With level 3, bodies are a tenth smaller and an update takes two microseconds more; with a
+/// dictionary, higher levels gain nothing.
 const LEVEL: i32 = 1;
 
-/// How large a dictionary may be. It pays for itself with a hundredth of its samples' size.
+/// The limits of a dictionary's size. A dictionary pays off with a hundredth of its samples' size.
 const SMALLEST: usize = 4 << 10;
 const LARGEST: usize = 64 << 10;
 
-/// What a body was compressed with.
+/// The dictionary that a body was compressed with.
 pub(crate) struct Dictionary(DDict<'static>);
 
-/// Compresses, one body after the other.
+/// A compressor for one body at a time.
 pub(crate) struct Packer {
     context: CCtx<'static>,
     encoder: CDict<'static>,
@@ -27,15 +27,15 @@ pub(crate) struct Packer {
     out: Vec<u8>,
 }
 
-/// Decompresses, for several threads at once.
+/// A decompressor for several threads at once.
 pub(crate) struct Unpacker {
     idle: Mutex<Vec<DCtx<'static>>>,
 }
 
-/// How many idle contexts are kept; each holds 100 KB.
+/// The number of idle contexts that are retained; each takes 100 KB.
 const IDLE: usize = 2;
 
-/// A compressed body could not be read back: its memory was damaged.
+/// A compressed body could not be decompressed because its memory was damaged.
 #[derive(Debug, thiserror::Error)]
 #[error("the compressed body cannot be read: {0}")]
 pub(crate) struct Damaged(&'static str);
@@ -43,7 +43,7 @@ pub(crate) struct Damaged(&'static str);
 // === impl Packer ===
 
 impl Packer {
-    /// Trains a dictionary. Samples that are too few, or too small, give an empty one.
+    /// Trains a dictionary. If the samples are too few or too small, the dictionary is empty.
     pub(crate) fn trained(samples: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let (mut texts, mut sizes) = (Vec::new(), Vec::new());
         for sample in samples {
@@ -62,12 +62,12 @@ impl Packer {
         }
     }
 
-    /// The dictionary that is used now.
+    /// Returns the current dictionary.
     pub(crate) fn dictionary(&self) -> &Arc<Dictionary> {
         &self.dictionary
     }
 
-    /// `None` where the result would be no smaller.
+    /// Compresses a body; `None` if the result would not be smaller.
     pub(crate) fn pack(&mut self, body: &[u8]) -> Option<Box<[u8]>> {
         self.out.clear();
         self.out.reserve(zstd_safe::compress_bound(body.len()));
@@ -102,7 +102,7 @@ impl Unpacker {
     }
 }
 
-/// The size of a body before it was compressed.
+/// Returns the uncompressed size of a body.
 pub(crate) fn unpacked_len(packed: &[u8]) -> usize {
     let len = zstd_safe::get_frame_content_size(packed).ok().flatten();
     len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0)

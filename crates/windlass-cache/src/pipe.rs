@@ -1,4 +1,4 @@
-//! The event queue with its lock, its bound and its wake-ups. One producer may wait, one consumer does.
+//! The event queue with its lock, bound and wake-ups, for one producer and one consumer.
 
 use std::{fmt, sync::Arc};
 
@@ -16,17 +16,17 @@ use crate::{
 
 pub(crate) struct Pipe<K> {
     queue: Mutex<Box<dyn EventQueue<K>>>,
-    /// The producer waits while so many deltas are queued.
+    /// The producer waits while this many deltas are queued.
     capacity: usize,
     filled: Notify,
     drained: Notify,
 }
 
-/// The pipe as an informer's reflector sees it.
+/// The reflector's end of the pipe.
 #[derive(Debug)]
 pub(crate) struct Feed<K: 'static> {
     pub(crate) pipe: Arc<Pipe<K>>,
-    /// Where known states are taken from, so that a relist costs no memory for what did not change.
+    /// The source of unchanged states, so that a relist does not duplicate them in memory.
     pub(crate) store: Store<K>,
 }
 
@@ -40,7 +40,7 @@ impl<K: Send + Sync + 'static> Sink<K> for Feed<K> {
     }
 }
 
-/// A delta, and whether the initial population was complete without it and is with it.
+/// A delta, and whether the initial list was complete before and after it.
 pub(crate) struct Popped<K> {
     pub(crate) delta: Delta<K>,
     pub(crate) synced_before: bool,
@@ -52,7 +52,7 @@ impl<K: 'static> Pipe<K> {
         Self { queue: Mutex::new(queue), capacity: capacity.max(1), filled: Notify::new(), drained: Notify::new() }
     }
 
-    /// Waits for room.
+    /// Waits until the queue has room, then adds a change.
     pub(crate) async fn push(&self, change: Change<K>) {
         loop {
             {
@@ -67,12 +67,13 @@ impl<K: 'static> Pipe<K> {
         self.filled.notify_one();
     }
 
-    /// How many deltas wait.
+    /// Returns the number of queued deltas.
     pub(crate) fn len(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Does not wait for room, and wakes nobody; for the consumer itself, which would wait for itself.
+    /// Adds a change without waiting for room and without waking the consumer. For the consumer itself, which would
+    /// deadlock otherwise.
     pub(crate) fn push_now(&self, change: Change<K>) {
         self.queue.lock().push(change);
     }
@@ -86,7 +87,7 @@ impl<K: 'static> Pipe<K> {
         }
     }
 
-    /// `None` when nothing is queued.
+    /// Removes and returns the next delta, or `None` if the queue is empty.
     pub(crate) fn try_pop(&self) -> Option<Popped<K>> {
         let mut queue = self.queue.lock();
         let (synced_before, len) = (queue.has_synced(), queue.len());
@@ -116,7 +117,7 @@ mod tests {
     async fn the_producer_waits_while_the_queue_is_full() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 2);
         for version in 1..=2_u64 {
-            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("there is room");
+            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("the queue has room");
         }
         let third = pipe.push(Change::Bookmark(3.into()));
         futures::pin_mut!(third);

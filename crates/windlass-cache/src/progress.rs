@@ -1,4 +1,4 @@
-//! Waiting until an informer is as fresh as somebody needs it.
+//! Waiting until an informer's store has reached a required state.
 
 use std::{cmp::Ordering, fmt};
 
@@ -9,26 +9,26 @@ use windlass_api::{ResourceVersion, ResourceVersionError};
 
 use crate::{store::Store, synced::Stopped};
 
-/// Why an informer cannot be waited for.
+/// The reason why waiting for an informer failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// It stopped, and has not got there.
-    #[error("waiting for what was written")]
+    /// The informer stopped before it reached the required state.
+    #[error("waiting for a write")]
     Stopped(#[from] Stopped),
-    /// No other version can be compared with this one.
+    /// The version cannot be compared with others.
     #[error("waiting for a version")]
     Version(#[from] ResourceVersionError),
 }
 
-/// Who waits for what.
+/// The waiting callers of an informer, and their conditions.
 pub(crate) struct Progress {
-    /// `None` once the informer has stopped.
+    /// `None` after the informer has stopped.
     waiting: Mutex<Option<Vec<Waiting>>>,
 }
 
 struct Waiting {
-    /// Looks at the store, and at nothing that locks `waiting`.
+    /// The condition. It may read the store, and must not lock `waiting`.
     is_over: Box<dyn Fn() -> bool + Send>,
     over: oneshot::Sender<()>,
 }
@@ -38,20 +38,20 @@ impl Progress {
         Self { waiting: Mutex::new(Some(Vec::new())) }
     }
 
-    /// The store may have changed.
+    /// Checks the conditions after a change of the store.
     pub(crate) fn changed(&self) {
         let mut waiting = self.waiting.lock();
         let Some(waiting) = waiting.as_mut().filter(|waiting| !waiting.is_empty()) else { return };
         for at in (0..waiting.len()).rev() {
             if (waiting[at].is_over)() {
-                // Who has gone away does not mind.
+                // An error means that the caller no longer waits.
                 let _ = waiting.swap_remove(at).over.send(());
             }
         }
         waiting.retain(|waiting| !waiting.over.is_closed());
     }
 
-    /// Nothing will change any more.
+    /// Ends all waiting: the store no longer changes.
     pub(crate) fn stop(&self) {
         self.waiting.lock().take();
     }
@@ -70,7 +70,8 @@ impl Progress {
     /// Waits until a condition of the store holds.
     pub(crate) async fn until(&self, is_over: impl Fn() -> bool + Send + 'static) -> Result<(), Stopped> {
         let waits = {
-            // The lock orders this with `changed`: either the change is seen here, or the waiting there.
+            // The lock orders this with `changed`: either the condition already sees the change here, or `changed` sees
+            // the new entry.
             let mut waiting = self.waiting.lock();
             if is_over() {
                 return Ok(());
@@ -115,7 +116,7 @@ mod tests {
             progress.stop();
             assert_eq!(late.now_or_never(), Some(Err(WaitError::Stopped(Stopped))));
         }
-        assert_eq!(progress.reach(&ten, &store).now_or_never(), Some(Ok(())), "it is there already");
+        assert_eq!(progress.reach(&ten, &store).now_or_never(), Some(Ok(())), "the version is already reached");
         assert!(progress.reach(&eleven, &store).now_or_never().unwrap().is_err());
     }
 

@@ -1,20 +1,20 @@
-//! Follows the objects of one resource on a server: lists, then watches, and begins again when it must.
+//! The reflector: lists and watches the objects of one resource on a server, and relists if necessary.
 //!
-//! The decisions are in [`machine`]; this carries them out. What is learned goes into a sink, for informers the event queue,
-//! which slows the watch down when it is full. What goes wrong goes to the log and the error hook. It ends only by being dropped, which
-//! ends the requests under way.
+//! [`machine`] makes the decisions; this module carries them out. Changes are pushed into a sink. The informer's sink
+//! is the event queue, which slows the watch down when it is full. Errors go to the log and the error hook. A reflector
+//! ends only by being dropped, which also ends its running requests.
 //!
 //! # What is guaranteed
 //!
-//! - What is handed on never goes back in time, unless the server itself does.
-//! - A change that the server tells is handed on, or everything is asked for again. An object that cannot be read is reported
-//!   and passed over; one that became too large to be read stays at the last state that could be, until it is deleted.
-//! - Every attempt after the first waits, longer each time, up to a minute; only the end of a watch that was any good is
-//!   followed by the next one at once.
+//! - Delivered states never go back to an older version, unless the server itself does.
+//! - Every change that the server sends is delivered, or followed by a relist. An unreadable object is reported and
+//!   skipped. An object that has become too large to read keeps its last readable state until it is deleted.
+//! - Every attempt after the first waits, with delays that grow up to a minute. Only a watch that worked for a while is
+//!   followed by the next one immediately.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! - Not every state of an object is seen: what changes between two lists is seen once.
+//! - Not every state of an object is delivered: several changes between two lists appear as one.
 
 pub(crate) mod machine;
 mod sink;
@@ -50,23 +50,23 @@ use crate::{
     transform::Transform,
 };
 
-/// Marks the bookmark that ends the present state.
+/// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// How much longer than asked for a watch may last before the connection counts as dead.
+/// The time by which a watch may exceed its timeout before its connection is considered dead.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How much sooner than asked for a watch may end in the normal course of things; servers count whole seconds.
+/// The time by which a watch may end before its timeout and still count as complete; servers count whole seconds.
 const EARLY: Duration = Duration::from_secs(5);
 
-/// How often a watch that has not sent the whole present state yet is mentioned in the log.
+/// The interval of log messages about a watch that has not sent all initial events yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Follows the objects of one resource, and puts what it learns into a [`Sink`]. It is the first station of an informer,
-/// for programs that want that and nothing else.
+/// Follows the objects of one resource and pushes each change into a [`Sink`]. This is the first stage of an informer,
+/// for programs that need nothing else.
 ///
-/// It never goes back in time unless the server does, and ends only by being dropped. Of the options, `resync` and
-/// `queue_capacity` are not its own.
+/// It never goes back to an older version unless the server does, and ends only by being dropped. It ignores the
+/// options `resync` and `queue_capacity`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -77,14 +77,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// let pods = Arc::new(ThreadSafeMap::<Pod>::new());
 /// let sink = Mirror(Arc::clone(&pods));
 /// let reflector = Reflector::new(list_watch, Pod::api_resource(), sink, InformerOptions::default());
-/// tokio::spawn(reflector.run()); // `pods` is equal to what the server has from now on, or will be soon
+/// tokio::spawn(reflector.run()); // keeps `pods` up to date
 /// # }
 /// ```
 pub struct Reflector<K, S> {
     list_watch: Arc<dyn ListWatch>,
     ingest: Ingest<K>,
     compressor: Arc<Mutex<Compressor<K>>>,
-    /// Who compresses what a watch brings.
+    /// The owner of the compression of watched objects.
     compression: Compression,
     transform: Option<Transform>,
     resource: GroupResource,
@@ -97,11 +97,11 @@ pub struct Reflector<K, S> {
     reporter: Reporter,
 
     watch: Option<OpenWatch>,
-    /// The object of the last event, until the machine has said what becomes of it.
+    /// The object of the last event, until the machine has decided how to handle it.
     arrived: Option<(EventType, Cached<K>)>,
-    /// What a list, or the beginning of a watch, has given so far.
+    /// The objects received so far from a list or from the initial events of a watch.
     aside: IndexMap<ObjectKey, Cached<K>>,
-    /// When the list or the watch that fills `aside` was begun.
+    /// The start of the list or watch that fills `aside`.
     begun: Instant,
 }
 
@@ -124,7 +124,7 @@ struct OpenWatch {
     seen: u64,
 }
 
-/// What is read of a bookmark.
+/// The parsed fields of a bookmark.
 #[derive(Deserialize)]
 struct Bookmark {
     metadata: BookmarkMeta,
@@ -141,7 +141,7 @@ struct BookmarkMeta {
 // === impl Reflector ===
 
 impl<K: Object, S: Sink<K>> Reflector<K, S> {
-    /// `list_watch` must list and watch `resource`.
+    /// Creates a reflector. `list_watch` must list and watch `resource`.
     pub fn new(
         list_watch: Arc<dyn ListWatch>,
         resource: impl Into<Arc<ApiResource>>,
@@ -153,7 +153,8 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         Self::within(memory, list_watch, sink, &options)
     }
 
-    /// A reflector whose objects count in a memory that is there already. `options` have the type's content.
+    /// Creates a reflector whose objects count toward an existing memory budget. `options` must have the type's
+    /// content.
     pub(crate) fn within(
         memory: Arc<Memory<K>>,
         list_watch: Arc<dyn ListWatch>,
@@ -181,7 +182,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// Leaves it to others to compress what a watch brings: the indices are made of it first.
+    /// Leaves the compression of watched objects to the caller, so that the indices can be computed first.
     pub(crate) fn leaving_compression(self) -> (Self, Arc<Mutex<Compressor<K>>>) {
         let compressor = Arc::clone(&self.compressor);
         (Self { compression: Compression::ByOthers, ..self }, compressor)
@@ -317,7 +318,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// `Err` is the input that tells the failure.
+    /// Opens a watch. Returns the input that describes the failure as `Err`.
     async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input> {
         self.close_watch();
         if options.initial_events == InitialEvents::Send {
@@ -339,7 +340,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// The next thing that the watch tells.
+    /// Returns the next event of the watch.
     async fn next_event(&mut self, state: &State) -> Input {
         loop {
             let Some(watch) = &mut self.watch else {
@@ -347,7 +348,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 return Input::WatchClosed(Length::VeryShort);
             };
             let is_initial = matches!(state, State::Streaming { .. });
-            // Most events are there already: no timer is made for them.
+            // Most events have already arrived: this avoids a timer.
             let arrived = watch.events.next().now_or_never();
             let event = if let Some(event) = arrived {
                 event
@@ -419,7 +420,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// `None`, and a report, when it cannot be told which object it is, or the transform fails.
+    /// Reads an object. Reports the error and returns `None` if it is unreadable or the transform fails.
     fn read(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
         let object = match self.ingest.read(body) {
             Ok(object) => object,
@@ -433,18 +434,18 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Ok(transformed) => Some(transformed),
             Err(source) => {
                 self.report_object(UnreadableObject::Transform { key: object.key().clone(), source });
-                // Better the last state as it came than an object that never goes away.
+                // Without this, the object would stay in the cache forever.
                 (event_type == EventType::Deleted).then_some(object)
             }
         }
     }
 
-    /// An event whose object is too large to be read. `None`: there is nothing to do about it.
+    /// Handles an event whose object is too large to be read. Returns `None` if no action is required.
     fn pass_over(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input> {
         self.reporter.metrics().event(event_type);
         match (state, event_type) {
             (_, EventType::Deleted) => {
-                // A list tells what is gone without showing it.
+                // Relist: a list shows which objects were deleted without sending the large one.
                 self.close_watch();
                 Some(Input::WatchFailed(Stage::Open, Failure::Other))
             }
@@ -452,9 +453,9 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 self.keep_known(meta);
                 None
             }
-            // What a watch without a version begins with tells no progress.
+            // The ADDED events of a watch without a version don't indicate progress.
             (State::Watching { catching_up: true }, EventType::Added) => None,
-            // Otherwise the next watch would begin with it again.
+            // Advances the version, so that the next watch does not start with this event again.
             _ => meta.map(|meta| Input::Event {
                 event_type: EventType::Bookmark,
                 version: meta.resource_version().clone(),
@@ -463,7 +464,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// An object is there, and too large to be read: the state of it that is known, if there is one, is set aside.
+    /// Sets the last known state of an object aside, if there is one: the object exists, and is too large to be read.
     fn keep_known(&mut self, meta: Option<&Meta>) {
         let Some(meta) = meta else { return };
         let known = self.aside.get(meta.key()).cloned().or_else(|| self.sink.known(meta.key()));
@@ -485,7 +486,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// Tells what a list has otherwise.
+    /// Reports the differences between the initial events of a watch and a list.
     async fn verify(&mut self, streamed: &[Cached<K>], version: &ResourceVersion) {
         let options = self.asks.list_options();
         match verify::compare(&self.list_watch, options, version, streamed).await {
@@ -509,7 +510,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input {
         let failure = failure_of(&error);
         if matches!((state, failure), (State::Streaming { .. }, Failure::Other)) {
-            // It is not an error that a server cannot begin a watch with the present state.
+            // It is not an error if a server does not support initial events.
             let resource = &self.resource;
             tracing::debug!(%resource, cause = crate::causes(&error), "no watch with initial events; listing instead");
         } else {

@@ -1,10 +1,12 @@
-//! Reads what the cache needs of an encoded object without decoding it: the metadata, and where managedFields stand.
+//! A scanner that reads the metadata of an encoded object, and the position of managedFields, without decoding it.
 //!
-//! The scanner answers only where it is certain. Escaped keys and values, a second `metadata`, a key that occurs twice in it
-//! and whatever is not well-formed as far as it looks go the careful way: [`rewrite`] and `Meta::parse`, which read the
-//! object with serde. What comes after the metadata is not looked at, only searched for what would make it matter: that it
-//! is damaged shows when it is decoded. Labels, owners and finalizers are read when their text is met for the first time;
-//! damage within managedFields, which are cut out, may go unnoticed.
+//! The scanner returns a result only if it is certain. Otherwise [`rewrite`] and `Meta::parse` read the object with
+//! serde. This is the case for escaped keys and values, a second `metadata`, duplicate keys in the metadata, and text
+//! that is recognizably not well-formed.
+//!
+//! The rest of the object is not parsed, only searched for keys that would affect the result. Damage in it is detected
+//! when the object is decoded. Labels, owners and finalizers are parsed when their text occurs for the first time.
+//! Damage within managedFields, which are removed, may go unnoticed.
 
 mod careful;
 mod cursor;
@@ -20,12 +22,13 @@ pub(crate) use self::{
     traits::{OwnerIn, RawTraits},
 };
 
-/// What the scanner found. Texts are those of the encoding.
+/// The result of a scan. Strings refer to the encoded text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey<'j> {
     /// The value of the top-level `kind`.
     pub(crate) kind: Option<&'j str>,
-    /// `managedFields` with its key and one comma: what is left without these bytes is the object without the field.
+    /// The range of `managedFields` with its key and one comma. Without these bytes, the text is the object without the
+    /// field.
     pub(crate) managed_fields: Option<Range<usize>>,
     pub(crate) name: &'j str,
     pub(crate) namespace: Option<&'j str>,
@@ -37,16 +40,16 @@ pub(crate) struct Survey<'j> {
     pub(crate) traits: RawTraits<'j>,
 }
 
-/// A value that was looked for.
+/// The result of a search for a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     At(Range<usize>),
     Nowhere,
-    /// Only a full reading can tell.
+    /// The object has to be parsed with serde.
     Unsure,
 }
 
-/// Looks through an object; `None` where only a full reading can tell.
+/// Scans an object; `None` if it has to be parsed with serde.
 pub(crate) fn survey(object: &[u8]) -> Option<Survey<'_>> {
     let mut survey = Survey::default();
     let mut metadata_seen = false;
@@ -71,7 +74,7 @@ pub(crate) fn survey(object: &[u8]) -> Option<Survey<'_>> {
     cursor.peek().is_none().then_some(survey)
 }
 
-/// Whether what follows the metadata could say more of what is surveyed.
+/// Reports whether the text after the metadata may contain more of the scanned fields.
 fn matters(rest: &[u8], is_kind_open: bool) -> bool {
     static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""metadata""#));
     static KIND: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""kind""#));
@@ -82,10 +85,10 @@ fn matters(rest: &[u8], is_kind_open: bool) -> bool {
         || (is_kind_open && KIND.find(rest).is_some())
 }
 
-/// Where the value stands that is reached by these keys of objects within objects.
+/// Finds the value at a path of nested objects.
 pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
     let mut cursor = Cursor { json: object, at: 0 };
-    // Only with escapes is a key written in more than one way.
+    // A key has more than one spelling only if the text contains escapes.
     let spelling = if memchr(b'\\', object).is_some() { Spelling::Open } else { Spelling::Plain };
     for key in path {
         match cursor.value_of(key, spelling) {
@@ -98,13 +101,13 @@ pub(crate) fn find(object: &[u8], path: &[&str]) -> Found {
     if path.is_empty() || cursor.skip_value().is_none() { Found::Unsure } else { Found::At(start..cursor.at) }
 }
 
-/// What stands between the quotes of a text without escapes; `None` for whatever else.
+/// Returns the content of a JSON string without escapes; `None` for anything else.
 pub(crate) fn plain_text(json: &[u8]) -> Option<&str> {
     let mut cursor = Cursor { json, at: 0 };
     cursor.text().filter(|text| cursor.peek().is_none() && !text.bytes().any(|byte| byte < b' '))
 }
 
-// Each step gives `None` where the text ends early or is not what it should be.
+// Each method returns `None` if the text ends early or has an unexpected form.
 impl<'j> Cursor<'j> {
     fn metadata(&mut self, survey: &mut Survey<'j>) -> Option<()> {
         if self.peek()? != b'{' {
@@ -172,7 +175,7 @@ impl<'j> Cursor<'j> {
         Some(())
     }
 
-    /// Passes the value of managedFields. Gives what is to be cut: the key, the value and one comma.
+    /// Skips the value of managedFields. Returns the range to remove: the key, the value and one comma.
     fn managed_fields(&mut self, member: &Member<'_>) -> Option<Range<usize>> {
         match self.end_of_plain_array() {
             Some(end) => self.at = end,
@@ -186,9 +189,10 @@ impl<'j> Cursor<'j> {
         })
     }
 
-    /// The end of an array of objects, where one search for a bracket finds it: no array stands in the objects, and what
-    /// follows can only be the next key. In JSON a quote that follows a comma and precedes a letter opens a string, so that
-    /// the bracket before it is in none. That the text is JSON is taken for granted: damage in what is cut out goes unnoticed.
+    /// Returns the end of an array of objects if one search for a bracket finds it: the objects contain no arrays, and
+    /// the text that follows can only be the next key. In JSON, a quote between a comma and a letter opens a string, so
+    /// the bracket before it is not within a string. This assumes valid JSON: damage in the removed text goes
+    /// unnoticed.
     fn end_of_plain_array(&mut self) -> Option<usize> {
         let start = if self.peek()? == b'[' { self.at + 1 } else { return None };
         let closing = start + memchr2(b'[', b']', &self.json[start..])?;
@@ -203,7 +207,7 @@ impl<'j> Cursor<'j> {
     }
 }
 
-/// A whole number as JSON writes it; no sign but minus, no leading zero.
+/// Parses an integer as JSON writes it: no plus sign, no leading zero.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_plain = digits == "0" || digits.starts_with(|digit: char| ('1'..='9').contains(&digit));

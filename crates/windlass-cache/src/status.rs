@@ -1,6 +1,6 @@
-//! How an informer is: what it holds, what that costs, and what happened so far.
+//! The status of an informer: its content, its memory use, and its activity so far.
 //!
-//! For metrics, consoles and tests, which look now and then; [`CacheMetrics`] tells as it happens.
+//! For metrics, consoles and tests, which read it from time to time; [`CacheMetrics`] reports each event.
 
 use std::{
     sync::{
@@ -17,87 +17,88 @@ use crate::{
     metrics::CacheMetrics,
 };
 
-/// One informer, at one moment.
+/// A snapshot of one informer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InformerStatus {
-    /// What the objects are.
+    /// The resource of the objects.
     pub resource: Arc<ApiResource>,
-    /// The type that they are decoded as, by its path.
+    /// The path of the type that the objects are decoded into.
     pub type_name: &'static str,
-    /// The namespace that a factory was asked for; `None` for all, and for an informer without a factory.
+    /// The namespace requested from a factory; `None` for all namespaces, or without a factory.
     pub namespace: Option<String>,
-    /// The label selector, if there is one.
+    /// The label selector, if one is set.
     pub labels: Option<String>,
-    /// The field selector, if there is one.
+    /// The field selector, if one is set.
     pub fields: Option<String>,
-    /// Where it is in its life.
+    /// The phase of the informer.
     pub phase: InformerPhase,
-    /// How many objects the store holds.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// The version up to which the store follows the server; empty before the first list.
+    /// The resource version that the store has reached; empty before the first list.
     pub version: ResourceVersion,
-    /// How many changes wait between the watch and the store.
+    /// The number of changes queued between the watch and the store.
     pub queued: usize,
-    /// What the objects cost.
+    /// The memory use of the objects.
     pub memory: MemoryUse,
-    /// What happened since it was made.
+    /// The activity since the informer was created.
     pub activity: Activity,
 }
 
-/// Where an informer is in its life.
+/// The phase of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InformerPhase {
-    /// It has not been started.
+    /// Not started yet.
     New,
-    /// It runs, and does not hold its first list yet.
+    /// Running, without a complete first list.
     Syncing,
-    /// It holds its first list, and follows the server.
+    /// Running, with a complete first list, and following the server.
     Synced,
-    /// It ran and ended. Its store can still be read.
+    /// Stopped. The store can still be read.
     Stopped,
 }
 
-/// Bytes of the bodies of one informer, those that readers still hold among them. Metadata, keys and indices come on top.
+/// The bytes of the bodies of one informer, including those that only readers still hold. Metadata, keys and indices
+/// are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// Held as they came.
+    /// The size of uncompressed bodies.
     pub encoded: usize,
-    /// Held compressed, as large as they are now.
+    /// The size of compressed bodies, after compression.
     pub compressed: usize,
-    /// What decoded objects are taken for: six times their encoding. Not counted with
+    /// The estimated size of decoded objects: six times their encoded size. Not counted with
     /// [`Decoding::Early`](crate::Decoding::Early).
     pub decoded: usize,
-    /// What `encoded` and `decoded` may be together before more is compressed.
+    /// The limit of `encoded` plus `decoded`. Beyond it, bodies are compressed.
     pub budget: usize,
 }
 
-/// What happened in one informer since it was made.
+/// The activity of one informer since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Activity {
-    /// How often everything was listed, by LIST or by a watch that began with it; beyond the first it was listed again.
+    /// The number of complete lists, by LIST or by the initial events of a watch. All but the first are relists.
     pub lists: u64,
-    /// How long the last of them took.
+    /// The duration of the last list.
     pub last_list: Duration,
-    /// Watches that were opened.
+    /// The number of opened watches.
     pub watches: u64,
-    /// Events of objects that came to be.
+    /// The number of ADDED events.
     pub added: u64,
-    /// Events of objects that changed.
+    /// The number of MODIFIED events.
     pub modified: u64,
-    /// Events of objects that are gone.
+    /// The number of DELETED events.
     pub deleted: u64,
-    /// What went wrong while following the server, objects that could not be read among it.
+    /// The number of errors while following the server, including unreadable objects.
     pub failures: u64,
-    /// Objects that were asked for and could not be decoded.
+    /// The number of requested objects that could not be decoded.
     pub decoding_failures: u64,
-    /// Handlers that panicked.
+    /// The number of handler panics.
     pub handler_panics: u64,
 }
 
-/// Counts, and passes on what it is told.
+/// Counts events and forwards them to the user's metrics.
 #[derive(Debug)]
 pub(crate) struct Tally {
     next: Arc<dyn CacheMetrics>,
@@ -245,7 +246,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Activity { added, modified, deleted, decoding_failures, watches, .. } = only().activity;
         assert_eq!((modified, deleted, decoding_failures, watches), (1, 1, 1, 1));
-        assert!(added >= 1, "what is there may come as events: {added}");
+        assert!(added >= 1, "existing objects may arrive as events: {added}");
         assert!(only().memory.encoded > encoded && only().memory.decoded == 0, "{:?}", only().memory);
         soon(factory.shutdown()).await;
         assert_eq!(only().phase, InformerPhase::Stopped);
@@ -269,6 +270,6 @@ mod tests {
         assert!(compressed > 0 && compressed < bodies / 4, "{compressed} of {bodies}");
         drop((factory, maps));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(observer().is_empty(), "who looks keeps nothing alive");
+        assert!(observer().is_empty(), "an observer does not keep the factory alive");
     }
 }

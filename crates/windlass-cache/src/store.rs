@@ -1,16 +1,16 @@
-//! Where the objects are: one writer, many readers.
+//! The storage of the objects, with one writer and many readers.
 //!
 //! # What is guaranteed
 //!
-//! - There is one [`StoreWriter`] for each store, and it cannot be cloned.
-//! - Readers see each change whole: the object, all indices and the version together. A replacement of everything is
-//!   one change.
-//! - No reader waits longer than one change takes; a replacement is prepared beside the store and swapped in.
+//! - Each store has one [`StoreWriter`], which cannot be cloned.
+//! - Readers see each change as a whole: the object, all indices and the version together. A replacement of all objects
+//!   is one change.
+//! - Readers wait at most for one change. A replacement is prepared outside the store and then swapped in.
 //! - No user code runs while the store is locked.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! - Two reads in a row need not see the same state.
+//! - Two successive reads may see different states.
 
 use std::{fmt, sync::Arc};
 
@@ -23,35 +23,35 @@ use crate::{
     indexer::{Index, Indexer, Values},
 };
 
-/// A reading handle on the objects of one informer. Clones read the same store.
+/// A read handle of one informer's objects. Clones read the same store.
 ///
 /// [`Lister`](crate::Lister) is the handle for everyday use.
 pub struct Store<K> {
     indexer: Arc<RwLock<Indexer<K>>>,
 }
 
-/// The writing handle of a store.
+/// The write handle of a store.
 pub(crate) struct StoreWriter<K> {
     store: Store<K>,
-    /// In the order of the indices in the store.
+    /// The index functions, in the order of the indices in the store.
     indices: Vec<Index<K>>,
     on_index_error: Box<IndexErrorFn>,
 }
 
 type IndexErrorFn = dyn Fn(&Arc<str>, &ObjectKey, BoxError) + Send + Sync;
 
-/// What a replacement of everything changed.
+/// The changes made by a replacement of all objects.
 pub(crate) struct Replaced<K> {
-    /// The last known states of the objects that are there no more.
+    /// The last states of the objects that were removed.
     pub(crate) vanished: Vec<Cached<K>>,
-    /// Every object that is there now, and its state before, if it had one.
+    /// Every object that is stored now, with its previous state if it had one.
     pub(crate) present: Vec<(Option<Cached<K>>, Cached<K>)>,
 }
 
 // === impl Store ===
 
 impl<K> Store<K> {
-    /// The object with this key.
+    /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Cached<K>> {
         self.get_by(key.namespace.as_deref(), &key.name)
@@ -61,42 +61,42 @@ impl<K> Store<K> {
         self.indexer.read().get(namespace, name).cloned()
     }
 
-    /// Every object.
+    /// Returns every object.
     #[must_use]
     pub fn list(&self) -> Vec<Cached<K>> {
         self.indexer.read().iter().cloned().collect()
     }
 
-    /// Every object in a namespace.
+    /// Returns every object in a namespace.
     #[must_use]
     pub fn within(&self, namespace: &str) -> Vec<Cached<K>> {
         self.indexer.read().within(namespace).cloned().collect()
     }
 
-    /// Every object that an index has under a value.
+    /// Returns every object with this value in an index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let indexer = self.indexer.read();
         Ok(indexer.by_index(index, value).ok_or_else(|| UnknownIndex(index.to_owned()))?.cloned().collect())
     }
 
-    /// The values in use in an index, sorted.
+    /// Returns the used values of an index, sorted.
     pub fn index_values(&self, index: &str) -> Result<Vec<Arc<str>>, UnknownIndex> {
         self.indexer.read().index_values(index).ok_or_else(|| UnknownIndex(index.to_owned()))
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.indexer.read().len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version up to which changes have been applied; empty before the first list.
+    /// Returns the version up to which all changes have been applied; empty before the first list.
     #[must_use]
     pub fn version(&self) -> ResourceVersion {
         self.indexer.read().version().clone()
@@ -127,12 +127,12 @@ impl<K> StoreWriter<K> {
         &self.store
     }
 
-    /// These will be changed next, in whatever way.
+    /// Prefetches the entries of these keys, which are about to be changed.
     pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
         self.store.indexer.read().look_ahead(keys);
     }
 
-    /// Gives the object's state before. With a version, everything up to it has been applied.
+    /// Stores an object and returns its previous state. A `version` means that all changes up to it have been applied.
     pub(crate) fn insert(&mut self, object: Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
         let values = self.values_of(&object);
         let mut indexer = self.store.indexer.write();
@@ -143,7 +143,7 @@ impl<K> StoreWriter<K> {
         old
     }
 
-    /// Gives the object's last state, if it was there.
+    /// Removes an object and returns its last state.
     pub(crate) fn remove(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> Option<Cached<K>> {
         let mut indexer = self.store.indexer.write();
         let old = indexer.remove(key);
@@ -153,12 +153,12 @@ impl<K> StoreWriter<K> {
         old
     }
 
-    /// Nothing has changed up to this version.
+    /// Sets the version: no change up to it is missing.
     pub(crate) fn advance(&mut self, version: ResourceVersion) {
         self.store.indexer.write().set_version(version);
     }
 
-    /// These objects and no others are there, as of `version`. Of two with the same key the later one counts.
+    /// Replaces all objects with the state at `version`. If a key occurs twice, the later object is stored.
     pub(crate) fn replace(&mut self, objects: Vec<Cached<K>>, version: ResourceVersion) -> Replaced<K> {
         let names = self.indices.iter().map(|index| Arc::clone(index.name())).collect();
         let mut next = Indexer::new(names, objects.len());
@@ -167,7 +167,7 @@ impl<K> StoreWriter<K> {
             next.insert(object, values);
         }
         next.set_version(version);
-        // Nobody else writes: what is read here holds until the swap.
+        // This is the only writer, so the comparison stays valid until the swap.
         let replaced = {
             let current = self.store.indexer.read();
             let find = |table: &Indexer<K>, object: &Cached<K>| {
@@ -179,7 +179,7 @@ impl<K> StoreWriter<K> {
             }
         };
         let previous = std::mem::replace(&mut *self.store.indexer.write(), next);
-        drop(previous); // … with nobody waiting for it.
+        drop(previous); // After the lock is released.
         replaced
     }
 
@@ -190,7 +190,7 @@ impl<K> StoreWriter<K> {
         if self.store.indexer.read().has_index(index.name()) {
             return Err(AddIndexError::Conflict(index.name().to_string()));
         }
-        // Nobody else writes: what is made of what is there now holds until it is put in. No reader waits for the making.
+        // This is the only writer, so the index stays valid until it is added. Readers don't wait while it is built.
         let objects = self.store.list();
         let values = objects.iter().map(|object| self.values_in(&index, object)).collect::<Vec<_>>();
         let table = self.store.indexer.read().index_of(Arc::clone(index.name()), values);

@@ -1,21 +1,21 @@
-//! Stores and queues for programs of their own: the parts of an informer, and their relatives.
+//! Stores and queues for direct use: the parts of an informer, and related types.
 //!
-//! | here | in Go | what it is |
+//! | here | in Go | description |
 //! |---|---|---|
-//! | [`ObjectStore`] | `Store` | what all stores have in common |
-//! | [`ThreadSafeMap`] | `ThreadSafeStore`, `Indexer` | objects by key and by index; what an informer keeps its objects in |
-//! | [`UndeltaStore`] | `UndeltaStore` | hands on everything it holds after each change |
-//! | [`ExpirationCache`] | `ExpirationCache` | objects that are forgotten after a while |
-//! | [`MutationCache`] | `MutationCache` | a lister that also shows what the program has just written |
-//! | [`InOrder`], [`OneByOne`], [`DeltaFifo`] | `RealFIFO`, `DeltaFIFO` | what stands between reflector and store |
+//! | [`ObjectStore`] | `Store` | the common interface of all stores |
+//! | [`ThreadSafeMap`] | `ThreadSafeStore`, `Indexer` | objects by key and by index; the type that stores an informer's objects |
+//! | [`UndeltaStore`] | `UndeltaStore` | passes its whole content to a function after each change |
+//! | [`ExpirationCache`] | `ExpirationCache` | objects that expire |
+//! | [`MutationCache`] | `MutationCache` | a lister that also shows the program's recent writes |
+//! | [`InOrder`], [`OneByOne`], [`DeltaFifo`] | `RealFIFO`, `DeltaFIFO` | the queues between reflector and store |
 //! | [`Fifo`] | `FIFO` | the newest state of each object, in the order of arrival |
-//! | [`Heap`] | `Heap` | the newest state of each object, in the order of a priority; shared, it is an [`ObjectStore`] |
-//! | [`Blocking`] | `Queue` | any of these queues, shared: waits for items, can be closed |
+//! | [`Heap`] | `Heap` | the newest state of each object, in the order of a priority; as a shared queue, it is an [`ObjectStore`] |
+//! | [`Blocking`] | `Queue` | a shared queue of any of these types: waits for items, can be closed |
 //!
-//! Stores are shared and lock themselves; no code of the user runs under a lock that readers take. Queues are plain data,
-//! and [`Blocking`] does the locking and waiting for all of them.
+//! Stores can be shared and lock internally; user code never runs under a lock that readers take. Queues are plain
+//! data, and [`Blocking`] adds locking and waiting.
 //!
-//! Keys cannot fail: what has no name is refused when it becomes a [`Cached`].
+//! Computing a key cannot fail: an object without a name is rejected when it is converted into a [`Cached`].
 
 mod blocking;
 mod expiration;
@@ -41,14 +41,14 @@ pub use self::{
 use crate::cached::Cached;
 pub use crate::event_queue::{DeltaFifo, InOrder, OneByOne};
 
-/// What has a key, and can be stored by it.
+/// A value with a key under which it can be stored.
 ///
-/// Every object has one, decoded or cached; other types can be given one.
+/// Implemented for all objects, decoded or cached. You can implement it for other types.
 pub trait Keyed {
-    /// For objects, namespace and name.
+    /// The type of the key. For objects, namespace and name.
     type Key: Clone + Debug + Eq + Hash + Ord;
 
-    /// The key; it must not change while the value is stored.
+    /// Returns the key. It must not change while the value is stored.
     fn key(&self) -> Self::Key;
 }
 
@@ -70,26 +70,26 @@ impl<K> Keyed for Cached<K> {
     }
 }
 
-/// Objects by key.
+/// A store of objects by key.
 ///
-/// A store can be shared: methods take `&self`, and each is one step for whoever else uses it.
+/// A store can be shared: methods take `&self`, and each is atomic.
 pub trait ObjectStore<T: Keyed> {
-    /// Puts an object in the place of the one with its key. Go's `Add` and `Update`.
+    /// Stores an object, replacing one with the same key. Go's `Add` and `Update`.
     fn insert(&self, object: T);
 
-    /// Takes an object out. Does nothing when it is not there.
+    /// Removes an object. Does nothing if it does not exist.
     fn remove(&self, key: &T::Key);
 
-    /// These objects are there, and no others. Of two with one key the last counts.
+    /// Replaces the whole content. If a key occurs twice, the last object is stored.
     fn replace(&self, objects: Vec<T>);
 
-    /// The object with this key.
+    /// Returns the object with this key.
     fn get(&self, key: &T::Key) -> Option<T>;
 
-    /// Every object.
+    /// Returns every object.
     fn list(&self) -> Vec<T>;
 
-    /// The key of every object, in the order of [`Self::list`].
+    /// Returns the key of every object, in the order of [`Self::list`].
     fn keys(&self) -> Vec<T::Key> {
         self.list().iter().map(Keyed::key).collect()
     }
@@ -125,7 +125,7 @@ impl<T: Keyed, S: ObjectStore<T> + ?Sized> ObjectStore<T> for Arc<S> {
 mod tests {
     use super::Keyed;
 
-    /// Something that is no object of a cluster.
+    /// A value that is not a Kubernetes object.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Item(pub(super) &'static str, pub(super) u64);
 

@@ -1,4 +1,4 @@
-//! Readiness as a future, not a poll.
+//! Futures that become ready when an informer or handler has synced.
 
 use std::{
     fmt,
@@ -9,22 +9,22 @@ use std::{
 use thiserror::Error;
 use tokio::sync::watch;
 
-/// Becomes ready once the initial list has been dealt with: by the store for an informer, by the handler for a
-/// registration. Fails if the informer stops before, or the handler is removed.
+/// A future that is ready once the initial list has been processed: by the store for an informer, by the handler for a
+/// registration. It returns an error if the informer stops before, or the handler is removed.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct HasSynced {
     state: watch::Receiver<bool>,
     waiting: Option<Waiting>,
 }
 
-/// The informer stopped, or the handler was removed, before the initial list had been dealt with.
+/// The informer stopped or the handler was removed before the initial list had been processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("stopped before the initial list was dealt with")]
+#[error("stopped before the initial list was processed")]
 pub struct Stopped;
 
 type Waiting = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send + Sync>>;
 
-/// Dropping it before it fired fails the futures that wait for it.
+/// The sender of the signal. If it is dropped before it fires, waiting futures return an error.
 #[derive(Debug)]
 pub(crate) struct SyncSignal(watch::Sender<bool>);
 
@@ -44,7 +44,7 @@ impl SyncSignal {
 }
 
 impl HasSynced {
-    /// Whether it is so already.
+    /// Reports whether the future is ready.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.state.borrow()
@@ -62,7 +62,7 @@ impl Future for HasSynced {
             Box::pin(async move { state.wait_for(|synced| *synced).await.map(|_| ()).map_err(|_| Stopped) })
         });
         let outcome = std::task::ready!(waiting.as_mut().poll(context));
-        this.waiting = None; // so that it can be asked again
+        this.waiting = None; // allows another poll
         Poll::Ready(outcome)
     }
 }

@@ -1,4 +1,4 @@
-//! A server of one resource that does what a test tells it to (feature `testing`).
+//! A fake server of one resource, controlled by a test (feature `testing`).
 
 use std::{
     collections::BTreeMap,
@@ -26,18 +26,19 @@ use windlass_api::{
 
 use crate::{ManagedFields, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
-/// A server of one resource: keeps objects, counts versions, serves lists and watches as a real one does (pages, watches
-/// from a version, WatchList, bookmarks, 410 for what is too old), and fails when it is told to. Clones are one server.
+/// A fake server of one resource. It stores objects, counts versions, and serves lists and watches like a real server:
+/// pages, watches from a version, WatchList, bookmarks, 410 for expired versions. It fails on request. Clones are one
+/// server.
 ///
-/// Selectors are not applied; [`Self::requests`] tells what was asked. Who asks a thousand times without letting time pass is
-/// in a loop, and panics.
+/// Selectors are not applied; [`Self::requests`] returns the received requests. More than a thousand requests without
+/// any passing time indicate a loop and cause a panic.
 #[derive(Clone, Default)]
 pub struct FakeListWatch {
     server: Arc<Mutex<Server>>,
     open: Arc<AtomicUsize>,
 }
 
-/// What a [`FakeListWatch`] was asked.
+/// A request received by a [`FakeListWatch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// A page of a list.
@@ -46,33 +47,33 @@ pub enum Request {
     Watch(WatchOptions),
 }
 
-/// Which requests a [`FakeListWatch`] is to fail.
+/// The requests that a [`FakeListWatch`] should fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Lists.
     List,
-    /// Watches, also those that begin with the present state.
+    /// Watches, including those with initial events.
     Watch,
 }
 
-/// Whether a [`FakeListWatch`] can begin a watch with the present state.
+/// The support of a [`FakeListWatch`] for watches with initial events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WatchList {
-    /// It can.
+    /// Initial events are supported.
     #[default]
     Supported,
-    /// It refuses, as a server without the feature.
+    /// They are rejected, as by a server without the feature.
     Refused,
 }
 
 #[derive(Default)]
 struct Server {
     version: u64,
-    /// Watches can begin at this version and later.
+    /// The oldest version from which a watch can start.
     oldest: u64,
-    /// How often everything was lost.
+    /// The number of simulated losses of the storage.
     losses: u64,
-    /// With the version of each object's last change.
+    /// Each object with the version of its last change.
     objects: BTreeMap<String, (u64, Value)>,
     history: Vec<Logged>,
     watches: Vec<OpenWatch>,
@@ -82,13 +83,13 @@ struct Server {
     page_size: Option<usize>,
     object_limit: Option<usize>,
     requests: Vec<Request>,
-    /// When it was asked last, and how often at that time.
+    /// The time of the last request, and the number of requests at that time.
     last: Option<(Instant, usize)>,
 }
 
 struct OpenWatch {
     events: mpsc::UnboundedSender<Result<RawEvent, ListWatchError>>,
-    /// Whether the bookmark that ends the present state is still to come.
+    /// `true` until the bookmark that ends the initial events is sent.
     awaits_initial_end: bool,
 }
 
@@ -97,13 +98,13 @@ struct Logged {
     event: RawEvent,
 }
 
-/// So many requests at one time are a loop.
+/// The number of requests at one point in time that is considered a loop.
 const LOOP: usize = 1_000;
 
 // === impl FakeListWatch ===
 
 impl FakeListWatch {
-    /// A server without objects, at version 1.
+    /// Creates a server without objects, at version 1.
     #[must_use]
     pub fn new() -> Self {
         let fake = Self::default();
@@ -111,13 +112,13 @@ impl FakeListWatch {
         fake
     }
 
-    /// Creates or updates an object; gives its version. The server sets `metadata.resourceVersion`, and `metadata.uid`
-    /// where there is none.
+    /// Creates or updates an object and returns its version. Sets `metadata.resourceVersion`, and `metadata.uid` if it
+    /// is missing.
     ///
     /// # Panics
-    /// When `object` has no `metadata.name`.
+    /// Panics if `object` has no `metadata.name`.
     pub fn apply(&self, object: &impl Serialize) -> u64 {
-        let mut object = serde_json::to_value(object).expect("what a test makes up can be encoded");
+        let mut object = serde_json::to_value(object).expect("a test's object can be encoded");
         let key = key_of(&object);
         let mut server = self.server.lock();
         server.version += 1;
@@ -133,7 +134,7 @@ impl FakeListWatch {
         version
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object, if it exists.
     pub fn delete(&self, key: &ObjectKey) {
         let mut server = self.server.lock();
         if let Some((_, mut object)) = server.objects.remove(&key.to_string()) {
@@ -143,32 +144,32 @@ impl FakeListWatch {
         }
     }
 
-    /// Sends every open watch a bookmark.
+    /// Sends a bookmark to every open watch.
     pub fn bookmark(&self) {
         let mut server = self.server.lock();
         let bookmark = bookmark(server.version, false);
         server.send(&bookmark);
     }
 
-    /// Lets the version grow, as it does when objects of other resources change.
+    /// Increments the version, as changes to objects of other resources do.
     pub fn advance(&self) -> u64 {
         let mut server = self.server.lock();
         server.version += 1;
         server.version
     }
 
-    /// Sends every open watch whatever this is.
+    /// Sends an arbitrary event to every open watch.
     pub fn send(&self, event_type: EventType, body: impl Into<Bytes>) {
         self.server.lock().send(&RawEvent { event_type, body: body.into() });
     }
 
-    /// Sends every open watch an error and ends it.
+    /// Sends an error to every open watch and ends it.
     pub fn send_error(&self, status: &Status) {
         self.send(EventType::Error, serde_json::to_vec(status).expect("a status can be encoded"));
         self.server.lock().watches.clear();
     }
 
-    /// Ends every open watch, as a server does whose time is over.
+    /// Ends every open watch, as a server does after the timeout.
     pub fn disconnect(&self) {
         self.server.lock().watches.clear();
     }
@@ -178,26 +179,26 @@ impl FakeListWatch {
         self.fail_watches(|| ListWatchError::Transport("connection reset".into()));
     }
 
-    /// Sends what is no event at all over every open watch, which is its end.
+    /// Sends invalid data to every open watch, which ends it.
     pub fn send_garbage(&self) {
         self.fail_watches(|| ListWatchError::Decode("<html> is no event".into()));
     }
 
     fn fail_watches(&self, error: impl Fn() -> ListWatchError) {
         for watch in std::mem::take(&mut self.server.lock().watches) {
-            // Whoever has gone away does not mind.
+            // An error means that the watch was dropped.
             let _ = watch.events.send(Err(error()));
         }
     }
 
-    /// Forgets the history: a watch from before now gets a 410.
+    /// Deletes the history: a watch from an older version gets a 410.
     pub fn compact(&self) {
         let mut server = self.server.lock();
         server.oldest = server.version;
         server.history.clear();
     }
 
-    /// Loses everything and starts from version 1, as a server whose storage was replaced.
+    /// Deletes all objects and restarts at version 1, like a server whose storage was replaced.
     pub fn lose_everything(&self) {
         let mut server = self.server.lock();
         server.watches.clear();
@@ -207,64 +208,64 @@ impl FakeListWatch {
         server.losses += 1;
     }
 
-    /// Fails the next request of this kind. Several failures come in the order in which they were given.
+    /// Fails the next request of this kind. Several errors are returned in the order of the calls.
     pub fn fail(&self, verb: Verb, error: ListWatchError) {
         self.server.lock().failures.push((verb, error));
     }
 
-    /// Whether watches can begin with the present state. They can by default.
+    /// Sets whether watches with initial events are supported. They are by default.
     pub fn watch_list(&self, support: WatchList) {
         self.server.lock().watch_list = support;
     }
 
-    /// Keeps back the bookmark that ends the present state, from now on.
+    /// Holds back the bookmark that ends the initial events, from now on.
     pub fn hold_initial_end(&self) {
         self.server.lock().holds_initial_end = true;
     }
 
-    /// Sends the bookmarks that were kept back, and keeps none from now on.
+    /// Sends the bookmarks that were held back, and holds back no more.
     pub fn send_initial_end(&self) {
         let mut server = self.server.lock();
         server.holds_initial_end = false;
         let end = bookmark(server.version, true);
         for watch in &mut server.watches {
             if std::mem::take(&mut watch.awaits_initial_end) {
-                // Whoever has gone away does not mind.
+                // An error means that the watch was dropped.
                 let _ = watch.events.send(Ok(end.clone()));
             }
         }
     }
 
-    /// Answers lists in pages of at most so many objects, whatever is asked.
+    /// Limits the page size of lists, independently of the requested limit.
     pub fn page_size(&self, objects: usize) {
         self.server.lock().page_size = Some(objects.max(1));
     }
 
-    /// From now on objects of more than so many bytes are told as too large, as a client does that has such a limit. Streams
-    /// that are open keep theirs.
+    /// Limits the size of objects from now on: larger ones are reported as too large, as by a client with such a limit.
+    /// Open streams are not affected.
     pub fn object_limit(&self, bytes: usize) {
         self.server.lock().object_limit = Some(bytes);
     }
 
-    /// The current version.
+    /// Returns the current version.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.server.lock().version
     }
 
-    /// Key and version of every object, sorted by key.
+    /// Returns the key and version of every object, sorted by key.
     #[must_use]
     pub fn objects(&self) -> Vec<(String, u64)> {
         self.server.lock().objects.iter().map(|(key, (version, _))| (key.clone(), *version)).collect()
     }
 
-    /// What was asked so far.
+    /// Returns the requests received so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.server.lock().requests.clone()
     }
 
-    /// How many lists and watches are being read.
+    /// Returns the number of open lists and watches.
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.open.load(Ordering::Relaxed)
@@ -346,7 +347,7 @@ impl Server {
         if wanted > self.version {
             return Err(Status::too_large_resource_version(wanted, self.version).into());
         }
-        // The token is the version of the first page and how many objects came before.
+        // The token consists of the version of the first page and the number of objects on earlier pages.
         let token = options.continue_token.as_deref().and_then(|token| token.split_once(':'));
         let (version, start) = token
             .map_or((self.version, 0), |(version, start)| (version.parse().unwrap_or(0), start.parse().unwrap_or(0)));
@@ -377,7 +378,7 @@ impl Server {
         let initial = options.initial_events == InitialEvents::Send;
         self.note(Request::Watch(options));
         self.check(Verb::Watch)?;
-        // Unbounded: a test sends what it has counted.
+        // Unbounded: a test sends a limited number of events.
         let (sender, receiver) = mpsc::unbounded_channel();
         let send = |event: RawEvent| _ = sender.send(Ok(event));
         if initial && self.watch_list == WatchList::Refused {
@@ -413,7 +414,7 @@ impl Server {
     fn note(&mut self, request: Request) {
         let now = Instant::now();
         let before = self.last.filter(|(last, _)| *last == now).map_or(0, |(_, times)| times);
-        assert!(before < LOOP, "asked {LOOP} times at once, in the end for {request:?}");
+        assert!(before < LOOP, "{LOOP} requests without any time passing, the last one: {request:?}");
         self.last = Some((now, before + 1));
         self.requests.push(request);
     }
@@ -436,7 +437,8 @@ impl Server {
     }
 }
 
-/// What becomes of a future: a failure instead of a test that hangs. Where the clock can be paused, an hour costs nothing.
+/// Returns the output of a future, or fails instead of letting the test hang. With a paused clock, the timeout of an
+/// hour costs nothing.
 #[cfg(test)]
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     use std::time::Duration;
@@ -445,16 +447,16 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
         RuntimeFlavor::CurrentThread => Duration::from_hours(1),
         _ => Duration::from_secs(30),
     };
-    tokio::time::timeout(patience, future).await.expect("it happens soon")
+    tokio::time::timeout(patience, future).await.expect("the future becomes ready in time")
 }
 
-/// A cache entry of an object, for tests of what takes one.
+/// Creates a cache entry of an object, for tests.
 pub fn cached<K>(resource: ApiResource, object: &impl Serialize) -> Result<Cached<K>, UnreadableObject> {
     let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
     Ingest::alone(resource, ManagedFields::Keep).read(&body)
 }
 
-/// Nothing, or the error of an object that is too large.
+/// Returns an error if the object is too large.
 fn within(limit: Option<usize>, place: Place, body: &Bytes) -> Result<(), ListWatchError> {
     match limit {
         Some(limit) if body.len() > limit => {
@@ -465,7 +467,7 @@ fn within(limit: Option<usize>, place: Place, body: &Bytes) -> Result<(), ListWa
     }
 }
 
-/// Items of lists do not say what they are.
+/// Encodes a list item. List items have no `kind` and no `apiVersion`.
 fn item(object: &Value) -> Bytes {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {

@@ -1,18 +1,18 @@
-//! Changing objects before they are stored.
+//! Transforms, which change objects before they are stored.
 
 use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 use windlass_api::{BoxError, Object};
 
-/// Changes each object before it is stored, usually to throw away what nobody reads.
+/// A change that is applied to each object before it is stored, usually to remove unused fields.
 ///
-/// It runs once for each object that arrives, on the informer's task, before the queue: handlers and the store only ever
-/// see its result. It sees objects without managedFields unless these are kept.
+/// It runs once for each received object, on the informer's task, before the event queue: handlers and the store see
+/// only its result. The object has no managedFields unless they are kept.
 ///
-/// It must be quick and always say the same of the same; it must not change what an object is (name, namespace, uid,
-/// resourceVersion). One that fails, panics or does that leaves the object out, which stays as it was if it is in the
-/// cache until the next list; a deletion is told all the same. Each time the error hook is told.
+/// A transform must be fast and deterministic. It must not change the object's identity (name, namespace, UID, resource
+/// version). If it does, or fails or panics, the object is skipped. If the cache has the object, its old state is
+/// retained until the next list. A deletion is still delivered. Each failure is reported to the error hook.
 #[derive(Clone)]
 pub struct Transform {
     apply: Arc<ApplyFn>,
@@ -21,7 +21,7 @@ pub struct Transform {
 type ApplyFn = dyn Fn(&[u8]) -> Result<Vec<u8>, BoxError> + Send + Sync;
 
 impl Transform {
-    /// Works on the object as JSON, whatever its kind.
+    /// Creates a transform of the object's JSON, for any kind.
     ///
     /// ```
     /// use windlass_cache::{InformerOptions, Transform};
@@ -41,7 +41,8 @@ impl Transform {
         })
     }
 
-    /// Works on the decoded object: the slow way. What `K` does not know is lost, and an object that is not a `K` is left out.
+    /// Creates a transform of the decoded object. This is slow, and fields unknown to `K` are lost. An object that
+    /// cannot be decoded as `K` is skipped.
     pub fn on_object<K: Object>(change: impl Fn(&mut K) -> Result<(), BoxError> + Send + Sync + 'static) -> Self {
         Self::from_fn(move |object| {
             let mut object = serde_json::from_slice::<K>(object)?;
@@ -50,7 +51,7 @@ impl Transform {
         })
     }
 
-    /// Leaves out these members, each a JSON pointer: `/data`, `/metadata/annotations`.
+    /// Creates a transform that removes these fields, given as JSON pointers: `/data`, `/metadata/annotations`.
     pub fn without<P: Into<String>>(pointers: impl IntoIterator<Item = P>) -> Self {
         let pointers: Vec<String> = pointers.into_iter().map(Into::into).collect();
         Self::on_json(move |object| {

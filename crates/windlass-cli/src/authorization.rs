@@ -1,4 +1,4 @@
-//! Authorization webhooks of a server in this process: the file that names them, and the way to them.
+//! Authorization webhooks of a server in this process: their configuration file and their transport.
 
 use std::{
     error::Error,
@@ -16,18 +16,18 @@ use windlass_api::BoxError;
 use windlass_client::{Body, Config, Transport};
 use windlass_server::{AccessReviewer, AuthorizationConfiguration, AuthorizerChain};
 
-/// The most bytes of an answer.
+/// The maximum size of a response, in bytes.
 const LIMIT: usize = 1 << 20;
 
 /// Posts reviews to the server of a kubeconfig, at the path of its URL.
 struct Remote {
-    /// The kubeconfig.
+    /// The path of the kubeconfig.
     file: PathBuf,
     path: String,
     transport: Transport,
 }
 
-/// Reads a file of the kind `AuthorizationConfiguration`, and the kubeconfigs that it names.
+/// Reads a file of kind `AuthorizationConfiguration` and the kubeconfigs that it references.
 pub(crate) fn read(path: &Path) -> Result<AuthorizerChain, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let file: Value =
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path) -> Result<AuthorizerChain, Box<dyn Error>> {
 impl Remote {
     fn new(file: &Path) -> Result<Self, BoxError> {
         let mut config = Config::from_file(file)?;
-        // A transport puts the path of its server in front of each path. Here the two are the same.
+        // A transport prepends the path of its server to each request path. Here the two are the same.
         let mut server = config.server.into_parts();
         let path = server.path_and_query.replace(PathAndQuery::from_static("/"));
         config.server = Uri::from_parts(server)?;

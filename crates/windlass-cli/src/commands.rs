@@ -1,4 +1,4 @@
-//! One module per command.
+//! The commands, one module each.
 
 pub(crate) mod api_resources;
 pub(crate) mod api_versions;
@@ -19,10 +19,11 @@ pub(crate) mod up;
 
 use std::io::{self, Write as _};
 
-/// Says that others can come. Whoever waits for it gets it at once, also through a pipe, and need not read to the end.
+/// Prints and flushes a readiness message, so that a reader receives it immediately, even through a pipe. Ignores a
+/// closed pipe.
 pub(crate) fn announce(text: &str) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        tracing::debug!(%error, "nobody reads what is announced");
+        tracing::debug!(%error, "the output is closed");
     }
 }

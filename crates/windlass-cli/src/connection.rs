@@ -1,4 +1,4 @@
-//! How a command finds its server: kubectl's flags.
+//! The connection flags, which are kubectl's.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -9,65 +9,65 @@ use windlass_client::{
     config::kubeconfig::{Cluster, Selection, User},
 };
 
-/// As kubectl: resources seldom change, and a name that is not known is asked for anew.
+/// The same as in kubectl: resources seldom change, and an unknown name triggers a new request.
 const TIME_TO_LIVE: Duration = Duration::from_hours(6);
 
-/// Which server, and as whom.
+/// The flags that select the server and the user.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Connection {
-    /// The kubeconfig file; else those of $KUBECONFIG, else ~/.kube/config
+    /// Path of the kubeconfig file; defaults to those in $KUBECONFIG, or ~/.kube/config
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig
+    /// Name of the kubeconfig context to use
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The cluster of the kubeconfig, in place of the context's
+    /// Name of the kubeconfig cluster to use instead of the context's
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// The user of the kubeconfig, in place of the context's
+    /// Name of the kubeconfig user to use instead of the context's
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// The namespace, in place of the context's
+    /// Namespace to use instead of the context's
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// The address of the server, in place of the cluster's
+    /// Address of the API server, instead of the cluster's
     #[arg(long, short, value_name = "URL")]
     server: Option<String>,
-    /// A file with the authorities to trust
+    /// Path of a file with the trusted certificate authorities
     #[arg(long, value_name = "PATH")]
     certificate_authority: Option<String>,
-    /// Trusts whoever answers
+    /// Do not verify the server's certificate, which makes the connection insecure
     #[arg(long)]
     insecure_skip_tls_verify: bool,
-    /// The name that the server's certificate is for
+    /// Server name to verify the server's certificate against
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// A file with a certificate to show
+    /// Path of a client certificate file
     #[arg(long, value_name = "PATH")]
     client_certificate: Option<String>,
-    /// A file with the key of that certificate
+    /// Path of the private key file of the client certificate
     #[arg(long, value_name = "PATH")]
     client_key: Option<String>,
-    /// A bearer token
+    /// Bearer token for authentication
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
-    /// As this user
+    /// User to impersonate
     #[arg(long = "as", value_name = "NAME")]
     impersonate: Option<String>,
-    /// As a member of this group, too
+    /// Group to impersonate; can be repeated
     #[arg(long = "as-group", value_name = "NAME")]
     impersonate_groups: Vec<String>,
-    /// As the user with this uid
+    /// UID to impersonate
     #[arg(long = "as-uid", value_name = "UID")]
     impersonate_uid: Option<String>,
-    /// Where to remember what servers serve; else ~/.kube/cache
+    /// Directory of the discovery cache; defaults to ~/.kube/cache
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 impl Connection {
-    /// What the flags and the kubeconfig say.
+    /// Returns the client configuration from the flags and the kubeconfig.
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         match &self.kubeconfig {
             Some(path) => Config::from_kubeconfig(&Kubeconfig::read(path)?, &self.selection()),
@@ -75,12 +75,12 @@ impl Connection {
         }
     }
 
-    /// A client of that server, in no more hurry than kubectl.
+    /// Returns a client with kubectl's rate limit.
     pub(crate) fn client(&self) -> windlass_client::Result<Client> {
         client(self.config()?)
     }
 
-    /// What that server serves, remembered where kubectl remembers it.
+    /// Returns the discovery client, which uses kubectl's cache directory.
     pub(crate) fn discovery(&self) -> windlass_client::Result<CachedDiscovery> {
         let config = self.config()?;
         let folder = self.cache_dir.clone().or_else(|| Some(env::home_dir()?.join(".kube").join("cache")));
@@ -160,7 +160,7 @@ mod tests {
         let client = client(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let began = tokio::time::Instant::now();
         for _ in 0..300 {
-            // Nobody listens there; its turn comes before that is known.
+            // The address refuses connections; the request fails only when it is sent.
             assert!(client.server_version().await.is_err());
         }
         assert_eq!(began.elapsed().as_secs(), 0);

@@ -1,7 +1,7 @@
-//! A control plane in this process: API server, controllers and simulated nodes, for the commands that run one.
+//! A control plane in this process, for several commands: API server, controllers and simulated nodes.
 //!
-//! What is guaranteed: who is told of it, by a kubeconfig, can connect from then on; server and controllers stop together, and what the controllers
-//! still write is written. What is not: nothing is kept, the cluster goes with the process.
+//! Guaranteed: as soon as the kubeconfig is written, clients can connect. Server and controllers stop together, and the
+//! controllers' last writes complete. Not guaranteed: persistence. The cluster is lost when the process ends.
 
 use std::{
     error::Error,
@@ -32,34 +32,34 @@ use windlass_server::{
 
 use crate::descriptions;
 
-/// The name of cluster, user and context in the kubeconfig.
+/// The name of the cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
 
-/// What each cache of the controllers may hold uncompressed, and a quarter of it decoded. The server in the same process has all objects
-/// anyway, and decoding one again costs less than a laptop's memory.
+/// The memory budget of each cache of the controllers: this much uncompressed, and a quarter of it decoded. The server
+/// in the same process has all objects anyway, and decoding an object again is cheaper than the memory.
 const CACHE_BUDGET: usize = 1 << 20;
 
-/// How much history the server keeps: five minutes, in little memory. Watchers on this machine are not far behind, events that
-/// wait for one do not count, and neither do the objects on the next pages of a list.
+/// The retention of the server's history: five minutes, in little memory. Watchers on this machine lag little. Events
+/// that wait for a watcher do not count, and neither do the objects on later pages of a list.
 const HISTORY: Retention =
     Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
 
-/// What runs, and where.
+/// The components and addresses of a control plane.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub(crate) bind: SocketAddr,
     pub(crate) nodes: usize,
     pub(crate) controllers: Controllers,
-    /// Where to show what the controllers do.
+    /// The address of the console.
     pub(crate) console: Option<SocketAddr>,
-    /// The authorizers, if they are not roles alone.
+    /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
-    /// What its user can say when the address is taken.
+    /// A hint for the user if the address is in use.
     pub(crate) otherwise: &'static str,
 }
 
-/// A control plane that takes connections, and answers none yet.
+/// A control plane that accepts connections but does not respond yet.
 #[derive(Debug)]
 pub(crate) struct Bound {
     settings: Settings,
@@ -70,14 +70,14 @@ pub(crate) struct Bound {
     token: String,
 }
 
-/// One that runs.
+/// A running control plane.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     server: Server,
     stop: watch::Sender<bool>,
     serving: JoinHandle<io::Result<()>>,
     managing: JoinHandle<windlass_runtime::Result<()>>,
-    /// How the controllers ended, where they did by themselves.
+    /// The result of the controllers, if they have ended.
     managed: Option<Result<windlass_runtime::Result<()>, tokio::task::JoinError>>,
 }
 
@@ -87,7 +87,7 @@ impl Bound {
         let address = listener.local_addr()?;
         let console = match settings.console {
             Some(wanted) => {
-                let listener = listen(wanted, "--console names another").await?;
+                let listener = listen(wanted, "set another address with --console").await?;
                 let address = listener.local_addr()?;
                 Some((listener, address))
             }
@@ -97,24 +97,24 @@ impl Bound {
         Ok(Self { settings, listener, address, console, tls, token: token() })
     }
 
-    /// Puts the cluster into a kubeconfig, which may be there already and hold others, and makes it the current one.
+    /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
     pub(crate) fn write_kubeconfig(&self, path: &Path) -> Result<PathBuf, Box<dyn Error>> {
         write_kubeconfig(path, &self.url(), self.tls.ca_pem(), &self.token)
     }
 
-    /// How it is reached from this machine.
+    /// Returns the server's URL on this machine.
     pub(crate) fn url(&self) -> String {
         format!("https://{}", reachable(self.address))
     }
 
-    /// Where the controllers are shown, as a browser on this machine reaches it.
+    /// Returns the console's URL on this machine.
     pub(crate) fn console(&self) -> Option<String> {
         self.console.as_ref().map(|(_, address)| format!("http://{}/", reachable(*address)))
     }
 
     pub(crate) fn start(self) -> ControlPlane {
         let Self { settings, listener, address, console, tls, token } = self;
-        // A pod's account must be there, so somebody must be there who makes it.
+        // Pods require their service account only if the controller that creates it runs.
         let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
@@ -143,21 +143,21 @@ impl Bound {
 }
 
 impl ControlPlane {
-    /// An administrator's client, without a socket.
+    /// Returns an administrator's client that does not use a socket.
     pub(crate) fn client(&self) -> Client {
         client(&self.server)
     }
 
-    /// Resolves when the controllers end, which they should not. Cancel-safe.
+    /// Waits until the controllers end, which is not expected. Cancel-safe.
     pub(crate) async fn ended(&mut self) {
         if self.managed.is_none() {
             self.managed = Some((&mut self.managing).await);
         }
     }
 
-    /// Stops server and controllers, and says what went wrong with them, if anything did.
+    /// Stops the server and the controllers. Returns an error if one of them failed.
     pub(crate) async fn stop(mut self) -> Result<(), Box<dyn Error>> {
-        // Together: what the controllers still write is in process, and needs no socket.
+        // Both stop at once: the controllers' last writes are in process and don't need the socket.
         self.stop.send_replace(true);
         self.ended().await;
         self.server.stop();
@@ -169,20 +169,20 @@ impl ControlPlane {
     }
 }
 
-/// Listens; where somebody else does, the error says what can be done.
+/// Listens on an address. If it is in use, the error contains the hint `otherwise`.
 pub(crate) async fn listen(address: SocketAddr, otherwise: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => format!("listening on {address}: another program does already; {otherwise}"),
+        io::ErrorKind::AddrInUse => format!("listening on {address}: the address is in use; {otherwise}"),
         _ => format!("listening on {address}: {error}"),
     })
 }
 
 fn client(server: &Server) -> Client {
-    // What the server warns of, Endpoints, the controllers do on purpose.
+    // The server warns about the deprecated Endpoints, which the controllers write intentionally.
     Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings)
 }
 
-/// Runs the chosen controllers on the server, in this process.
+/// Runs the selected controllers in this process.
 async fn manage(
     client: Client,
     controllers: Controllers,
@@ -199,11 +199,12 @@ async fn manage(
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {
-    // A sender that is gone means the same as one that says so.
+    // A dropped sender also means stop.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// What the certificate is for: whatever a client on this machine or in the cluster may call the server.
+/// Returns the names for the certificate: all names that a client on this machine or in the cluster may use for the
+/// server.
 fn names(bound: IpAddr) -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
     names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned));
@@ -218,7 +219,7 @@ fn token() -> String {
     format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
 }
 
-/// An address of this machine by which what listens here can be reached from it.
+/// Returns an address at which this machine can reach a listening socket.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -239,22 +240,22 @@ fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<Pat
     Ok(fs::canonicalize(path)?)
 }
 
-/// How long a server of this machine may take to answer.
+/// The timeout for a response of a server on this machine.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// Warns when a kubeconfig leads to a control plane that runs, and will lead to another.
+/// Warns if the kubeconfig refers to a running control plane, which will be replaced.
 pub(crate) async fn tell_of_replaced(path: &Path) {
     if let Some(url) = answering(path).await {
         tracing::warn!(
-            "{}: it led to the control plane at {url}, which runs, and leads to this one now; --kubeconfig names another file",
+            "{}: replaces the running control plane at {url}; set another file with --kubeconfig",
             path.display()
         );
     }
 }
 
-/// Where the control plane of a kubeconfig is, if it answers as the one that was written there.
+/// Returns the URL of a kubeconfig's control plane if it responds to the credentials in the file.
 async fn answering(path: &Path) -> Option<String> {
-    // What cannot be read is told when it is written.
+    // A file that cannot be read is reported when it is written.
     let kubeconfig = Kubeconfig::read(path).ok()?;
     let selection = Selection { context: Some(NAME.to_owned()), ..Selection::default() };
     let config = Config::from_kubeconfig(&kubeconfig, &selection).ok()?;
@@ -281,7 +282,7 @@ mod tests {
         let taken = listen((Ipv4Addr::LOCALHOST, 0).into(), "").await.unwrap();
         let address = taken.local_addr().unwrap();
         let error = listen(address, "--port names another").await.unwrap_err();
-        assert_eq!(error, format!("listening on {address}: another program does already; --port names another"));
+        assert_eq!(error, format!("listening on {address}: the address is in use; --port names another"));
     }
 
     #[tokio::test]

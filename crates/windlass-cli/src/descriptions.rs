@@ -3,7 +3,7 @@
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value};
 
-/// Adds the schemas of types, and of those that they refer to.
+/// Adds the schemas of types and of the types that they reference.
 macro_rules! add {
     ($generator:ident: $($($module:ident)::+ => {$($kind:ident),+},)+) => {
         $({
@@ -13,7 +13,7 @@ macro_rules! add {
     };
 }
 
-/// The schemas of all kinds that the server has, by their names in Kubernetes' OpenAPI documents.
+/// Returns the schemas of all kinds of the server, by their names in Kubernetes' OpenAPI documents.
 pub(crate) fn schemas() -> Map<String, Value> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     add_kinds(&mut generator);

@@ -32,7 +32,7 @@ use commands::{
 };
 use stand_in::StandIn;
 
-/// What a server makes of a request is many small things, which are gone with the answer.
+/// A request causes many small allocations, which are freed with its response.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -40,14 +40,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, propagate_version = true)]
 struct Arguments {
-    /// How much to tell of what is done: from 6 on each request, from 8 on its headers, from 9 on as a curl command
+    /// Log level: from 6 on requests, from 8 on their headers, from 9 on each request as a curl command
     #[arg(short, long = "v", global = true, value_name = "LEVEL")]
     verbosity: Option<u8>,
     #[command(subcommand)]
     command: Command,
 }
 
-/// Commands that ask no server: what is told of requests is not for them.
+/// The commands that send no requests: they don't show the flag for logging requests.
 const OFFLINE: [&str; 5] = ["init", "create", "edit", "generate", "import"];
 
 impl Arguments {
@@ -55,10 +55,10 @@ impl Arguments {
         Self::from_arg_matches(&Self::definition().try_get_matches_from(arguments)?)
     }
 
-    /// The commands, with their flags.
+    /// Returns the commands with their flags.
     fn definition() -> clap::Command {
         OFFLINE.iter().fold(Self::command(), |command, name| {
-            // It is understood, as it is everywhere, and not shown.
+            // Accepted like everywhere else, but hidden.
             let level = Arg::new("verbosity").short('v').long("v").hide(true).global(true);
             command.mut_subcommand(name, |command| command.arg(level.value_parser(value_parser!(u8))))
         })
@@ -67,34 +67,34 @@ impl Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the control loop at work: a control plane in this process, 8 replicas, a pod dies, the loop restores it
+    /// Show the control loop: a control plane in this process runs 8 replicas, a pod dies, and the loop restores it
     Demo(demo::Options),
     /// Run a control plane until SIGINT or SIGTERM: API server, controllers, simulated nodes
     Up(up::Options),
-    /// Begin an operator: a project that builds, in this folder
+    /// Create an operator project in this folder
     Init(init::Options),
-    /// Add to the operator in this folder
+    /// Add to the operator project in this folder
     #[command(subcommand)]
     Create(create::Command),
-    /// Change what the operator in this folder is deployed with
+    /// Change the deployment of the operator project in this folder
     Edit(edit::Options),
-    /// Write what a cluster is told of the project in this folder: definitions, roles, webhooks
+    /// Write the manifests of the project in this folder: CustomResourceDefinitions, roles, webhooks
     Generate(generate::Options),
-    /// Run the operator in this folder on a control plane of its own, and again whenever its files change
+    /// Run the operator of this folder on a local control plane, and restart it when its files change
     Run(run::Options),
-    /// Make types of CustomResourceDefinitions that are there as YAML
+    /// Generate Rust types from CustomResourceDefinitions
     Import(import::Options),
-    /// Show objects, as kubectl get does
+    /// Show objects, like kubectl get
     Get(get::Options),
-    /// Show which resources a server serves
+    /// Show the resources that a server supports
     ApiResources(api_resources::Options),
-    /// Show which groups and versions a server serves
+    /// Show the groups and versions that a server supports
     ApiVersions(api_versions::Options),
-    /// Write etcd, kube-apiserver and kubectl for KUBEBUILDER_ASSETS, which Go's envtest starts in place of the real ones
+    /// Write replacements of etcd, kube-apiserver and kubectl to a folder for KUBEBUILDER_ASSETS, for Go's envtest
     EnvtestAssets(envtest_assets::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
-    /// Print what a shell has to know to complete commands and flags
+    /// Print a shell completion script
     Completion(completion::Options),
 }
 
@@ -108,7 +108,7 @@ async fn main() -> ExitCode {
     }
     let arguments = Arguments::read(env::args_os()).unwrap_or_else(|error| error.exit());
     log(arguments.verbosity, default_log(&arguments));
-    // Programs that are only started, as by `run`, keep the limit that they would have.
+    // Other commands start programs, which would inherit the raised limit.
     if matches!(arguments.command, Command::Demo(_) | Command::Up(_) | Command::Proxy(_)) {
         serving::raise_file_limit();
         tokio::spawn(memory::return_freed_pages());
@@ -131,7 +131,7 @@ async fn main() -> ExitCode {
     })
 }
 
-/// What is done is told on standard error.
+/// Sets up logging to standard error.
 fn log(verbosity: Option<u8>, default: &str) {
     let filter = match verbosity {
         Some(level) => EnvFilter::new(log_of(level)),
@@ -146,23 +146,23 @@ fn exit(outcome: Result<(), Box<dyn Error>>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&*error) => ExitCode::from(UNREAD),
         Err(error) => {
-            // Whoever has closed our output is not there to be told.
+            // Writing fails if standard error is closed.
             let _ = writeln!(io::stderr(), "windlass: {}", ErrorChain(&*error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// As a program ends that SIGPIPE ends: what others print into `head` ends so.
+/// The exit code of a program that SIGPIPE ended, as in `… | head`.
 const UNREAD: u8 = 128 + 13;
 
-/// Whether what was printed could not be, because whoever read it had enough. (A connection to a server that broke is another
-/// error, which has this one inside.)
+/// Reports whether the reader closed the output. (An error of a broken connection to a server only contains this error
+/// as a source.)
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What kubectl's levels are here.
+/// Returns the log filter of one of kubectl's levels.
 const fn log_of(level: u8) -> &'static str {
     match level {
         0..=3 => "warn",
@@ -173,7 +173,7 @@ const fn log_of(level: u8) -> &'static str {
     }
 }
 
-/// The demo shows conflicts and retries as part of the loop; as log lines they would only disturb.
+/// Returns the default log filter. The demo shows conflicts and retries in its own output, so logging is off.
 const fn default_log(arguments: &Arguments) -> &'static str {
     match arguments.command {
         Command::Demo(_) => "off",

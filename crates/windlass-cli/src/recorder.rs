@@ -1,4 +1,4 @@
-//! Counts the requests that reach an API server in this process, and tells what they changed.
+//! A service that counts the requests to an API server in this process and reports its writes.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use tower::Service;
 use windlass_api::BoxError;
 use windlass_client::Body;
 
-/// A service that counts what passes through it.
+/// A service that records the requests that it forwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded<S> {
     inner: S,
     log: RequestLog,
 }
 
-/// What passed. Clones are handles to the same log.
+/// A log of requests. Clones are handles of the same log.
 #[derive(Clone)]
 pub(crate) struct RequestLog(Arc<Inner>);
 
@@ -33,20 +33,20 @@ struct Inner {
     on_write: Box<dyn Fn(&Write<'_>) + Send + Sync>,
 }
 
-/// A request that was to change something, and its answer.
+/// A write request and its response.
 #[derive(Debug)]
 pub(crate) struct Write<'w> {
-    /// How.
+    /// The HTTP method.
     pub(crate) method: &'w Method,
-    /// What, from the resource's name on: `pods/web-1/status`. Of an object that was created, by the name that it got.
+    /// The path from the resource's name on: `pods/web-1/status`. For a created object, it includes the assigned name.
     pub(crate) target: &'w str,
-    /// The answer.
+    /// The response's status code.
     pub(crate) status: u16,
-    /// Why it was refused, in the API's word; empty for what was not.
+    /// The API's reason for a failure; empty on success.
     pub(crate) reason: &'w str,
 }
 
-/// What is read of an answer.
+/// The parsed fields of a response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -61,17 +61,17 @@ struct Named {
 }
 
 impl RequestLog {
-    /// Calls `on_write` after each request that was to change something.
+    /// Creates a log that calls `on_write` after each write request.
     pub(crate) fn new(on_write: impl Fn(&Write<'_>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { counts: Mutex::default(), on_write: Box::new(on_write) }))
     }
 
-    /// Puts the log before a service.
+    /// Wraps a service.
     pub(crate) fn record<S>(&self, inner: S) -> Recorded<S> {
         Recorded { inner, log: self.clone() }
     }
 
-    /// How many requests of each verb there were.
+    /// Returns the number of requests for each verb.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         self.0.counts.lock().clone()
     }
@@ -108,7 +108,7 @@ where
         }
         let log = self.log.clone();
         async move {
-            // What is answered to a write is one object, and at hand.
+            // The response of a write is a single object, already in memory.
             let (head, body) = answer.await.map_err(Into::into)?.into_parts();
             let body = body.collect().await.map_err(Into::into)?.to_bytes();
             let Answer { metadata, reason } = serde_json::from_slice(&body).unwrap_or_default();
@@ -140,7 +140,7 @@ fn verb<B>(request: &Request<B>) -> &'static str {
     }
 }
 
-/// A path without its prefix: group, version and namespace are noise for a reader who follows pods.
+/// Returns a path without its prefix: group, version and namespace are omitted to keep the output short.
 fn target(path: &str) -> &str {
     let after = |marker: &str| path.find(marker).map(|at| &path[at + marker.len()..]);
     let in_namespace = after("/namespaces/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! `docs/reference/commands.md` says what the commands say of themselves; `WINDLASS_GOLDEN=write` writes it anew.
+//! A test that `docs/reference/commands.md` matches the help texts of the commands. `WINDLASS_GOLDEN=write` updates it.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -28,7 +28,7 @@ fn the_page_has_every_command() {
     }
 }
 
-/// A command, then those inside it.
+/// Describes a command, then its subcommands.
 fn describe(command: &Command, name: &str, page: &mut String) {
     let text = |styled: Option<&clap::builder::StyledStr>| styled.map(ToString::to_string).unwrap_or_default();
     let about = text(command.get_long_about().or(command.get_about()));
@@ -40,7 +40,7 @@ fn describe(command: &Command, name: &str, page: &mut String) {
     };
     let arguments: Vec<&Arg> = command.get_arguments().filter(own).collect();
     if !arguments.is_empty() {
-        page.push_str("\n| argument | default | what it says |\n|---|---|---|\n");
+        page.push_str("\n| argument | default | description |\n|---|---|---|\n");
     }
     for argument in arguments {
         let help = text(argument.get_long_help().or(argument.get_help()));
@@ -57,7 +57,7 @@ fn describe(command: &Command, name: &str, page: &mut String) {
     }
 }
 
-/// `-n, --namespace NAME`, or the name of what stands without a flag.
+/// Returns `-n, --namespace NAME`, or the value name of a positional argument.
 fn spelled(argument: &Arg) -> String {
     let values = argument.get_value_names().filter(|_| argument.get_action().takes_values());
     let value = values.map(|names| names.join(" ")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Serving HTTP without TLS on this machine.
+//! HTTP servers without TLS on this machine.
 
 use std::{error::Error, future::Future, pin::pin, sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use windlass_net::{Acceptor, WriteTimeout};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Connections at a time; more wait to be accepted.
+/// The maximum number of connections; further ones wait to be accepted.
 const CONNECTIONS: usize = 1_024;
 
-/// How long a client may take to send the head of a request, and how long a connection may be idle.
+/// The timeout for a client to send a request's headers, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(32);
 
-/// How long a client may read nothing of what waits for it.
+/// The timeout for a client that does not read its response.
 const STALL: Duration = Duration::from_mins(1);
 
-/// An HTTP/2 client that says nothing is asked whether it is there, and taken for dead when it does not answer.
+/// The interval and timeout of HTTP/2 pings to idle clients.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 
-/// Serves until told to stop. Requests that are being answered are then cut off: watches would never end.
+/// Serves until `stop` is ready. Running requests are then cut off, because watches would never end.
 pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, stop: impl Future<Output = ()>)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -66,7 +66,7 @@ where
     }
 }
 
-/// Raises the number of files that this process may have open to the most that it is allowed: each connection is one.
+/// Raises the limit of open files to the hard limit, because each connection is one.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,16 +1,16 @@
-//! This program under other names: what Go's envtest starts in place of etcd, kube-apiserver and kubectl.
+//! Stand-ins: this program in the role of etcd, kube-apiserver and kubectl for Go's envtest.
 //!
-//! envtest finds three programs in `KUBEBUILDER_ASSETS`, asks each of the first two for its flags by `--help`, starts them
-//! with its own, asks for their health until they answer, and stops them by SIGTERM. `windlass envtest-assets` writes them:
-//! all are this program, which acts by the name that it is called by.
+//! envtest expects three programs in `KUBEBUILDER_ASSETS`. It queries the flags of the first two with `--help`, starts
+//! them, polls their health endpoints, and stops them with SIGTERM. `windlass envtest-assets` writes these programs:
+//! all are this program, which selects its role by the name of its file.
 //!
-//! # What is not as it would be with the real ones
+//! # Differences from the real programs
 //!
-//! - Objects live in the memory of the API server, not in etcd: an API server that is started again has none.
-//! - Flags of kube-apiserver without an effect here (tuning, logs, etcd) are ignored. Flags that protect something which is
-//!   not protected here are refused, unless `--allow-unsupported-flags` or `WINDLASS_ALLOW_UNSUPPORTED_FLAGS=true` is given.
-//! - kube-apiserver listens on loopback by default, and roles count unless `--authorization-mode` says otherwise.
-//! - kubectl has the commands that `windlass` has of it, and no others.
+//! - Objects are stored in the memory of the API server, not in etcd: after a restart, the API server has none.
+//! - Flags of kube-apiserver without an effect here (tuning, logs, etcd) are ignored. Flags for an unsupported
+//!   protection are rejected, unless `--allow-unsupported-flags` or `WINDLASS_ALLOW_UNSUPPORTED_FLAGS=true` is set.
+//! - kube-apiserver listens on loopback by default and uses RBAC, unless `--authorization-mode` specifies another mode.
+//! - kubectl has only the commands that `windlass` implements.
 
 mod apiserver;
 mod etcd;
@@ -34,7 +34,7 @@ pub(crate) enum StandIn {
 impl StandIn {
     pub(crate) const ALL: [Self; 3] = [Self::KubeApiserver, Self::Etcd, Self::Kubectl];
 
-    /// Whom this program was called as, if not as itself.
+    /// Returns the stand-in for the name that this program was called by, if there is one.
     pub(crate) fn called() -> Option<Self> {
         Self::of(&PathBuf::from(env::args_os().next()?))
     }
@@ -52,12 +52,12 @@ impl StandIn {
         }
     }
 
-    /// As a file of this system.
+    /// Returns the file name on this system.
     pub(crate) fn file_name(self) -> String {
         format!("{}{}", self.name(), env::consts::EXE_SUFFIX)
     }
 
-    /// Acts as it, with the arguments of this process.
+    /// Runs the stand-in with the arguments of this process.
     pub(crate) async fn run(self) -> Result<(), Box<dyn Error>> {
         let arguments = env::args().skip(1);
         match self {

@@ -3,7 +3,7 @@
 use windlass_client::Client;
 use windlass_server::Server;
 
-/// A client of a new server.
+/// Returns a client of a new server.
 pub(crate) fn client() -> Client {
     Client::from_service(Server::builder().build().service(), "default")
 }

@@ -1,4 +1,4 @@
-//! The command as others run it: in a pipe whose reader may have enough.
+//! Tests of the command in a pipe whose reader closes it early.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// How a program ends that nobody reads any more: as SIGPIPE would end it.
+/// The exit code of a program that SIGPIPE ended.
 const UNREAD: i32 = 141;
 
 fn windlass(arguments: &[&str]) -> Command {
@@ -18,24 +18,24 @@ fn windlass(arguments: &[&str]) -> Command {
     command
 }
 
-/// Ends with the test, however that ends.
+/// A process that is killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be stopped, and need not be.
+        // Fails if the process has ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Closes the output after so many lines; the exit code, and what was said beside.
+/// Closes the output after some lines. Returns the exit code and the messages on standard error.
 async fn head(mut command: Command, lines: usize) -> (Option<i32>, String) {
     let mut running = Running(command.spawn().unwrap());
     let ended = tokio::task::spawn_blocking(move || {
         let mut output = BufReader::new(running.0.stdout.take().unwrap());
         for _ in 0..lines {
-            assert_ne!(output.read_line(&mut String::new()).unwrap(), 0, "there are {lines} lines");
+            assert_ne!(output.read_line(&mut String::new()).unwrap(), 0, "the output has {lines} lines");
         }
         drop(output);
         let mut said = String::new();
@@ -47,7 +47,7 @@ async fn head(mut command: Command, lines: usize) -> (Option<i32>, String) {
 
 #[tokio::test]
 async fn the_demo_ends_quietly_when_nobody_reads_it() {
-    // Slowly, so that it has more to tell than the pipe holds at once.
+    // At normal speed, so that it prints more than the pipe holds at once.
     assert_eq!(head(windlass(&["demo", "--no-color"]), 3).await, (Some(UNREAD), String::new()));
 }
 

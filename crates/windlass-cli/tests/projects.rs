@@ -1,4 +1,4 @@
-//! The commands that write projects, as they are typed.
+//! Tests of the commands that write projects, with typed command lines.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -6,7 +6,7 @@ use std::{fs, net::TcpListener, path::Path, process::Command};
 
 use windlass_api::Entropy;
 
-/// What a command prints, and what it complains of.
+/// Runs a command. Returns its output and its error messages.
 fn windlass(folder: &Path, line: &str) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(line.split(' ')).current_dir(folder).env_remove("WINDLASS_LOG");
@@ -21,7 +21,7 @@ fn a_project_is_worked_on_from_anywhere_inside_it() {
     let project = folder.join("shop");
     fs::create_dir_all(&project).unwrap();
     let (told, _) = windlass(&project, "init");
-    assert!(told.contains("\ndomain: my.domain, for none was given:"), "{told}");
+    assert!(told.contains("\ndomain: my.domain by default;"), "{told}");
     let (told, complained) = windlass(&project, "init --force --domain example.com");
     assert!(complained.is_empty() && !told.contains("my.domain"), "{told}{complained}");
     let (told, complained) = windlass(&project, "init --force");
@@ -36,14 +36,14 @@ fn a_project_is_worked_on_from_anywhere_inside_it() {
     let (told, _) = windlass(&inside, "edit --network-policy");
     assert!(told.ends_with("once it has the operator's image (README.md): kubectl apply --kustomize config/default\n"));
     let (_, complained) = windlass(&folder, "edit --network-policy");
-    assert!(complained.contains("PROJECT: there is no such file; `windlass init"), "{complained}");
+    assert!(complained.contains("PROJECT: no such file; `windlass init"), "{complained}");
 
     let (_, complained) = windlass(&project, "init --force --windlass-path src");
-    assert!(complained.contains("src/crates/windlass/Cargo.toml: this is not"), "{complained}");
+    assert!(complained.contains("src/crates/windlass/Cargo.toml: not the Cargo.toml"), "{complained}");
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The program that writes manifests works in the project; who names a folder means one seen from here.
+/// The program that writes manifests runs in the project's folder, but a relative path refers to the current folder.
 #[cfg(unix)]
 #[test]
 fn manifests_are_written_from_anywhere_inside_a_project() {
@@ -70,7 +70,7 @@ fn manifests_are_written_from_anywhere_inside_a_project() {
     let output = generate.current_dir(folder.join("src")).output().unwrap();
     let expected = format!("{shown} crds --output-dir {shown}/src/out\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-    // The features of the dev-dependencies count, as for `cargo test`: both share one build.
+    // The features of the dev-dependencies are enabled, as for `cargo test`, so that both share one build.
     let asked = fs::read_to_string(folder.join("asked")).unwrap();
     assert_eq!(asked, "build --bin manifests --examples --message-format json-render-diagnostics\n");
     fs::remove_dir_all(folder).unwrap();
@@ -81,6 +81,6 @@ fn where_a_port_is_taken_the_flag_that_names_another_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let (_, complained) = windlass(Path::new("/"), &format!("up --bind {address} --kubeconfig /nowhere/config"));
-    let expected = format!("listening on {address}: another program does already; --bind ADDR:PORT names another");
+    let expected = format!("listening on {address}: the address is in use; set another address with --bind ADDR:PORT");
     assert!(complained.contains(&expected), "{complained}");
 }

@@ -1,4 +1,4 @@
-//! `windlass run`, of a project whose cargo, manager and manifests are scripts.
+//! Tests of `windlass run` with a project whose cargo, manager and manifests are scripts.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep};
 use windlass_api::Entropy;
 use windlass_client::{Client, Config, Kubeconfig, config::kubeconfig::Selection};
 
-/// How long something may take: far more than it needs.
+/// A timeout that is far longer than required.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 const PROJECT: &str = "domain: example.com\nlayout:\n- windlass.dev/v1\nprojectName: shop-operator\nversion: \"3\"\n";
 
-/// Builds what is not broken: the manager is a copy of `src/main.sh`.
+/// A fake cargo that fails on a broken project. The manager is a copy of `src/main.sh`.
 const CARGO: &str = r#"#!/bin/sh
 [ -f src/broken ] && exit 101
 mkdir -p target
@@ -48,14 +48,14 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 ";
 
-/// A manager that says who it is, and stops when it is asked to.
+/// Returns a manager script that reports its generation and stops on request.
 fn manager(generation: u8) -> String {
     format!(
         "#!/bin/sh\ntrap 'exit 0' TERM\necho {generation} $$ $KUBECONFIG $* >target/told\nwhile :; do sleep 0.02; done\n"
     )
 }
 
-/// A project in a folder, which goes with it.
+/// A project in a folder that is deleted on drop.
 struct Project(PathBuf);
 
 impl Project {
@@ -82,7 +82,8 @@ impl Project {
         fs::set_permissions(self.0.join(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// What the manager of this number has told: its process, and its arguments. It says so once it runs, a moment after it was started.
+    /// Returns the process ID and arguments reported by the manager with this number, which it writes a moment after
+    /// its start.
     async fn told(&self, number: u8) -> (String, String) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -91,7 +92,7 @@ impl Project {
             if told.ends_with('\n') && words.next() == Some(number.to_string()) {
                 return (words.next().unwrap(), words.next().unwrap());
             }
-            assert!(Instant::now() < until, "manager {number} does not run; what was told last: {told:?}");
+            assert!(Instant::now() < until, "manager {number} does not run; the last report: {told:?}");
             sleep(Duration::from_millis(10)).await;
         }
     }
@@ -103,14 +104,14 @@ impl Drop for Project {
     }
 }
 
-/// The command as it runs, and what it says.
+/// The running command and its output.
 struct Running {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Running {
-    /// In a folder inside of the project.
+    /// Starts the command in a folder inside the project.
     fn start(folder: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command.args(["run", "--", "--health-probe-bind-address=0", "--webhook-port=1", "--own"]);
@@ -123,7 +124,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// The next thing that it says, which begins so; the rest of it.
+    /// Returns the rest of the next line of output, which must start with a prefix.
     #[track_caller]
     fn says(&self, beginning: &str) -> String {
         let line = self.lines.recv_timeout(PATIENCE).unwrap();
@@ -161,13 +162,14 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
     let expected = "--health-probe-bind-address=0 --webhook-port=1 --own --webhook-host=127.0.0.1";
     assert_eq!(arguments, format!("{kubeconfig} {expected}"));
 
-    // A second one would replace the kubeconfig of the first.
+    // A second run would replace the kubeconfig of the first.
     let second = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir(&project.0).output().unwrap();
     let error = String::from_utf8(second.stderr).unwrap();
-    let expected = format!("process {}, windlass run, runs the project in {}", running.child.id(), project.0.display());
+    let expected =
+        format!("process {}, windlass run, already runs the project in {}", running.child.id(), project.0.display());
     assert!(!second.status.success() && error.contains(&expected), "{error}");
 
-    // The definition is where the manager looks.
+    // The CustomResourceDefinition exists when the manager starts.
     let config = Kubeconfig::read(Path::new(&kubeconfig)).unwrap();
     let client = Client::new(Config::from_kubeconfig(&config, &Selection::default()).unwrap()).unwrap();
     client.get::<CustomResourceDefinition>("sites.shop.example.com").await.unwrap();
@@ -180,17 +182,17 @@ async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end()
 
     project.write("src/broken", "");
     assert_eq!(running.says("changed: "), "src/broken");
-    running.says("the build failed; the manager of before runs on");
+    running.says("the build failed; the previous manager keeps running");
     assert!(lives(&second));
 
-    // Only what the cluster is told changes.
+    // Changes only the manifests.
     fs::remove_file(project.0.join("src/broken")).unwrap();
     assert_eq!(running.says("changed: "), "src/broken");
-    running.says("applied: 1 manifests; the manager runs on");
+    running.says("applied: 1 manifests; the manager keeps running");
     assert!(lives(&second));
 
     running.stop();
-    assert!(!lives(&second), "it stops with the command");
+    assert!(!lives(&second), "the manager stops with the command");
     assert!(!Path::new(&kubeconfig).exists());
 }
 
@@ -207,10 +209,10 @@ async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
     running.says("changed: src/broken");
     let mut told = running.says("");
     if told.starts_with("restarted in ") {
-        // It had not ended yet, and nobody asks it whether it is ready.
+        // The old manager had not ended yet, and its readiness is not probed.
         told = running.says("");
     }
-    assert_eq!(told, "the manager has ended (exit status: 7); it starts again after a change");
+    assert_eq!(told, "the manager exited (exit status: 7); it restarts after a change");
     project.write("src/main.sh", &manager(1));
     running.says("changed: src/main.sh");
     running.says("restarted in ");
@@ -225,5 +227,5 @@ fn outside_of_a_project_it_says_so() {
     let output = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir("/").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("/PROJECT: there is no such file; `windlass init --domain …` makes a project"), "{error}");
+    assert!(error.contains("/PROJECT: no such file; `windlass init --domain …` creates a project"), "{error}");
 }

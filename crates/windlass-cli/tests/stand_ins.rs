@@ -1,4 +1,4 @@
-//! The stand-ins of `windlass envtest-assets`, started, asked and stopped as Go's envtest does it.
+//! Tests of the stand-ins of `windlass envtest-assets`, used as by Go's envtest.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
@@ -20,13 +20,13 @@ use windlass_client::{
     config::TlsOptions,
 };
 
-/// How long something may take: far more than it needs.
+/// A timeout that is far longer than required.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A folder with the stand-ins, and one for files of theirs; removed when dropped.
+/// A folder with the stand-ins and a folder for their files; removed when dropped.
 struct Assets(PathBuf);
 
-/// A stand-in; killed when dropped.
+/// A running stand-in; killed when dropped.
 struct Running(Child);
 
 impl Assets {
@@ -72,17 +72,17 @@ impl Drop for Assets {
 }
 
 impl Running {
-    /// Sends SIGTERM, and waits for the end.
+    /// Sends SIGTERM and waits for the end.
     async fn stop(mut self) {
         assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
         let ended = tokio::task::spawn_blocking(move || self.0.wait().unwrap().success());
-        assert!(tokio::time::timeout(PATIENCE, ended).await.expect("it ends").unwrap(), "it ends well");
+        assert!(tokio::time::timeout(PATIENCE, ended).await.expect("it ends").unwrap(), "it exits successfully");
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be stopped, and need not be.
+        // Fails if the process has ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -96,7 +96,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until there is a response.
 async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         loop {
@@ -149,7 +149,7 @@ async fn c_17_1_the_api_server_takes_envtests_flags_and_its_certificates() {
     let help = String::from_utf8(assets.run("kube-apiserver", &flags(["--help"])).stdout).unwrap();
     assert!(!help.contains("--insecure-port") && help.contains("--client-ca-file"), "{help}");
 
-    // What envtest makes: an authority for the server and one for clients.
+    // Creates certificates like envtest: one CA for the server and one for clients.
     let validity = Validity::starting(Clock::system().now(), Duration::from_hours(1));
     let serving = CertificateAuthority::self_signed("envtest-environment", validity).unwrap();
     let served = serving.issue(&Leaf::server(["localhost", "127.0.0.1"]), validity).unwrap();
@@ -238,7 +238,7 @@ async fn unsupported_security_flag_stops_the_api_server() {
         told.contains("--enable-admission-plugins=PodSecurity") && told.contains("--allow-unsupported-flags"),
         "{told}"
     );
-    // With leave it gets as far as its certificates.
+    // With this flag, the server starts and fails only at its certificates.
     let told = run(&["--audit-log-path=/x", "--allow-unsupported-flags", "--cert-dir=/dev/null/x"]);
     assert!(told.contains("unsupported flag --audit-log-path") && told.contains("/dev/null/x"), "{told}");
 }
@@ -264,7 +264,7 @@ async fn anonymous_requests_and_old_tls_are_refused_if_flags_say_so() {
     eventually("an answer", async || admin.get::<Namespace>("default").await.ok()).await;
     let anonymous = Client::new(config(TlsOptions::trusting(ca.clone()))).unwrap();
     assert!(anonymous.get::<Namespace>("default").await.unwrap_err().is_unauthorized());
-    // It listens on loopback only, although no address was given.
+    // It listens only on loopback, although no address was specified.
     let others = Command::new("hostname").arg("-I").output().map(|output| String::from_utf8(output.stdout).unwrap());
     for address in others.unwrap_or_default().split_whitespace().filter(|address| address.contains('.')) {
         assert!(TcpStream::connect((address, port)).is_err(), "{address}");

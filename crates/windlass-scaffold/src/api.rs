@@ -1,4 +1,4 @@
-//! `windlass create api`: a kind in a version, and what is done about its objects.
+//! `windlass create api`: adds an API to a project: a type in a version, its manifests and its controller.
 
 use std::path::Path;
 
@@ -22,46 +22,47 @@ const TYPE: &[Template] = templates!("api":
     Scaffold "config/samples/{{ short_group }}_{{ version }}_{{ module }}.yaml" from "sample.yaml",
 );
 
-/// Those that all versions of a kind have in common.
+/// The files shared by all versions of a kind.
 const KIND: &[Template] = templates!("api":
     Scaffold "config/rbac/{{ module }}_editor_role.yaml" from "editor_role.yaml",
     Scaffold "config/rbac/{{ module }}_viewer_role.yaml" from "viewer_role.yaml",
 );
 
-/// What tells the API server of it.
+/// The file of the CRD.
 const DEFINITION: &[Template] = templates!("api":
     Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "definition.yaml",
 );
 
-/// Those of a controller.
+/// The files of a controller.
 const CONTROLLER: &[Template] = templates!("api":
     Scaffold "src/controller/{{ module }}.rs" from "controller.rs",
     Scaffold "tests/{{ module }}.rs" from "test.rs",
 );
 
-/// What a type says whose version is the one that is stored.
+/// The attribute of the type whose version is the storage version.
 const STORED: &str = "storage";
 
-/// `windlass create api`.
+/// The command `windlass create api`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct CreateApi {
     group: Group,
     version: Version,
     kind: Kind,
-    /// As Kubernetes guesses it, or as other versions have it, if nothing is said.
+    /// Defaults to the plural of the kind's other versions, or to the usual plural of the kind.
     plural: Option<Plural>,
     namespaced: bool,
-    /// The type is somebody else's.
+    /// Set for a type that another project defines.
     external: Option<External>,
     with_type: bool,
-    /// Unless another version of the kind has one, if nothing is said.
+    /// By default, a controller is created unless another version of the kind has one.
     with_controller: Option<bool>,
     overwrite: Overwrite,
 }
 
 impl CreateApi {
-    /// A namespaced kind, and its controller; or a further version of a kind, which has that controller.
+    /// Creates the command for a namespaced kind and its controller, or for a further version of a kind that has a
+    /// controller.
     pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, Error> {
         Ok(Self {
             group: Group::new(group)?,
@@ -76,43 +77,45 @@ impl CreateApi {
         })
     }
 
-    /// Whether its objects are in namespaces.
+    /// Sets whether the kind is namespaced.
     pub const fn namespaced(mut self, namespaced: bool) -> Self {
         self.namespaced = namespaced;
         self
     }
 
-    /// What the API calls the objects, where that is not the usual plural of the kind.
+    /// Sets the plural, if it is not the usual plural of the kind.
     pub fn plural(mut self, plural: &str) -> Result<Self, Error> {
         self.plural = Some(Plural::new(plural)?);
         Ok(self)
     }
 
-    /// The type is somebody else's: a module that has it, as this project's code names it, and what its group ends in. No type is made, but a controller.
+    /// Uses a type that another project defines. `path` is its module in this project's code, and `domain` the end of
+    /// its group. The command creates only a controller, no type.
     pub fn external(mut self, path: &str, domain: &str) -> Result<Self, Error> {
         self.external = Some(External::new(path, domain)?);
         Ok(self)
     }
 
-    /// Whether the type is made; if it is not, it must be there, or be one of Kubernetes: of group `apps`, `batch`, `core` and so on.
+    /// Sets whether the type is created. Otherwise it must exist, or belong to a group of Kubernetes: `apps`, `batch`,
+    /// `core` and so on.
     pub const fn resource(mut self, with_type: bool) -> Self {
         self.with_type = with_type;
         self
     }
 
-    /// Whether a controller is made.
+    /// Sets whether a controller is created.
     pub const fn controller(mut self, with_controller: bool) -> Self {
         self.with_controller = Some(with_controller);
         self
     }
 
-    /// What to do where the API, or a file, is there.
+    /// Sets whether an existing API and existing files are overwritten.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the project in the folder.
+    /// Computes the changes to the project in `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
         if let Some(foreign) = self.foreign(&project)? {
@@ -159,7 +162,7 @@ impl CreateApi {
         changes.checked()
     }
 
-    /// If the kind is not the project's own.
+    /// Returns the third-party kind, unless the kind belongs to the project.
     fn foreign(&self, project: &Project) -> Result<Option<Foreign<'_>>, Error> {
         let is_own = project.resource(&self.group, &self.version, &self.kind).is_some_and(|there| there.api.is_some());
         let is_core = !self.with_type && !is_own && is_core(&self.group);
@@ -168,7 +171,10 @@ impl CreateApi {
         }
         if self.with_controller == Some(false) {
             let what = format!("{}/{}, {}", self.group, self.version, self.kind);
-            return Err(Error::Needs { what, needs: "of a kind of others only a controller is made".to_owned() });
+            return Err(Error::Needs {
+                what,
+                needs: "only a controller can be created for a kind of another project".to_owned(),
+            });
         }
         Ok(Some(Foreign {
             group: &self.group,
@@ -180,7 +186,7 @@ impl CreateApi {
         }))
     }
 
-    /// The other versions of the kind.
+    /// Returns the other versions of the kind.
     fn others<'a>(&self, project: &'a Project) -> Vec<&'a Resource> {
         let versions = project.versions(&self.group, &self.kind);
         versions.filter(|there| there.version != self.version.as_str()).collect()
@@ -191,7 +197,8 @@ impl CreateApi {
         self.with_controller.unwrap_or(!is_controlled)
     }
 
-    /// Whether its type says that it is the stored one: a kind that gets a second version stores the first.
+    /// Reports whether the type is marked as the storage version. With a second version, the first one becomes the
+    /// storage version.
     fn is_stored(&self, project: &Project, folder: &Path) -> Result<bool, Error> {
         if self.others(project).is_empty() {
             return Ok(false);
@@ -205,7 +212,7 @@ impl CreateApi {
         format!("src/api/{version}/{}.rs", self.kind.module())
     }
 
-    /// Puts a further version beside those that are there. If none says so yet, the first of them is the stored one.
+    /// Adds a version to the existing ones. If none is marked as the storage version, the first one is marked.
     fn join(&self, changes: &mut Changes, others: &[&Resource], values: &Value) -> Result<(), Error> {
         for template in KIND {
             let (path, text) = template.render(values)?;
@@ -214,7 +221,7 @@ impl CreateApi {
         for template in DEFINITION {
             let (path, text) = template.render(values)?;
             let there = changes.text(&path)?;
-            // One that somebody has written is brought up to date by `windlass generate crds`.
+            // A hand-written file is left to `windlass generate crds`.
             if let Some(joined) = there.and_then(|there| with_version(&there, &text)) {
                 changes.set(path, joined)?;
             }
@@ -232,13 +239,13 @@ impl CreateApi {
         }
     }
 
-    /// What the PROJECT file will say of it.
+    /// Returns the entry for the PROJECT file.
     fn recorded(&self, project: &Project) -> Result<Resource, Error> {
         let what = || format!("{}/{}, {}", self.group, self.version, self.kind);
         let needs = |needs: &str| Error::Needs { what: what(), needs: needs.to_owned() };
         let with_controller = self.makes_controller(project);
         if !self.with_type && !with_controller {
-            return Err(needs("nothing is asked for: --resource, --controller or both"));
+            return Err(needs("nothing to do: set --resource, --controller or both"));
         }
         if let Some(why) = refusal(&self.kind) {
             return Err(needs(&why));
@@ -246,11 +253,11 @@ impl CreateApi {
         project.no_namesake(&what(), &self.group, &self.kind)?;
         let others = self.others(project);
         if with_controller && let Some(other) = others.iter().find(|other| other.controller) {
-            return Err(needs(&format!("its objects have a controller, by version {}", other.version)));
+            return Err(needs(&format!("the kind already has a controller, for version {}", other.version)));
         }
         let shared = others.first().and_then(|other| other.api.as_ref()).map(|api| api.namespaced);
         if self.with_type && shared.is_some_and(|shared| shared != self.namespaced) {
-            return Err(needs("in its other versions it is otherwise --namespaced"));
+            return Err(needs("its other versions have another value of --namespaced"));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let (has_type, has_controller) = there.map_or((false, false), |there| (there.api.is_some(), there.controller));
@@ -267,13 +274,13 @@ impl CreateApi {
         if let (Some(plural), Some(there)) = (&plural, &of_fellows)
             && plural != there
         {
-            return Err(needs(&format!("its plural is {there} already")));
+            return Err(needs(&format!("its plural is already {there}")));
         }
         let plural = plural.or(of_fellows).unwrap_or_else(|| self.kind.plural());
         let api =
             if self.with_type { Some(Api::new(self.namespaced)) } else { there.and_then(|there| there.api.clone()) };
         if api.is_none() {
-            return Err(needs("there is no type to control; --resource makes it"));
+            return Err(needs("the type does not exist; --resource creates it"));
         }
         Ok(Resource {
             api,
@@ -320,7 +327,7 @@ impl CreateApi {
         })
     }
 
-    /// What the controller's code asks for.
+    /// Grants the permissions that the controller's code requires.
     fn grant(&self, changes: &mut Changes, values: &Value, group: &str, plural: &str) -> Result<(), Error> {
         let rules = [
             rule(group, plural, "get,list,watch,update,patch"),

@@ -1,4 +1,4 @@
-//! Cargo.toml, changed: what else it says, and how, stays.
+//! Edits of Cargo.toml that keep its other content and formatting.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use toml_edit::{DocumentMut, InlineTable, Item, Value, value};
 
 use crate::Error;
 
-/// Where dependencies are.
+/// The tables of dependencies.
 const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// What says where a dependency comes from.
+/// The keys that specify the source of a dependency.
 const SOURCES: [&str; 6] = ["version", "path", "git", "branch", "tag", "rev"];
 
-/// With another source of a dependency, `version` or `path`, wherever it is named.
+/// Sets the source of a dependency, `version` or `path`, in each table that contains it.
 pub(crate) fn with_dependency(
     path: &Path,
     text: &str,
@@ -30,7 +30,7 @@ pub(crate) fn with_dependency(
         };
         is_there = true;
         if let Some(fields) = dependency.as_table_like_mut() {
-            // In its place, if it is of the same sort.
+            // Replaces the old source in its place if it has the same form.
             for other in SOURCES.iter().filter(|other| **other != key) {
                 fields.remove(other);
             }

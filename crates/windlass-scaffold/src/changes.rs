@@ -1,4 +1,4 @@
-//! What a command does to a folder: computed whole, shown or written.
+//! The changes of a command to a folder: computed completely, then shown or written.
 
 use std::{
     collections::BTreeMap,
@@ -10,17 +10,17 @@ use similar::TextDiff;
 
 use crate::Error;
 
-/// Whether files that are there may be overwritten.
+/// Specifies whether existing files may be overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// They are in the way.
+    /// Existing files cause an error.
     #[default]
     Never,
-    /// They are written anew.
+    /// Existing files are overwritten.
     Force,
 }
 
-/// Files of a folder as they will be.
+/// The new content of files in a folder.
 #[derive(Debug)]
 #[must_use = "nothing is written before `write`"]
 pub struct Changes {
@@ -41,7 +41,7 @@ impl Changes {
         Self { folder: folder.to_owned(), overwrite, files: BTreeMap::new(), in_the_way: Vec::new() }
     }
 
-    /// A file as it will be, if it will be.
+    /// Returns the new content of a file; `None` if the file does not exist.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> Result<Option<String>, Error> {
         match self.files.get(path.as_ref()) {
             Some(file) => Ok(Some(file.after.clone())),
@@ -49,7 +49,7 @@ impl Changes {
         }
     }
 
-    /// A file that is the command's own: it may be in the way.
+    /// Creates a file. If it exists with another content, this is an error unless overwriting is allowed.
     pub(crate) fn create(&mut self, path: impl Into<PathBuf>, after: String) -> Result<(), Error> {
         let path = path.into();
         let before = self.text(&path)?;
@@ -60,13 +60,13 @@ impl Changes {
         self.set(path, after)
     }
 
-    /// A file that is written once, and then the user's.
+    /// Creates a file, or keeps an existing one.
     pub(crate) fn create_or_keep(&mut self, path: impl Into<PathBuf>, after: String) -> Result<(), Error> {
         let path = path.into();
         if self.text(&path)?.is_some() { Ok(()) } else { self.set(path, after) }
     }
 
-    /// A file as it will be, whatever it was.
+    /// Sets the content of a file, even if it exists.
     pub(crate) fn set(&mut self, path: impl Into<PathBuf>, after: String) -> Result<(), Error> {
         let path = path.into();
         if let Some(file) = self.files.get_mut(&path) {
@@ -78,7 +78,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Something added to a file that has to be there.
+    /// Edits a file, which must exist.
     pub(crate) fn edit(
         &mut self,
         path: impl AsRef<Path>,
@@ -94,12 +94,12 @@ impl Changes {
         self.set(path, after)
     }
 
-    /// Unless something is in the way.
+    /// Returns an error if a file would be overwritten.
     pub(crate) fn checked(self) -> Result<Self, Error> {
         if self.in_the_way.is_empty() { Ok(self) } else { Err(Error::InTheWay(self.in_the_way)) }
     }
 
-    /// The folder that they are of.
+    /// Returns the folder of the files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -112,12 +112,12 @@ impl Changes {
             .map(|(path, file)| (path.as_path(), file))
     }
 
-    /// The files that will be other than they are, by name.
+    /// Returns the paths of the files that change, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.changed().map(|(path, _)| path)
     }
 
-    /// All of it, as `diff -u` shows it.
+    /// Returns all changes in the format of `diff -u`.
     #[must_use]
     pub fn diff(&self) -> String {
         let mut diff = String::new();
@@ -130,7 +130,7 @@ impl Changes {
         diff
     }
 
-    /// Writes all of it: first beside the files, then in their places.
+    /// Writes all changes: first to temporary files in the same folders, which then replace the originals.
     pub fn write(&self) -> Result<(), Error> {
         let beside = |path: &Path| {
             let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -145,7 +145,7 @@ impl Changes {
         });
         if written.is_err() {
             for path in self.paths() {
-                // What was not written is not there.
+                // Some of the files may not have been written.
                 let _ = fs::remove_file(beside(path));
             }
             return written;

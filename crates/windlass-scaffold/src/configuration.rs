@@ -1,4 +1,4 @@
-//! What tells an API server of webhooks, as `windlass generate webhooks` makes it of what the code says: with one more in it.
+//! Adds a webhook to the webhook configurations, in the format of `windlass generate webhooks`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::{Changes, Error, documents::Documents, source::with_call};
 
 const FILE: &str = "config/webhook/manifests.yaml";
 
-/// Whether a webhook may change what it is asked about.
+/// The type of an admission webhook: mutating or validating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Defaulting,
@@ -35,7 +35,7 @@ impl Purpose {
 }
 
 impl Webhook<'_> {
-    /// Among those that the code has, and that the API server is told of.
+    /// Adds the webhook to the manifests in the code and to the webhook configuration.
     pub(crate) fn declare(&self, changes: &mut Changes) -> Result<(), Error> {
         let Self { version, kind, module, .. } = self;
         let made = match self.purpose {
@@ -46,14 +46,14 @@ impl Webhook<'_> {
             format!(".webhook(windlass::manifests::Webhook::{made}::<crate::api::{version}::{module}::{kind}>())");
         changes.edit("src/manifests.rs", |path, text| with_call(path, text, "manifests", &call))?;
         let there = changes.text(FILE)?;
-        // One that somebody has written is brought up to date by `windlass generate webhooks`.
+        // A hand-written file is left to `windlass generate webhooks`.
         match self.among(there.as_deref()) {
             Some(text) => changes.set(FILE, text),
             None => Ok(()),
         }
     }
 
-    /// In a file, in the order of names.
+    /// Returns the file's text with this webhook, sorted by name; `None` if the file is hand-written.
     fn among(&self, text: Option<&str>) -> Option<String> {
         let mut documents = Documents::of(text)?;
         let kind = self.purpose.kind();
@@ -70,7 +70,7 @@ impl Webhook<'_> {
         let webhooks = documents.of_kind(kind)?.get_mut("webhooks")?.as_array_mut()?;
         let webhook = self.value();
         match webhooks.iter_mut().find(|there| there["name"] == webhook["name"]) {
-            // What was changed in the code since is there already.
+            // The existing entry already reflects later changes of the code.
             Some(_) => {}
             None => webhooks.push(webhook),
         }

@@ -1,4 +1,4 @@
-//! `windlass create webhook --conversion`: a kind in several versions, of which one is the hub.
+//! `windlass create webhook --conversion`: conversion between the versions of a kind, one of which is the hub.
 
 use std::path::Path;
 
@@ -12,23 +12,23 @@ use crate::{
     templates::{Template, create, templates},
 };
 
-/// The file of the hub, to which each further spoke is added.
+/// The file of the hub, which lists the spokes.
 const HUB: &[Template] = templates!("webhook":
     User "src/webhook/{{ module }}_conversion.rs" from "conversion.rs",
 );
 
-/// Those of a spoke.
+/// The files of a spoke.
 const SPOKE: &[Template] = templates!("webhook":
     Scaffold "src/webhook/{{ module }}_conversion/{{ spoke }}.rs" from "spoke.rs",
     Scaffold "tests/{{ module }}_{{ spoke }}.rs" from "spoke_test.rs",
 );
 
-/// A part of the definition: who converts.
+/// The part of the CRD that configures the conversion webhook.
 const DEFINITION: &[Template] = templates!("webhook":
     Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "conversion.yaml",
 );
 
-/// Writes what converts between the hub, whose names are in the values, and each spoke.
+/// Writes the conversions between the hub, whose names are in `values`, and each spoke.
 pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], values: &Value) -> Result<(), Error> {
     let module = kind.module();
     for template in HUB {
@@ -47,7 +47,7 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
     changes.edit("src/manifests.rs", |path, text| with_call(path, text, &module, &asked))?;
     for template in DEFINITION {
         let (path, conversion) = template.render(values)?;
-        // One that somebody has written is brought up to date by `windlass generate crds`.
+        // A hand-written file is left to `windlass generate crds`.
         if let Some(text) = changes.text(Path::new(&path))?.and_then(|text| with_conversion(&text, &conversion)) {
             changes.set(path, text)?;
         }

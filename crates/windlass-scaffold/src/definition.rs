@@ -1,20 +1,21 @@
-//! Definitions of custom resources as `windlass generate crds` writes them, and what is added to their text: further versions, and who converts.
+//! Edits of CRDs in the format of `windlass generate crds`: adding versions and the conversion webhook.
 //!
-//! Types are only known once they are compiled; until then the text is brought to what they will say.
+//! The types are not known until they are compiled. Until then, these edits keep the text equal to what the compiled
+//! types will generate.
 
-/// The line below which versions stand.
+/// The line that precedes the versions.
 const VERSIONS: &str = "  versions:\n";
 
-/// A definition, cut where versions begin.
+/// A CRD, split into its versions.
 struct Cut<'a> {
-    /// All that stands before them.
+    /// The text before the versions.
     head: &'a str,
-    /// Their names, and texts.
+    /// The name and text of each version.
     versions: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Cut<'a> {
-    /// None where the text is not in the form in which definitions are written.
+    /// Splits a CRD; `None` if it is not in the generated format.
     fn of(text: &'a str) -> Option<Self> {
         let place = text.find(VERSIONS)? + VERSIONS.len();
         let (head, mut rest) = text.split_at(place);
@@ -34,7 +35,8 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// With the version of another definition of the kind, which is not stored, in the order of names; as it is, if it has it.
+/// Adds the version of another CRD of the same kind, which is not the storage version, sorted by name. Returns the text
+/// unchanged if it has that version.
 pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
     let (Cut { head, mut versions }, other) = (Cut::of(text)?, Cut::of(other)?);
     let [(name, version)] = other.versions[..] else { return None };
@@ -47,7 +49,7 @@ pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
     Some(versions.iter().fold(head.to_owned(), |text, (_, version)| text + version))
 }
 
-/// With what says who converts, if it has none.
+/// Adds the conversion webhook, unless one is configured.
 pub(crate) fn with_conversion(text: &str, conversion: &str) -> Option<String> {
     let Cut { head, versions } = Cut::of(text)?;
     if head.contains("\n  conversion:\n") {

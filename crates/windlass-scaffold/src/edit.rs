@@ -1,4 +1,4 @@
-//! `windlass edit`: what a project is deployed with, turned on and off.
+//! `windlass edit`: turns parts of a project's deployment on and off.
 
 use std::path::Path;
 
@@ -11,26 +11,26 @@ use crate::{
     templates::{Template, create, templates},
 };
 
-/// What all of a project is put together by.
+/// The kustomization that deploys the whole project.
 const DEFAULT: &str = "config/default/kustomization.yaml";
 
-/// What keeps the operator in its namespace.
+/// The kustomize component that restricts the operator to its namespace.
 const NAMESPACED: &[Template] = templates!("edit":
     Scaffold "config/namespaced/kustomization.yaml" from "namespaced.yaml",
 );
 
-/// Whether something is deployed.
+/// Specifies whether a part is deployed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// It is.
+    /// The part is deployed.
     On,
-    /// It is not; its files stay.
+    /// The part is not deployed; its files are kept.
     Off,
 }
 
-/// `windlass edit`.
+/// The command `windlass edit`.
 #[derive(Clone, Debug, Default)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Edit {
     namespaced: Option<Switch>,
     network_policy: Option<Switch>,
@@ -39,36 +39,36 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// The operator looks at its own namespace only, and its role counts there only.
+    /// Restricts the operator and its role to the operator's own namespace.
     pub const fn namespaced(mut self, switch: Switch) -> Self {
         self.namespaced = Some(switch);
         self
     }
 
-    /// Only who is allowed to reaches the metrics.
+    /// Restricts access to the metrics with a NetworkPolicy.
     pub const fn network_policy(mut self, switch: Switch) -> Self {
         self.network_policy = Some(switch);
         self
     }
 
-    /// Prometheus' operator is told where the metrics are.
+    /// Deploys a ServiceMonitor for the Prometheus operator.
     pub const fn prometheus(mut self, switch: Switch) -> Self {
         self.prometheus = Some(switch);
         self
     }
 
-    /// What to do where a file is there, and is otherwise.
+    /// Sets whether files that differ are overwritten.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the project in the folder.
+    /// Computes the changes to the project in `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
         let mut changes = Changes::of(folder, self.overwrite);
         if (self.namespaced, self.network_policy, self.prometheus) == (None, None, None) {
-            let needs = "nothing is asked for: --namespaced, --network-policy, --prometheus or several of them";
+            let needs = "nothing to do: set --namespaced, --network-policy, --prometheus or several of them";
             return Err(Error::Needs { what: "windlass edit".to_owned(), needs: needs.to_owned() });
         }
         if let Some(switch) = self.namespaced {
@@ -89,7 +89,7 @@ impl Edit {
     }
 }
 
-/// Puts an entry into a list of what is deployed, or takes it out.
+/// Adds an entry to a list of deployed parts, or removes it.
 fn turn(changes: &mut Changes, list: List, entry: &str, switch: Switch) -> Result<(), Error> {
     changes.edit(DEFAULT, |path, text| match switch {
         Switch::On => with(path, text, list, entry),

@@ -1,112 +1,112 @@
-//! What goes wrong.
+//! The errors of the commands.
 
 use std::{io, path::PathBuf};
 
-/// Why a command did nothing.
+/// The reason why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name that Kubernetes, or cargo, would not take.
+    /// A name is not valid in Kubernetes or cargo.
     #[error("{what} {name:?}: expected {expected}")]
     Name {
-        /// Of what.
+        /// The named item, such as "the kind".
         what: &'static str,
-        /// As it was given.
+        /// The invalid name.
         name: String,
-        /// What would do.
+        /// The expected form.
         expected: &'static str,
     },
-    /// The folder holds a project already.
-    #[error("{}: the project {project} is initialised already; --force writes its files anew", path.display())]
+    /// The folder already holds a project.
+    #[error("{}: the project {project} is already initialized; --force overwrites its files", path.display())]
     Initialised {
         /// The PROJECT file.
         path: PathBuf,
-        /// Its name.
+        /// The project's name.
         project: String,
     },
-    /// There is no project here.
-    #[error("{}: there is no such file; `windlass init --domain …` makes a project", .0.display())]
+    /// The folder holds no project.
+    #[error("{}: no such file; `windlass init --domain …` creates a project", .0.display())]
     NoProject(PathBuf),
-    /// The PROJECT file is not one that windlass writes.
+    /// The PROJECT file does not have the format that windlass writes.
     #[error("reading {}", path.display())]
     Project {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What is asked for is there.
-    #[error("{0}: there already; --force writes its files anew")]
+    /// The requested item already exists.
+    #[error("{0}: already exists; --force overwrites its files")]
     Exists(String),
-    /// What is asked for needs something else first.
+    /// The command requires something that is missing, or conflicts with the project.
     #[error("{what}: {needs}")]
     Needs {
-        /// What is asked for.
+        /// The requested item.
         what: String,
-        /// What it needs.
+        /// The unmet requirement.
         needs: String,
     },
-    /// Files that would be overwritten.
-    #[error("these files are there already, and would be overwritten (--force does it): {}", names(.0))]
+    /// Existing files would be overwritten.
+    #[error("these files already exist; --force overwrites them: {}", names(.0))]
     InTheWay(Vec<PathBuf>),
-    /// A file of Rust that is none.
-    #[error("{}, line {line}: this is not Rust", path.display())]
+    /// A Rust file has a syntax error.
+    #[error("{}, line {line}: invalid Rust syntax", path.display())]
     Syntax {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// From 1 on.
+        /// The line, starting at 1.
         line: usize,
-        /// The parser's words.
+        /// The parser's error.
         source: syn::Error,
     },
-    /// A file of YAML that is none.
+    /// A YAML file could not be parsed.
     #[error("reading {}", path.display())]
     Yaml {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parser's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file of TOML that is none.
+    /// A TOML file could not be parsed.
     #[error("reading {}", path.display())]
     Toml {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The parser's words.
+        /// The parser's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A folder that is not Windlass' repository.
-    #[error("{}: this is not the Cargo.toml of the crate windlass; --windlass-path names the folder of Windlass' repository, with crates/windlass in it", manifest.display())]
+    /// A folder is not Windlass' repository.
+    #[error("{}: not the Cargo.toml of the crate windlass; --windlass-path must be the root of Windlass' repository, which contains crates/windlass", manifest.display())]
     NoWindlass {
-        /// What was looked for.
+        /// The path of the expected file.
         manifest: PathBuf,
     },
-    /// There is no place in a file for what would be added.
-    #[error("{}: there is no {missing}, where `{addition}` belongs; add it by hand where it fits", path.display())]
+    /// A file has no suitable place for an addition.
+    #[error("{}: there is no {missing}, where `{addition}` belongs; add it manually", path.display())]
     NoPlace {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What was looked for.
+        /// The missing place.
         missing: String,
-        /// What would be added.
+        /// The addition.
         addition: String,
     },
-    /// A file cannot be read or written.
+    /// A file could not be read or written.
     #[error("{doing} {}", path.display())]
     File {
-        /// What was tried.
+        /// The failed operation.
         doing: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// A template is wrong: a bug of this crate.
-    #[error("the template of {name}")]
+    /// A template is invalid, which is a bug in this crate.
+    #[error("rendering the template of {name}")]
     Template {
-        /// Of which file.
+        /// The name of the template's file.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         source: minijinja::Error,
     },
 }

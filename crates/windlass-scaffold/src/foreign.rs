@@ -1,4 +1,4 @@
-//! A controller of a kind whose type is not the project's: one of Kubernetes, or one of somebody else.
+//! Controllers of kinds whose types are not the project's own: built-in or third-party kinds.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const FILES: &[Template] = templates!("foreign":
     Scaffold "tests/{{ module }}.rs" from "test.rs",
 );
 
-/// The groups of Kubernetes, and the domains that they end in.
+/// The groups of Kubernetes, and their domains.
 const CORE: &[(&str, &str)] = &[
     ("admissionregistration", "k8s.io"),
     ("apps", ""),
@@ -38,34 +38,34 @@ const CORE: &[(&str, &str)] = &[
     ("storage", "k8s.io"),
 ];
 
-/// Where the type of somebody else is.
+/// The location of a third-party type.
 #[derive(Clone, Debug)]
 pub(crate) struct External {
-    /// The module that has it, as this project's code names it.
+    /// The module of the type, as a path in this project's code.
     pub(crate) path: String,
-    /// What its group ends in.
+    /// The domain of its group.
     pub(crate) domain: String,
 }
 
-/// A kind of others.
+/// A built-in or third-party kind.
 pub(crate) struct Foreign<'a> {
     pub(crate) group: &'a Group,
     pub(crate) version: &'a Version,
     pub(crate) kind: &'a Kind,
     pub(crate) plural: Option<&'a Plural>,
-    /// None of one of Kubernetes.
+    /// `None` for a built-in kind.
     pub(crate) external: Option<&'a External>,
     pub(crate) overwrite: Overwrite,
 }
 
-/// Whether a group is one of Kubernetes.
+/// Reports whether a group is one of Kubernetes.
 pub(crate) fn is_core(group: &Group) -> bool {
     CORE.iter().any(|(name, _)| *name == group.as_str())
 }
 
 impl External {
     pub(crate) fn new(path: &str, domain: &str) -> Result<Self, Error> {
-        let expected = "a module that has the type, such as crate::certificates, which windlass import makes";
+        let expected = "the module of the type, such as crate::certificates, which `windlass import` creates";
         if syn::parse_str::<syn::Path>(path).is_err() || !path.contains("::") {
             return Err(Error::Name { what: "the path of the external API", name: path.to_owned(), expected });
         }
@@ -75,7 +75,7 @@ impl External {
 }
 
 impl Foreign<'_> {
-    /// What it would do to the project.
+    /// Computes the changes to the project.
     pub(crate) fn plan(&self, mut project: Project, folder: &Path) -> Result<Changes, Error> {
         let (module, plural) = (self.kind.module(), self.plural());
         let resource = self.recorded(&project, &plural)?;
@@ -117,7 +117,7 @@ impl Foreign<'_> {
         self.external.map_or(core, |external| &external.domain)
     }
 
-    /// As the API calls the group.
+    /// Returns the group's full name, as the API uses it.
     fn group_name(&self) -> String {
         match (self.group.as_str(), self.domain()) {
             ("core", "") => String::new(),
@@ -126,7 +126,7 @@ impl Foreign<'_> {
         }
     }
 
-    /// What the PROJECT file will say of it.
+    /// Returns the entry for the PROJECT file.
     fn recorded(&self, project: &Project, plural: &str) -> Result<Resource, Error> {
         let Self { group, version, kind, .. } = self;
         let what = format!("{group}/{version}, {kind}");

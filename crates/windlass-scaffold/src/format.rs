@@ -1,11 +1,11 @@
-//! What is written is formatted as `cargo fmt` would: how lines break depends on the names that are filled in.
+//! Formatting of generated code with rustfmt: line breaks depend on the inserted names.
 
 use std::{
     io::Write as _,
     process::{Command, Stdio},
 };
 
-/// The source as rustfmt writes it; as it is where there is no rustfmt.
+/// Returns the source formatted by rustfmt, or unchanged if rustfmt is not installed.
 pub(crate) fn formatted(source: String) -> String {
     run(&source).unwrap_or(source)
 }

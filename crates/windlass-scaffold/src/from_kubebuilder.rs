@@ -1,4 +1,4 @@
-//! `windlass init --from PROJECT`: the APIs of a kubebuilder project, in a project of ours.
+//! `windlass init --from PROJECT`: imports the APIs of a kubebuilder project.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{
     templates::{Template, templates},
 };
 
-/// What takes the place of a scaffold's examples, which need fields that an imported type does not have.
+/// Replacements for the examples of the scaffold, which use fields that imported types don't have.
 const CONTROLLER: &Template =
     &templates!("imported": Scaffold "src/controller/{{ module }}.rs" from "controller.rs",)[0];
 const TEST: &Template = &templates!("imported": Scaffold "tests/{{ module }}.rs" from "test.rs",)[0];
@@ -25,7 +25,7 @@ const SPOKE: &[Template] = templates!("imported":
 );
 const WEBHOOK: &Template = &templates!("imported": Scaffold "src/webhook/{{ module }}.rs" from "webhook.rs",)[0];
 
-/// A PROJECT file of kubebuilder, in its third version.
+/// A PROJECT file of kubebuilder, version 3.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Project {
@@ -39,8 +39,8 @@ struct Project {
     version: String,
 }
 
-/// A kind in a version, as such a file has it.
-#[allow(clippy::struct_excessive_bools, reason = "each is said or is not")]
+/// A version of a kind in such a file.
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the file")]
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Resource {
@@ -67,44 +67,45 @@ struct Api {
 struct Webhooks {
     conversion: bool,
     defaulting: bool,
-    /// The versions that convert to this one; all others, in projects of older kubebuilders.
+    /// The versions that convert to this one. Empty in projects of older kubebuilder releases, where all other versions
+    /// do.
     spoke: Vec<String>,
     validation: bool,
 }
 
-/// A type that has been imported.
+/// An imported type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedType {
-    /// The group, whole.
+    /// The full name of the group.
     pub group: String,
     /// The version.
     pub version: String,
     /// The kind.
     pub kind: String,
-    /// The module of the type.
+    /// The source code of the type's module.
     pub source: String,
 }
 
-/// `windlass init --from PROJECT`.
+/// The command `windlass init --from PROJECT`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct FromKubebuilder {
     path: PathBuf,
     project: Project,
     types: Vec<ImportedType>,
-    /// Files by their names: definitions, and samples in JSON.
+    /// CRDs and samples (as JSON), by file name.
     definitions: BTreeMap<String, String>,
     samples: BTreeMap<String, String>,
     windlass: Windlass,
     overwrite: Overwrite,
 }
 
-/// What a project becomes.
+/// The result of importing a project.
 #[derive(Debug)]
 pub struct Taken {
-    /// The files.
+    /// The changes to the folder.
     pub changes: Changes,
-    /// What was not taken over, and why.
+    /// The parts that were not imported, with the reasons.
     pub left: Vec<String>,
 }
 
@@ -137,57 +138,58 @@ impl FromKubebuilder {
         })
     }
 
-    /// Where its definitions are.
+    /// Returns the folder of the project's CRDs.
     pub fn definitions_folder(&self) -> PathBuf {
         self.path.with_file_name("config").join("crd/bases")
     }
 
-    /// Where the samples of its kinds are, each with whether it is in a namespace.
+    /// Returns the sample files of the project's kinds, each with whether the kind is namespaced.
     pub fn sample_files(&self) -> Vec<(PathBuf, bool)> {
         let folder = self.path.with_file_name("config").join("samples");
         let file = |resource: &Resource| Some((folder.join(resource.sample()), resource.api.as_ref()?.namespaced));
         self.project.resources.iter().filter_map(file).filter(|(path, _)| path.is_file()).collect()
     }
 
-    /// The types of its definitions.
+    /// Sets the types imported from the CRDs.
     pub fn types(mut self, types: impl IntoIterator<Item = ImportedType>) -> Self {
         self.types.extend(types);
         self
     }
 
-    /// A file of definitions, by its name.
+    /// Adds a CRD file by its name.
     pub fn definition(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
         self.definitions.insert(file.into(), text.into());
         self
     }
 
-    /// A sample as JSON, by the name of its file.
+    /// Adds a sample as JSON, by its file name.
     pub fn sample(mut self, file: impl Into<String>, json: impl Into<String>) -> Self {
         self.samples.insert(file.into(), json.into());
         self
     }
 
-    /// Another Windlass than the released one of this version.
+    /// Sets the source of Windlass. Defaults to the release of this version.
     pub fn windlass(mut self, windlass: Windlass) -> Self {
         self.windlass = windlass;
         self
     }
 
-    /// What to do where a file is there.
+    /// Sets whether existing files are overwritten.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the folder, and what it would not.
+    /// Computes the changes to `folder`, and lists the parts that are not imported.
     pub fn plan(&self, folder: &Path) -> Result<Taken, Error> {
-        let failed = |source| Error::File { doing: "making", path: "a folder for the time being".into(), source };
-        // The commands are planned on what their predecessors wrote: somewhere else, so that all or nothing comes here.
+        let failed = |source| Error::File { doing: "making", path: "a temporary folder".into(), source };
+        // Each command needs the files of the previous ones, so they write to a temporary folder. The target folder
+        // changes only if all succeed.
         let workshop = tempfile::tempdir().map_err(failed)?;
         let there = workshop.path();
         let name = self.project.project_name.to_lowercase();
         Init::new(&self.project.domain, &name)?.windlass(self.windlass.clone()).plan(there)?.write()?;
-        let mut left = vec!["the code in Go: reconcilers, webhooks, conversions, tests and main".to_owned()];
+        let mut left = vec!["the Go code: reconcilers, webhooks, conversions, tests and main".to_owned()];
         for resource in &self.project.resources {
             if let Err(why) = self.take(resource, there, &name, &mut left) {
                 left.push(format!("{}: {why}", resource.named()));
@@ -196,12 +198,12 @@ impl FromKubebuilder {
         for resource in self.project.resources.iter().filter(|resource| resource.converts()) {
             match self.convert(resource, there) {
                 Ok(()) => {
-                    left.push(format!("{}: what its conversion does; fields go over by their names", resource.named()));
+                    left.push(format!("{}: the logic of its conversion; fields are copied by name", resource.named()));
                 }
                 Err(why) => left.push(format!("{}: the conversion between its versions: {why}", resource.named())),
             }
         }
-        // Whatever was added to types since: they are as their definitions are.
+        // Restores the imported types, in case a command has edited them.
         let types = self.project.resources.iter().filter_map(|resource| {
             let path = there.join(resource.source()?);
             Some((resource.source()?, self.imported(resource).filter(|_| path.is_file())?.source.clone()))
@@ -216,28 +218,28 @@ impl FromKubebuilder {
         Ok(Taken { changes: changes.checked()?, left })
     }
 
-    /// One kind in one version.
+    /// Imports one version of a kind.
     fn take(&self, resource: &Resource, folder: &Path, project: &str, left: &mut Vec<String>) -> Result<(), Error> {
-        let needs = |needs: &str| Error::Needs { what: "left out".to_owned(), needs: needs.to_owned() };
+        let needs = |needs: &str| Error::Needs { what: "skipped".to_owned(), needs: needs.to_owned() };
         let Resource { group, version, kind, .. } = resource;
         if resource.core && resource.controller && resource.webhooks.is_none() {
             return CreateApi::new(group, version, kind)?.resource(false).plan(folder)?.write();
         }
         if resource.external {
             return Err(needs(
-                "its type is somebody else's; windlass import makes it, create api --external-api-path its controller",
+                "its type belongs to another project; `windlass import` creates the type, and `windlass create api --external-api-path` the controller",
             ));
         }
         let Some(api) = resource.api.as_ref().filter(|_| !resource.core) else {
-            return Err(needs("its type is not the project's own; windlass::k8s has those of Kubernetes"));
+            return Err(needs("its type does not belong to the project; windlass::k8s has the built-in types"));
         };
         if resource.domain != self.project.domain {
             return Err(needs("its group does not end in the project's domain"));
         }
         let whole = format!("{group}.{}", self.project.domain);
-        let ty = self
-            .imported(resource)
-            .ok_or_else(|| needs("there is no definition of it in config/crd/bases; make manifests writes it"))?;
+        let ty = self.imported(resource).ok_or_else(|| {
+            needs("config/crd/bases has no CustomResourceDefinition of it; `make manifests` writes it")
+        })?;
         let name = Kind::new(kind)?;
         let plural = resource.plural.clone().unwrap_or_else(|| name.plural());
         let create = CreateApi::new(group, version, kind)?.plural(&plural)?;
@@ -269,7 +271,10 @@ impl FromKubebuilder {
         match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {
             Ok(text) => files.push((ours, text)),
             Err(_) => {
-                left.push(format!("{}: it has no sample; {ours} is an example of another type", resource.named()));
+                left.push(format!(
+                    "{}: it has no sample; {ours} is an example that does not fit the type",
+                    resource.named()
+                ));
             }
         }
         if resource.controller {
@@ -289,7 +294,7 @@ impl FromKubebuilder {
         Sources::new(files).overwrite(Overwrite::Force).plan(folder)?.write()
     }
 
-    /// The type of a kind of the project's own.
+    /// Returns the imported type of a resource.
     fn imported(&self, resource: &Resource) -> Option<&ImportedType> {
         let group = format!("{}.{}", resource.group, self.project.domain);
         let found =
@@ -297,7 +302,7 @@ impl FromKubebuilder {
         self.types.iter().find(found)
     }
 
-    /// A hub and its spokes.
+    /// Creates the conversions between a hub and its spokes.
     fn convert(&self, hub: &Resource, folder: &Path) -> Result<(), Error> {
         let Resource { group, version, kind, .. } = hub;
         let named = hub.webhooks.as_ref().map(|webhooks| webhooks.spoke.clone()).unwrap_or_default();
@@ -322,12 +327,12 @@ impl FromKubebuilder {
 }
 
 impl Resource {
-    /// Whether other versions convert to this one.
+    /// Reports whether other versions convert to this one.
     fn converts(&self) -> bool {
         self.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion)
     }
 
-    /// The file of its type.
+    /// Returns the path of the type's source file.
     fn source(&self) -> Option<String> {
         Some(format!("src/api/{}/{}.rs", self.version, Kind::new(&self.kind).ok()?.module()))
     }
@@ -336,19 +341,19 @@ impl Resource {
         format!("{}/{}, {}", self.group, self.version, self.kind)
     }
 
-    /// The name of the file that kubebuilder writes a sample to.
+    /// Returns the name of the sample file that kubebuilder writes.
     fn sample(&self) -> String {
         format!("{}_{}_{}.yaml", self.group, self.version, self.kind.to_lowercase())
     }
 }
 
-/// Takes away a test of an example.
+/// Removes the test of an example.
 fn remove(folder: &Path, file: &str) -> Result<(), Error> {
     let path = folder.join(file);
     fs::remove_file(&path).map_err(|source| Error::File { doing: "removing", path, source })
 }
 
-/// All files below a folder.
+/// Collects all files below a folder.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) -> Result<(), Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();

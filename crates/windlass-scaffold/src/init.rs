@@ -1,4 +1,4 @@
-//! `windlass init`: a project that builds, and does nothing yet.
+//! `windlass init`: creates an empty project that builds.
 
 use std::path::{Path, PathBuf};
 
@@ -43,12 +43,12 @@ const FILES: &[Template] = templates!("init":
     User "config/samples/kustomization.yaml",
 );
 
-/// Where a project finds Windlass.
+/// The source of Windlass for a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Windlass {
-    /// In the registry, at this version.
+    /// A release in the registry, with this version.
     Released(String),
-    /// In a folder: the root of Windlass' repository.
+    /// A local copy of Windlass' repository; the path of its root.
     At(PathBuf),
 }
 
@@ -59,18 +59,19 @@ impl Default for Windlass {
 }
 
 impl Windlass {
-    /// A folder, if it is the root of Windlass' repository.
+    /// Uses a local copy of the repository. Returns an error if `folder` is not its root.
     pub fn at(folder: &Path) -> Result<Self, Error> {
         let manifest = folder.join(CRATE).join("Cargo.toml");
         let text = std::fs::read_to_string(&manifest).unwrap_or_default();
         if !text.lines().any(|line| line.trim() == "name = \"windlass\"") {
             return Err(Error::NoWindlass { manifest });
         }
-        // As it was given: a relative path stays right when both folders are moved, or are elsewhere on another machine.
+        // The path is stored as given: a relative path stays valid if both folders are moved, or copied to another
+        // machine.
         Ok(Self::At(folder.to_owned()))
     }
 
-    /// As a key and a value of Cargo.toml.
+    /// Returns the key and value for Cargo.toml.
     pub(crate) fn source(&self) -> (&'static str, String) {
         match self {
             Self::Released(version) => ("version", version.clone()),
@@ -84,22 +85,22 @@ impl Windlass {
     }
 }
 
-/// The crate of Windlass that operators use, in its repository.
+/// The path of the facade crate in Windlass' repository.
 const CRATE: &str = "crates/windlass";
 
-/// `windlass init`.
+/// The command `windlass init`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Init {
     domain: Domain,
     name: ProjectName,
-    /// The released one unless something is said.
+    /// Defaults to the release of this version.
     windlass: Option<Windlass>,
     overwrite: Overwrite,
 }
 
 impl Init {
-    /// A project whose groups end in the domain.
+    /// Creates the command for a project whose groups end in `domain`.
     pub fn new(domain: &str, project_name: &str) -> Result<Self, Error> {
         Ok(Self {
             domain: Domain::new(domain)?,
@@ -109,19 +110,21 @@ impl Init {
         })
     }
 
-    /// Another Windlass than the released one of this version. A project that is begun anew uses it from then on.
+    /// Sets the source of Windlass. Defaults to the release of this version. If an existing project is overwritten, its
+    /// Cargo.toml is changed.
     pub fn windlass(mut self, windlass: Windlass) -> Self {
         self.windlass = Some(windlass);
         self
     }
 
-    /// What to do where a project, or a file, is there. What grows with the project, and the sources, are kept as soon as somebody has changed them.
+    /// Sets whether an existing project and existing files are overwritten. Sources, and files that other commands
+    /// extend, are kept if they were changed.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the folder.
+    /// Computes the changes to `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let there = Project::find(folder)?;
         if let (Some(project), Overwrite::Never) = (&there, self.overwrite) {
@@ -132,7 +135,8 @@ impl Init {
         if let Some(there) = there {
             if there.domain != project.domain && !there.resources.is_empty() {
                 let what = format!("the domain {}", project.domain);
-                let needs = format!("kinds of {} are there, whose groups end so in types and manifests", there.domain);
+                let needs =
+                    format!("the project has kinds of {}, and types and manifests contain this domain", there.domain);
                 return Err(Error::Needs { what, needs });
             }
             before = Some(self.values(&there));
@@ -147,7 +151,7 @@ impl Init {
                 changes.create(path, text)?;
                 continue;
             }
-            // What nobody has changed is still ours.
+            // An unchanged file can be replaced.
             let written = before.as_ref().map(|before| template.render(before)).transpose()?;
             match (changes.text(&path)?, written) {
                 (Some(there), Some((_, written))) if there == written => changes.set(path, text)?,
@@ -160,7 +164,7 @@ impl Init {
         changes.checked()
     }
 
-    /// What templates say of a project.
+    /// Returns a project's values for templates.
     fn values(&self, project: &Project) -> Value {
         context! {
             domain => project.domain,

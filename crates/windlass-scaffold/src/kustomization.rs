@@ -1,4 +1,4 @@
-//! Additions to kustomizations that people have written.
+//! Edits of kustomizations that keep hand-written content.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::Error;
 
-/// A list in one.
+/// A list in a kustomization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Resources,
@@ -22,7 +22,7 @@ impl List {
     }
 }
 
-/// What is read of one.
+/// The parsed fields of a kustomization.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Kustomization {
@@ -30,13 +30,12 @@ struct Kustomization {
     components: Option<Vec<String>>,
 }
 
-/// With a file among the `resources`, if it is not there. The text around stays.
+/// Adds a file to the `resources`, if it is missing. The remaining text is kept.
 pub(crate) fn with_resource(text: &str, file: &str) -> String {
     with_entry(text, List::Resources, file)
 }
 
-/// With an entry in a list, if it is not there; one that is commented out is there again. The file is read again: what it
-/// says then is what it should.
+/// Adds an entry to a list, if it is missing, or uncomments it. Parses the result to check that it has the entry.
 pub(crate) fn with(path: &Path, text: &str, list: List, entry: &str) -> Result<String, Error> {
     if contains(path, text, list, entry)? {
         return Ok(text.to_owned());
@@ -46,12 +45,12 @@ pub(crate) fn with(path: &Path, text: &str, list: List, entry: &str) -> Result<S
         Some(place) => changed_line(text, place, |line| uncommented(line).unwrap_or_default().to_owned()),
         None => with_entry(text, list, entry),
     };
-    // Commented out, it may have stood elsewhere.
+    // The commented line may belong to another list.
     let edited = if contains(path, &edited, list, entry)? { edited } else { with_entry(text, list, entry) };
     settled(path, edited, list, entry, true)
 }
 
-/// With an entry of a list commented out, if it is there.
+/// Comments out an entry of a list, if it exists.
 pub(crate) fn without(path: &Path, text: &str, list: List, entry: &str) -> Result<String, Error> {
     if !contains(path, text, list, entry)? {
         return Ok(text.to_owned());
@@ -62,7 +61,7 @@ pub(crate) fn without(path: &Path, text: &str, list: List, entry: &str) -> Resul
     let mut edited = changed_line(text, place, |line| format!("# {line}"));
     let is_empty = |text: &str| entries(path, text, list).map(|found| found.is_some_and(|found| found.is_empty()));
     if list != List::Resources || is_empty(&edited)? {
-        // A list of nothing is no list: its key goes with its last entry.
+        // An empty list must not remain: its key is removed with the last entry.
         edited = without_lines(text, place, list);
     }
     settled(path, edited, list, entry, false)
@@ -73,16 +72,16 @@ fn settled(path: &Path, edited: String, list: List, entry: &str, expected: bool)
 }
 
 fn no_place(path: &Path, list: List, entry: &str) -> Error {
-    let missing = format!("list `{}` with a line for each entry", list.key());
+    let missing = format!("list `{}` with one entry per line", list.key());
     Error::NoPlace { path: path.to_owned(), missing, addition: format!("- {entry}") }
 }
 
-/// Whether a list has an entry, as YAML.
+/// Reports whether a list has an entry, according to the parsed YAML.
 fn contains(path: &Path, text: &str, list: List, entry: &str) -> Result<bool, Error> {
     Ok(entries(path, text, list)?.is_some_and(|entries| entries.iter().any(|found| found == entry)))
 }
 
-/// What is in a list, as YAML; none where there is no such list.
+/// Returns the entries of a list, according to the parsed YAML; `None` if the list does not exist.
 fn entries(path: &Path, text: &str, list: List) -> Result<Option<Vec<String>>, Error> {
     let parsed: Kustomization =
         serde_saphyr::from_str(text).map_err(|error| Error::Yaml { path: path.to_owned(), source: error.into() })?;
@@ -98,7 +97,7 @@ fn is_entry(line: &str, entry: &str) -> bool {
     value.trim_matches(['"', '\'']) == entry
 }
 
-/// What is behind the sign of a comment.
+/// Returns the text after the comment sign.
 fn uncommented(line: &str) -> Option<&str> {
     line.strip_prefix("# ").or_else(|| line.strip_prefix('#'))
 }
@@ -108,7 +107,7 @@ fn changed_line(text: &str, place: usize, change: impl Fn(&str) -> String) -> St
     lines.map(|(index, line)| if index == place { change(line) } else { line.to_owned() } + "\n").collect()
 }
 
-/// Without a line, and without the key of the list if that was its only entry.
+/// Removes a line, and the key of the list if this was its only entry.
 fn without_lines(text: &str, place: usize, list: List) -> String {
     let key = format!("{}:", list.key());
     let lines = text.lines().collect::<Vec<_>>();
@@ -158,9 +157,9 @@ mod tests {
 
     fn turned(text: &str, list: List, entry: &str) -> (String, String) {
         let on = with(Path::new(PATH), text, list, entry).unwrap();
-        assert_eq!(with(Path::new(PATH), &on, list, entry).unwrap(), on, "twice is once");
+        assert_eq!(with(Path::new(PATH), &on, list, entry).unwrap(), on, "a second run changes nothing");
         let off = without(Path::new(PATH), &on, list, entry).unwrap();
-        assert_eq!(without(Path::new(PATH), &off, list, entry).unwrap(), off, "twice is once");
+        assert_eq!(without(Path::new(PATH), &off, list, entry).unwrap(), off, "a second run changes nothing");
         (on, off)
     }
 
@@ -191,7 +190,7 @@ mod tests {
         let flow = "resources: [../a, ../b]\n";
         assert_eq!(with(Path::new(PATH), flow, List::Resources, "../a").unwrap(), flow);
         let told = without(Path::new(PATH), flow, List::Resources, "../a").unwrap_err().to_string();
-        assert!(told.starts_with("kustomization.yaml: there is no list `resources` with a line for each"), "{told}");
+        assert!(told.starts_with("kustomization.yaml: there is no list `resources` with one entry"), "{told}");
         let told = with(Path::new(PATH), flow, List::Resources, "../c").unwrap_err().to_string();
         assert!(told.contains("kustomization.yaml"), "{told}");
         assert!(with(Path::new(PATH), "a: [", List::Resources, "../c").is_err());

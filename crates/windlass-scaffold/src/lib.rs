@@ -1,7 +1,7 @@
-//! Operators of Windlass, begun: what `windlass init`, `windlass create` and `windlass edit` write.
+//! Scaffolding of operator projects: the commands `windlass init`, `windlass create` and `windlass edit`.
 //!
-//! A command is a value, [`Init`], [`CreateApi`], [`CreateWebhook`], [`Edit`] or [`Sources`]; what it would do to a folder is another, [`Changes`], which can be shown
-//! as a diff or written.
+//! Each command is a value: [`Init`], [`CreateApi`], [`CreateWebhook`], [`Edit`] or [`Sources`]. Its plan is a set of
+//! [`Changes`] to a folder, which can be shown as a diff or written.
 //!
 //! ```
 //! use windlass_scaffold::{CreateApi, Init, Windlass};
@@ -20,15 +20,15 @@
 //!
 //! # What is guaranteed
 //!
-//! - A command is computed whole before anything is written: an error leaves the folder as it was.
-//! - A file that is there is never overwritten, unless the command is told to (`force`).
-//! - What is added to a file that is there, a module or a statement, is put at its place by the file's syntax tree; the text
-//!   around stays as it is. What is there already is not added again.
+//! - All changes of a command are computed before anything is written: an error leaves the folder unchanged.
+//! - Existing files are never overwritten without `force`.
+//! - Modules and statements are added to an existing file at positions found in its syntax tree. The remaining text is
+//!   unchanged, and existing items are not added again.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! - Nothing is built, and no tool but Git and cargo is needed by what is written.
-//! - A file whose place for an addition was taken away is not guessed at: the error names what is missing.
+//! - The result is not compiled. The generated project needs no tools other than Git and cargo.
+//! - If a file has no suitable place for an addition, the command does not guess: the error names what is missing.
 
 mod api;
 mod cargo;

@@ -1,10 +1,10 @@
-//! Names that Kubernetes and cargo take.
+//! Names that are valid in Kubernetes and cargo.
 
 use std::fmt;
 
 use crate::Error;
 
-/// Declares a name: what it is called, what is expected of it, and how that is seen.
+/// Declares a type of name: its designation in errors, the expected form, and the check.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $what:literal, $expected:literal, $is_valid:expr) => {
         $(#[$doc])*
@@ -12,14 +12,14 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// The name, if it is one.
+            /// Returns an error if the name is invalid.
             pub fn new(name: impl Into<String>) -> Result<Self, Error> {
                 let name = name.into();
                 let is_valid: fn(&str) -> bool = $is_valid;
                 if is_valid(&name) { Ok(Self(name)) } else { Err(Error::Name { what: $what, name, expected: $expected }) }
             }
 
-            /// As it is written.
+            /// Returns the name as a string.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -34,22 +34,22 @@ macro_rules! name {
 }
 
 name!(
-    /// The end of the groups of a project: `example.com`.
-    Domain, "the domain", "lower-case labels with dots between, such as example.com", |name| {
+    /// The domain of a project, which is the end of its groups: `example.com`.
+    Domain, "the domain", "lower-case labels separated by dots, such as example.com", |name| {
         name.len() <= 200 && name.split('.').all(is_label)
     }
 );
 name!(
-    /// The beginning of a group: `shop` of `shop.example.com`.
+    /// The first part of a group's name: `shop` in `shop.example.com`.
     Group, "the group", "a lower-case label without the domain, such as shop", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
 );
 name!(
     /// A version of an API: `v1`, `v1beta1`, `v2alpha3`.
-    Version, "the version", "v and a number, and alpha or beta with a number: v1, v1beta1, v2alpha3", is_version
+    Version, "the version", "v and a number, optionally with alpha or beta and a number: v1, v1beta1, v2alpha3", is_version
 );
 name!(
     /// A kind: `Website`.
-    Kind, "the kind", "letters and digits, the first a capital, and no word of Rust, such as Website", |name| {
+    Kind, "the kind", "letters and digits, starting with a capital letter, and not a Rust keyword, such as Website", |name| {
         name.len() <= 63
             && name.starts_with(|first: char| first.is_ascii_uppercase())
             && name.chars().all(|c| c.is_ascii_alphanumeric())
@@ -57,24 +57,24 @@ name!(
     }
 );
 name!(
-    /// What the API calls the objects of a kind: `websites`.
+    /// The plural of a kind, as used by the API: `websites`.
     Plural, "the plural", "a lower-case label, such as websites", |name| is_label(name) && !name.starts_with(|first: char| first.is_ascii_digit())
 );
 name!(
     /// The name of a project, its crate and its image: `website-operator`.
-    ProjectName, "the name of the project", "a lower-case label that is a crate's name too, such as website-operator; --project-name gives one", |name| {
+    ProjectName, "the name of the project", "a lower-case label that is a valid crate name, such as website-operator; set it with --project-name", |name| {
         name.len() <= 40 && is_label(name) && syn::parse_str::<syn::Ident>(&name.replace('-', "_")).is_ok()
     }
 );
 
 impl ProjectName {
-    /// As code calls it: `website_operator`.
+    /// Returns the name of the crate: `website_operator`.
     pub fn krate(&self) -> String {
         self.0.replace('-', "_")
     }
 }
 
-/// Modules, files of tests and crates that a project has already.
+/// Modules, test files and crates that every project has.
 const MODULES: &[&str] = &[
     "alloc",
     "clap",
@@ -94,8 +94,8 @@ const MODULES: &[&str] = &[
 ];
 
 impl Kind {
-    /// Returns the name of the kind's files and modules: its singular, as in every other place, `cronjob` of `CronJob`; with an
-    /// underscore where that name is taken, `webhook_` of `Webhook`.
+    /// Returns the name of the kind's files and modules: its singular, such as `cronjob` for `CronJob`. An underscore
+    /// is appended if the name is taken: `webhook_` for `Webhook`.
     pub fn module(&self) -> String {
         let mut module = self.singular();
         if syn::parse_str::<syn::Ident>(&module).is_err() || MODULES.contains(&module.as_str()) || is_version(&module) {
@@ -104,12 +104,12 @@ impl Kind {
         module
     }
 
-    /// What the API calls one of them: `httproute`.
+    /// Returns the singular, as used by the API: `httproute`.
     pub fn singular(&self) -> String {
         self.0.to_ascii_lowercase()
     }
 
-    /// What the API calls them, as Kubernetes guesses it, and `#[derive(Resource)]`.
+    /// Returns the plural, computed as by Kubernetes and `#[derive(Resource)]`.
     pub fn plural(&self) -> String {
         let singular = self.singular();
         match singular.as_bytes().last() {

@@ -1,4 +1,4 @@
-//! Where a project is.
+//! The location of a project.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use crate::{
     project::{FILE, Project},
 };
 
-/// The folder of a project, found from inside it.
+/// A project's folder and properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The folder, with its PROJECT file.
+    /// The folder that contains the PROJECT file.
     pub folder: PathBuf,
-    /// The name of the project, of its crate and of its program.
+    /// The name of the project, its crate and its program.
     pub name: String,
-    /// The end of its groups.
+    /// The domain of its groups.
     pub domain: String,
 }
 
 impl Place {
-    /// The project that the folder is in: its own, or that of the nearest folder around it that has one.
+    /// Finds the project of a folder, in this folder or its nearest ancestor with a PROJECT file.
     pub fn above(folder: &Path) -> Result<Self, Error> {
         for folder in folder.ancestors() {
             if let Some(place) = Self::at(folder)? {
@@ -29,7 +29,7 @@ impl Place {
         Err(Error::NoProject(folder.join(FILE)))
     }
 
-    /// The project that the folder itself holds, if it does.
+    /// Returns the project of this folder, if it has a PROJECT file.
     pub fn at(folder: &Path) -> Result<Option<Self>, Error> {
         let project = Project::find(folder)?;
         Ok(project.map(|Project { project_name: name, domain, .. }| Self { folder: folder.to_owned(), name, domain }))
@@ -52,6 +52,6 @@ mod tests {
         assert_eq!(Place::above(&project.join("src/bin")).unwrap(), place);
         assert_eq!(Place::at(&project.join("src")).unwrap(), None);
         let error = Place::above(around.path()).unwrap_err().to_string();
-        assert!(error.contains("PROJECT: there is no such file; `windlass init"), "{error}");
+        assert!(error.contains("PROJECT: no such file; `windlass init"), "{error}");
     }
 }

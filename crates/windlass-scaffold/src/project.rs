@@ -1,4 +1,4 @@
-//! The PROJECT file: what a project holds.
+//! The PROJECT file, which lists a project's APIs, controllers and webhooks.
 
 use std::path::{Path, PathBuf};
 
@@ -6,68 +6,68 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Changes, Error, Group, Kind, Version};
 
-/// Where it is.
+/// The name of the file.
 pub(crate) const FILE: &str = "PROJECT";
 
-/// How the files are laid out; kubebuilder says `go.kubebuilder.io/v4` here.
+/// The layout of the files; `go.kubebuilder.io/v4` in kubebuilder's projects.
 const LAYOUT: &str = "windlass.dev/v1";
 
-/// That of this command.
+/// The version of this command.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The comment at its top.
-const HEAD: &str = "# What `windlass init` and `windlass create` have made here. They read it, and write it anew.\n";
+/// The comment at the top of the file.
+const HEAD: &str = "# Written by `windlass init` and `windlass create`, which read and overwrite it.\n";
 
-/// What a project holds, in the form of kubebuilder's third version.
+/// The content of the file, in the format of kubebuilder's version 3.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Project {
-    /// Of the command that has written it last.
+    /// The version of the command that wrote the file last.
     #[serde(default)]
     cli_version: String,
-    /// The end of its groups.
+    /// The domain of the project's groups.
     pub(crate) domain: String,
     layout: Vec<String>,
-    /// The operator looks at its own namespace only.
+    /// `true` if the operator is restricted to its own namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) namespaced: bool,
     pub(crate) project_name: String,
-    /// By group, version and kind.
+    /// Sorted by group, version and kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) resources: Vec<Resource>,
     version: String,
 }
 
-/// A kind in a version.
+/// A version of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Resource {
-    /// There is a type of it.
+    /// Set if the project defines the type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api: Option<Api>,
-    /// There is a controller of it.
+    /// `true` if the project has a controller for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) controller: bool,
-    /// Its type is one of Kubernetes.
+    /// `true` for a built-in type of Kubernetes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) core: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) domain: String,
-    /// Its type is somebody else's.
+    /// `true` for a third-party type.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) external: bool,
     pub(crate) group: String,
     pub(crate) kind: String,
-    /// The module of its type.
+    /// The module of the type.
     pub(crate) path: String,
     pub(crate) plural: String,
     pub(crate) version: String,
-    /// There are webhooks of it.
+    /// Set if the project has webhooks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) webhooks: Option<Webhooks>,
 }
 
-/// How the API server serves it.
+/// The properties of a CRD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Api {
@@ -77,7 +77,7 @@ pub(crate) struct Api {
 }
 
 impl Resource {
-    /// The file and module of its kind.
+    /// Returns the name of the kind's files and modules.
     pub(crate) fn module(&self) -> String {
         Kind::new(&self.kind).map(|kind| kind.module()).unwrap_or_default()
     }
@@ -89,11 +89,11 @@ impl Api {
     }
 }
 
-/// What the API server asks about its objects.
+/// The webhooks of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Webhooks {
-    /// Its objects are converted to this version and from it.
+    /// `true` for the hub of a conversion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) conversion: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -119,7 +119,7 @@ impl Default for Webhooks {
 }
 
 impl Webhooks {
-    /// Whether there are any that are asked before objects are written.
+    /// Reports whether there are admission webhooks.
     pub(crate) const fn admit(&self) -> bool {
         self.defaulting || self.validation
     }
@@ -138,7 +138,7 @@ impl Project {
         }
     }
 
-    /// The project of a folder; none if it has no PROJECT file.
+    /// Reads the project of a folder; `None` if it has no PROJECT file.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>, Error> {
         let path = folder.join(FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -155,17 +155,17 @@ impl Project {
         Ok(Some(project))
     }
 
-    /// The project of a folder.
+    /// Reads the project of a folder.
     pub(crate) fn of(folder: &Path) -> Result<Self, Error> {
         Self::find(folder)?.ok_or_else(|| Error::NoProject(folder.join(FILE)))
     }
 
-    /// The name of its library.
+    /// Returns the name of the project's library.
     pub(crate) fn krate(&self) -> String {
         self.project_name.replace('-', "_")
     }
 
-    /// A group's whole name.
+    /// Returns the full name of a group.
     pub(crate) fn qualified(&self, group: &Group) -> String {
         format!("{group}.{}", self.domain)
     }
@@ -177,31 +177,30 @@ impl Project {
             .find(|there| (there.group.as_str(), there.version.as_str(), there.kind.as_str()) == wanted)
     }
 
-    /// A kind's name is that of its module: in another group there must be none of that name.
+    /// Returns an error if another group has a kind with the same module name.
     pub(crate) fn no_namesake(&self, what: &str, group: &Group, kind: &Kind) -> Result<(), Error> {
         let module = kind.module();
         let same = |there: &&Resource| there.module() == module && there.group != group.as_str();
         let Some(other) = self.resources.iter().find(same) else { return Ok(()) };
         let Resource { kind, group, .. } = other;
-        let needs =
-            format!("{kind} is in group {group}: its name is that of a module, and it can be in one group only");
+        let needs = format!("{kind} is in group {group}: a kind is also a module name, so it can be in one group only");
         Err(Error::Needs { what: what.to_owned(), needs })
     }
 
-    /// The versions of a kind that have types.
+    /// Returns the versions of a kind that the project defines.
     pub(crate) fn versions(&self, group: &Group, kind: &Kind) -> impl Iterator<Item = &Resource> {
         let (group, kind) = (group.as_str().to_owned(), kind.as_str().to_owned());
         self.resources.iter().filter(move |there| there.api.is_some() && there.group == group && there.kind == kind)
     }
 
-    /// Whether the operator can be kept in its namespace.
+    /// Returns an error if the operator cannot be restricted to its namespace.
     pub(crate) fn may_be_namespaced(&self) -> Result<(), Error> {
         for resource in &self.resources {
             let Resource { group, version, kind, .. } = resource;
             let needs = if resource.api.as_ref().is_some_and(|api| !api.namespaced) {
-                "its objects are in no namespace"
+                "the kind is cluster-scoped"
             } else if resource.webhooks.is_some() {
-                "the configurations of its webhooks belong to the whole cluster"
+                "its webhook configurations are cluster-scoped"
             } else {
                 continue;
             };
@@ -211,7 +210,7 @@ impl Project {
         Ok(())
     }
 
-    /// Puts a resource in its place, or in that of its predecessor.
+    /// Adds or replaces a resource.
     pub(crate) fn put(&mut self, resource: Resource) {
         let key = |of: &Resource| (of.group.clone(), of.version.clone(), of.kind.clone());
         self.resources.retain(|there| key(there) != key(&resource));
@@ -219,7 +218,7 @@ impl Project {
         self.resources.sort_by_key(key);
     }
 
-    /// Among what a command changes.
+    /// Adds the file to the changes of a command.
     pub(crate) fn write(&self, changes: &mut Changes) -> Result<(), Error> {
         if self.namespaced {
             self.may_be_namespaced()?;
@@ -254,6 +253,6 @@ mod tests {
         let project = Project::of(folder.path()).unwrap();
         assert_eq!(project.text().unwrap(), text);
         std::fs::write(folder.path().join(FILE), text.replace(&format!("cliVersion: {VERSION:?}\n"), "")).unwrap();
-        assert_eq!(Project::of(folder.path()).unwrap().text().unwrap(), text, "of an older command");
+        assert_eq!(Project::of(folder.path()).unwrap().text().unwrap(), text, "a file written by an older command");
     }
 }

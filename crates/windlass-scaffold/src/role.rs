@@ -1,4 +1,4 @@
-//! The role of an operator, as `windlass generate rbac` makes it of what the code says: with more rules in it.
+//! Adds rules to the operator's role, in the format of `windlass generate rbac`.
 
 use minijinja::Value;
 use serde_json::json;
@@ -14,12 +14,12 @@ use crate::{
 
 const FILE: &str = "config/rbac/role.yaml";
 
-/// What gives the role to the operator.
+/// The file that binds the role to the operator.
 const BINDING: &[Template] = templates!("api":
     User "config/rbac/role_binding.yaml" from "role_binding.yaml",
 );
 
-/// A rule about resources of groups, each with commas between.
+/// Creates a rule for resources. The arguments are comma-separated lists.
 pub(crate) fn rule(groups: &str, resources: &str, verbs: &str) -> RoleRule {
     let words = |words: &str| -> Words {
         words.split(',').map(|word| if word == "core" { String::new() } else { word.to_owned() }).collect()
@@ -27,18 +27,19 @@ pub(crate) fn rule(groups: &str, resources: &str, verbs: &str) -> RoleRule {
     RoleRule { api_groups: words(groups), resources: words(resources), verbs: words(verbs), ..RoleRule::default() }
 }
 
-/// The same about one object only.
+/// Restricts a rule to one object.
 pub(crate) fn named(rule: RoleRule, name: &str) -> RoleRule {
     RoleRule { resource_names: Words::from([name.to_owned()]), ..rule }
 }
 
-/// Grants the operator what a constant in its code asks for: the code says so, and the role has it.
+/// Grants the operator the rules of a constant in its code: adds the constant to the manifests and the rules to the
+/// role.
 pub(crate) fn grant(changes: &mut Changes, values: &Value, constant: &str, rules: &[RoleRule]) -> Result<(), Error> {
     changes
         .edit("src/manifests.rs", |path, text| with_call(path, text, "manifests", &format!(".rules({constant})")))?;
     let project = values.get_attr("project").map(|project| project.to_string()).unwrap_or_default();
     let there = changes.text(FILE)?;
-    // One that somebody has written is brought up to date by `windlass generate rbac`.
+    // A hand-written file is left to `windlass generate rbac`.
     if let Some(text) = with_rules(there.as_deref(), &format!("{project}-manager"), rules) {
         changes.set(FILE, text)?;
     }
@@ -51,7 +52,7 @@ pub(crate) fn grant(changes: &mut Changes, values: &Value, constant: &str, rules
     })
 }
 
-/// With rules in the role of a name, merged with those that it has.
+/// Merges rules into the role with this name; `None` if the file is hand-written.
 fn with_rules(text: Option<&str>, name: &str, rules: &[RoleRule]) -> Option<String> {
     let mut documents = Documents::of(text)?;
     let is_role = |role: &serde_json::Value| role["kind"] == "ClusterRole" && role["metadata"]["name"] == name;

@@ -1,13 +1,13 @@
-//! How code calls a kind whose name is one that the code brings into scope itself.
+//! The names that generated code uses for a kind whose name collides with another name in scope.
 //!
-//! Such a kind is called by its module, `event::Event`, and an object of it `object`. Names of Rust's own prelude, and of the derives, are refused: they are
-//! meant in code that nobody sees, too.
+//! Such a kind is referred to through its module, `event::Event`, and a variable for its objects is `object`. Names of
+//! Rust's prelude and of the derives are rejected, because expanded macros use them as well.
 
 use minijinja::{Value, context};
 
 use crate::Kind;
 
-/// What the templates import, declare, or find in the prelude of windlass.
+/// The types that the templates import or declare, and those in the prelude of windlass.
 const TAKEN: &[&str] = &[
     "Action",
     "Arc",
@@ -47,7 +47,7 @@ const TAKEN: &[&str] = &[
     "WebhooksBuilder",
 ];
 
-/// What their functions and variables are called.
+/// The functions and variables of the templates.
 const LOCALS: &[&str] = &[
     "asked",
     "certificates",
@@ -107,7 +107,7 @@ const LOCALS: &[&str] = &[
     "written",
 ];
 
-/// The prelude of Rust, and the derives of a type that have traits of their name.
+/// The names in Rust's prelude, and the derives with a trait of the same name.
 const REFUSED: &[&str] = &[
     "AsMut",
     "AsRef",
@@ -158,17 +158,17 @@ const REFUSED: &[&str] = &[
     "Vec",
 ];
 
-/// Why there can be no type of the kind, if there cannot.
+/// Returns the reason why a type cannot have this kind's name, if there is one.
 pub(crate) fn refusal(kind: &Kind) -> Option<String> {
     let name = kind.as_str();
     REFUSED.contains(&name).then(|| {
         format!(
-            "{name} is a name of Rust's own, which code beside the type would mean; choose another, such as Site{name}"
+            "{name} is a name in Rust's prelude or of a derive, which generated code uses; choose another, such as Site{name}"
         )
     })
 }
 
-/// What templates call the kind.
+/// Returns the kind's names for templates.
 pub(crate) fn scope(kind: &Kind) -> Value {
     let (name, module) = (kind.as_str(), kind.module());
     let variable = if LOCALS.contains(&module.as_str()) { "object" } else { &module };
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{CreateApi, CreateWebhook, Init};
 
-    /// What sources bring into scope.
+    /// The names that source files bring into scope.
     #[derive(Default)]
     struct Names {
         types: BTreeSet<String>,
@@ -198,7 +198,7 @@ mod tests {
     impl Names {
         fn add(&mut self, ident: &Ident) {
             let name = ident.to_string();
-            // Tests are called by their kind, or as no kind can be.
+            // Test names contain the kind's name, or cannot be the name of a kind.
             if name.to_lowercase().contains("marker") || name.starts_with("what_is_written") {
                 return;
             }
@@ -261,7 +261,7 @@ mod tests {
         let webhooks = webhooks.defaulting(true).validation(true).conversion();
         webhooks.plan(there).unwrap().write().unwrap();
         let mut names = Names::default();
-        // Those of the project as a whole see no kind but by its path.
+        // These files refer to kinds only by full paths.
         for file in ["src/main.rs", "src/manifests.rs", "src/webhook.rs"] {
             fs::remove_file(there.join(file)).unwrap();
         }
@@ -281,7 +281,7 @@ mod tests {
         assert!(unknown.is_empty(), "TAKEN lacks {unknown:?}");
         let unknown: Vec<_> = names.values.iter().filter(|name| !LOCALS.contains(&name.as_str())).collect();
         assert!(unknown.is_empty(), "LOCALS lacks {unknown:?}");
-        assert!(names.types.contains("Event") && names.values.contains("was_ready"), "they were read");
+        assert!(names.types.contains("Event") && names.values.contains("was_ready"), "the sources were read");
     }
 
     #[test]
@@ -296,6 +296,6 @@ mod tests {
         assert_eq!(called("Status"), "Status Status object");
         assert_eq!(called("Controller"), "controller_::Controller self controller_");
         assert_eq!(refusal(&Kind::new("Website").unwrap()), None);
-        assert!(refusal(&Kind::new("Option").unwrap()).unwrap().starts_with("Option is a name of Rust's own"));
+        assert!(refusal(&Kind::new("Option").unwrap()).unwrap().starts_with("Option is a name in Rust's prelude"));
     }
 }

@@ -1,4 +1,4 @@
-//! Additions to Rust that people have written: the syntax tree tells the place, the text around stays.
+//! Edits of Rust files that find positions in the syntax tree and keep the remaining text.
 
 mod attribute;
 mod returned;
@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 use crate::Error;
 
-/// With `pub mod name;`, in the order of names, if it is not there.
+/// Adds `pub mod name;`, sorted by name, if it is missing.
 pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String, Error> {
     let file = parse(path, text)?;
     if file.items.iter().any(|item| matches!(item, Item::Mod(module) if module.ident == name)) {
@@ -39,7 +39,7 @@ pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String,
     Ok(inserted(text, place, &format!("pub mod {name};\n")))
 }
 
-/// With a statement before the one that calls `method` on a variable, if it is not there. The statement is written with the
+/// Adds a statement before the one that calls `method` on a variable, if it is missing. `statement` receives the
 /// variable's name.
 pub(crate) fn with_statement(
     path: &Path,
@@ -51,7 +51,7 @@ pub(crate) fn with_statement(
     let mut search = Search { method, found: None };
     search.visit_file(&file);
     let Some((variable, start)) = search.found else {
-        let (missing, addition) = (format!("statement that calls .{method}() of a variable"), statement("…"));
+        let (missing, addition) = (format!("statement that calls .{method}() on a variable"), statement("…"));
         return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
     };
     let statement = statement(&variable);
@@ -67,12 +67,12 @@ pub(crate) fn with_statement(
     Ok(inserted(text, place, &format!("{indent}{statement}\n")))
 }
 
-/// Tokens as text, however they are spaced.
+/// Returns tokens as text without whitespace.
 fn compact(tokens: TokenStream) -> String {
     tokens.to_string().split_whitespace().collect()
 }
 
-/// Looks for the statement, wherever in the file.
+/// Searches the whole file for the statement.
 struct Search {
     method: &'static str,
     found: Option<(String, usize)>,
@@ -91,7 +91,7 @@ impl Visit<'_> for Search {
     }
 }
 
-/// Looks into one expression, but not into the blocks in it.
+/// Searches an expression, but not its blocks.
 struct Calls {
     method: &'static str,
     variable: Option<String>,
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(module(&two, "a"), "//! A crate.\n\npub mod a;\npub mod b;\npub mod c;\n");
         assert_eq!(module(&two, "b"), two);
         let private = "mod b; // mine\nfn f() {}\n";
-        assert_eq!(module(private, "b"), private, "whoever declares it decides who sees it");
+        assert_eq!(module(private, "b"), private, "the visibility of an existing declaration is kept");
         assert_eq!(module("use x::y;\n", "b"), "pub mod b;\n\nuse x::y;\n");
         assert_eq!(module("mod a; // mine", "b"), "mod a; // mine\npub mod b;\n");
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(once, MAIN.replace("    chief.run", "    chief.add(x::controller());\n    chief.run"));
         assert_eq!(add(&once).unwrap(), once);
         let elsewhere = once.replace("chief.add(x::controller());", "chief . add( x :: controller() ) ;");
-        assert_eq!(add(&elsewhere).unwrap(), elsewhere, "however it is written");
+        assert_eq!(add(&elsewhere).unwrap(), elsewhere, "the format of the statement does not matter");
     }
 
     #[test]
@@ -175,6 +175,6 @@ mod tests {
         assert!(error.contains("src/main.rs: there is no statement that calls .run()"), "{error}");
         assert!(error.contains("….add(x::controller());"), "{error}");
         let error = add("fn main() {\n    what is this\n}\n").unwrap_err().to_string();
-        assert_eq!(error, "src/main.rs, line 2: this is not Rust");
+        assert_eq!(error, "src/main.rs, line 2: invalid Rust syntax");
     }
 }

@@ -1,31 +1,32 @@
-//! Files that somebody else has made: `windlass import`.
+//! Writing of generated sources: `windlass import`.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Changes, Error, Overwrite, format::formatted, source::with_module};
 
-/// Sources, as they are to be written.
+/// A command that writes source files.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct Sources {
     files: Vec<(PathBuf, String)>,
     overwrite: Overwrite,
 }
 
 impl Sources {
-    /// Files by their paths, below the folder of the plan.
+    /// Creates the command from texts and their paths relative to the folder of the plan.
     pub fn new<P: Into<PathBuf>>(files: impl IntoIterator<Item = (P, String)>) -> Self {
         let files = files.into_iter().map(|(path, text)| (path.into(), text)).collect();
         Self { files, overwrite: Overwrite::Never }
     }
 
-    /// What to do where a file is there.
+    /// Sets whether existing files are overwritten.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the folder. Rust is formatted. A file that only declares modules adds them to one that is there.
+    /// Computes the changes to `folder`. Rust code is formatted. If a file consists only of module declarations, they
+    /// are added to an existing file.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut changes = Changes::of(folder, self.overwrite);
         for (path, text) in &self.files {
@@ -44,7 +45,7 @@ impl Sources {
     }
 }
 
-/// The modules that a source declares, if it does nothing else.
+/// Returns the declared modules of a source that contains nothing else.
 fn declared(source: &str) -> Option<Vec<&str>> {
     source.lines().map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';').map(str::trim)).collect()
 }

@@ -1,4 +1,4 @@
-//! What is written, as templates: each file of a scaffold reads as what it makes.
+//! The templates of the generated files.
 
 use std::path::Path;
 
@@ -6,24 +6,24 @@ use minijinja::{Environment, UndefinedBehavior, Value};
 
 use crate::{Changes, Error, format::formatted};
 
-/// A file of a scaffold.
+/// A template of a file.
 pub(crate) struct Template {
-    /// Where it is written; a template too.
+    /// The path of the file, also a template.
     pub(crate) path: &'static str,
     pub(crate) text: &'static str,
     pub(crate) owner: Owner,
 }
 
-/// Whose a file is, once it is there.
+/// The owner of a file after its creation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The command's: it is written anew when that is forced.
+    /// The command: the file is replaced if overwriting is forced.
     Scaffold,
-    /// The user's, and other commands': it is never overwritten.
+    /// The user and other commands: the file is never overwritten.
     User,
 }
 
-/// A table of templates, beside which the files are.
+/// Declares a table of templates and includes their files.
 macro_rules! templates {
     ($folder:literal: $($owner:ident $path:literal $(from $file:literal)?,)*) => {
         &[$($crate::templates::Template {
@@ -41,7 +41,7 @@ macro_rules! templates {
 }
 pub(crate) use templates;
 
-/// Writes them all, none of which is to be there.
+/// Creates the files of all templates.
 pub(crate) fn create(changes: &mut Changes, templates: &[Template], values: &Value) -> Result<(), Error> {
     templates.iter().try_for_each(|template| {
         let (path, text) = template.render(values)?;
@@ -50,7 +50,7 @@ pub(crate) fn create(changes: &mut Changes, templates: &[Template], values: &Val
 }
 
 impl Template {
-    /// The path and the text, filled in.
+    /// Renders the path and the text.
     pub(crate) fn render(&self, values: &Value) -> Result<(String, String), Error> {
         let mut engine = Environment::new();
         engine.set_undefined_behavior(UndefinedBehavior::Strict);

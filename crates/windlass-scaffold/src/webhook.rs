@@ -1,4 +1,4 @@
-//! `windlass create webhook`: what the API server asks before it writes objects of a kind, or converts them.
+//! `windlass create webhook`: adds admission and conversion webhooks to a kind.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{
     templates::{Template, create, templates},
 };
 
-/// The files of all webhooks of a project.
+/// The files shared by all webhooks of a project.
 const SHARED: &[Template] = templates!("webhook":
     User "src/webhook.rs" from "src_webhook.rs",
     User "config/webhook/kustomization.yaml" from "kustomization.yaml",
@@ -25,15 +25,15 @@ const SHARED: &[Template] = templates!("webhook":
     User "config/network-policy/allow-webhook-traffic.yaml" from "allow-webhook-traffic.yaml",
 );
 
-/// Those of a kind.
+/// The files of a kind's admission webhooks.
 const FILES: &[Template] = templates!("webhook":
     Scaffold "src/webhook/{{ module }}.rs" from "webhook.rs",
     Scaffold "tests/{{ module }}_webhook.rs" from "test.rs",
 );
 
-/// `windlass create webhook`.
+/// The command `windlass create webhook`.
 #[derive(Clone, Debug)]
-#[must_use = "a command does nothing before it is planned"]
+#[must_use = "a command does nothing until it is planned"]
 pub struct CreateWebhook {
     group: Group,
     version: Version,
@@ -45,7 +45,7 @@ pub struct CreateWebhook {
 }
 
 impl CreateWebhook {
-    /// Webhooks of a kind, of which there are none yet.
+    /// Creates the command for a kind. No webhook is selected yet.
     pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, Error> {
         Ok(Self {
             group: Group::new(group)?,
@@ -58,13 +58,13 @@ impl CreateWebhook {
         })
     }
 
-    /// Whether one fills in what is missing.
+    /// Sets whether a defaulting webhook is created.
     pub const fn defaulting(mut self, defaulting: bool) -> Self {
         self.defaulting = defaulting;
         self
     }
 
-    /// Whether one refuses what is wrong.
+    /// Sets whether a validating webhook is created.
     pub const fn validation(mut self, validation: bool) -> Self {
         self.validation = validation;
         self
@@ -76,19 +76,19 @@ impl CreateWebhook {
         self
     }
 
-    /// Converts this version, and what else is named so, and not all others that there are.
+    /// Converts only the versions added by this method, instead of all existing ones.
     pub fn spoke(mut self, version: &str) -> Result<Self, Error> {
         self.conversion.get_or_insert_default().push(Version::new(version)?);
         Ok(self)
     }
 
-    /// What to do where the webhooks, or a file, are there.
+    /// Sets whether existing webhooks and files are overwritten.
     pub const fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// What it would do to the project in the folder.
+    /// Computes the changes to the project in `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
         let (resource, namespaced) = self.recorded(&project)?;
@@ -159,24 +159,25 @@ impl CreateWebhook {
         changes.checked()
     }
 
-    /// Reports whether the kind has this version alone.
+    /// Reports whether this is the kind's only version.
     fn is_alone(&self, project: &Project) -> bool {
         project.versions(&self.group, &self.kind).all(|there| there.version == self.version.as_str())
     }
 
-    /// Returns what the command leaves out: the conversion, where the kind has one version and other webhooks are asked for.
+    /// Returns a warning if the command omits the conversion, because the kind has only one version and admission
+    /// webhooks are created as well.
     pub fn warning(&self, folder: &Path) -> Result<Option<String>, Error> {
         let project = Project::of(folder)?;
         let asks = self.conversion.as_ref().is_some_and(Vec::is_empty) && (self.defaulting || self.validation);
         Ok((asks && self.is_alone(&project)).then(|| {
             let Self { kind, version, .. } = self;
             format!(
-                "{kind} has no other version than {version}: no conversion is written; add a version with `windlass create api` and repeat the command with --conversion"
+                "{kind} has only version {version}: no conversion is created; add a version with `windlass create api` and repeat the command with --conversion"
             )
         }))
     }
 
-    /// The versions that are to convert to this one; none if nobody asks for that.
+    /// Returns the versions that convert to this one; empty without a conversion.
     fn spokes(&self, project: &Project) -> Result<Vec<Version>, Error> {
         let Some(named) = &self.conversion else { return Ok(Vec::new()) };
         let needs = |needs: String| Error::Needs {
@@ -186,21 +187,21 @@ impl CreateWebhook {
         let mut others = Vec::new();
         for other in project.versions(&self.group, &self.kind).filter(|there| there.version != self.version.as_str()) {
             if other.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion) {
-                return Err(needs(format!("version {} is the hub", other.version)));
+                return Err(needs(format!("version {} is already the hub", other.version)));
             }
             others.push(Version::new(&other.version)?);
         }
         if others.is_empty() && named.is_empty() && (self.defaulting || self.validation) {
-            // There is nothing to convert yet; `warning` says so.
+            // Nothing to convert; `warning` reports it.
             return Ok(others);
         }
         if others.is_empty() {
-            return Err(needs("there is no other version; windlass create api makes one".to_owned()));
+            return Err(needs("there is no other version; `windlass create api` creates one".to_owned()));
         }
         if named.is_empty() {
             let there = project.resource(&self.group, &self.version, &self.kind);
             let webhooks = there.and_then(|there| there.webhooks.as_ref());
-            // What converts already is the user's.
+            // Existing conversions belong to the user.
             let converts = |other: &Version| {
                 webhooks.is_some_and(|webhooks| webhooks.spoke.iter().any(|spoke| spoke == other.as_str()))
             };
@@ -208,26 +209,24 @@ impl CreateWebhook {
             return Ok(others);
         }
         match named.iter().find(|version| !others.contains(version)) {
-            Some(version) => {
-                Err(needs(format!("there is no version {version} beside it; windlass create api makes it")))
-            }
+            Some(version) => Err(needs(format!("there is no version {version}; `windlass create api` creates it"))),
             None => Ok(named.clone()),
         }
     }
 
-    /// What the PROJECT file will say of it, and whether its objects are in namespaces.
+    /// Returns the entry for the PROJECT file, and whether the kind is namespaced.
     fn recorded(&self, project: &Project) -> Result<(Resource, bool), Error> {
         let what = || format!("webhooks of {}/{}, {}", self.group, self.version, self.kind);
         let needs = |needs: &str| Error::Needs { what: what(), needs: needs.to_owned() };
         let admits = self.defaulting || self.validation;
         if !admits && self.conversion.is_none() {
             return Err(needs(
-                "nothing is asked for: --defaulting, --programmatic-validation, --conversion or several of them",
+                "nothing to do: set --defaulting, --programmatic-validation, --conversion or several of them",
             ));
         }
         let there = project.resource(&self.group, &self.version, &self.kind);
         let Some((there, api)) = there.and_then(|there| Some((there, there.api.as_ref()?))) else {
-            return Err(needs("there is no such API; windlass create api makes it"));
+            return Err(needs("the API does not exist; `windlass create api` creates it"));
         };
         let mut webhooks = there.webhooks.clone().unwrap_or_default();
         let spokes: Vec<_> = self.spokes(project)?.iter().map(ToString::to_string).collect();
@@ -255,7 +254,7 @@ impl CreateWebhook {
     }
 }
 
-/// Makes webhooks known to the program and to the cluster.
+/// Adds the webhook module to the program and its manifests to the deployment.
 fn declare(changes: &mut Changes, krate: &str) -> Result<(), Error> {
     changes.edit("src/lib.rs", |path, text| with_module(path, text, "webhook"))?;
     changes.edit("src/main.rs", |path, text| {
@@ -268,7 +267,7 @@ fn declare(changes: &mut Changes, krate: &str) -> Result<(), Error> {
     changes.edit("config/default/kustomization.yaml", |_, text| Ok(with_resource(text, "../webhook")))
 }
 
-/// Puts those of a module among the others.
+/// Registers the webhooks of a module.
 fn serve(changes: &mut Changes, module: &str) -> Result<(), Error> {
     changes.edit("src/webhook.rs", |path, text| {
         let text = with_module(path, text, module)?;
@@ -276,14 +275,14 @@ fn serve(changes: &mut Changes, module: &str) -> Result<(), Error> {
     })
 }
 
-/// Somebody more is told whose certificates to trust.
+/// Adds an object that receives the CA bundle of the webhook certificates.
 fn trust(changes: &mut Changes, trusted: impl Fn(&str) -> String) -> Result<(), Error> {
     changes.edit("src/webhook.rs", |path, text| {
         with_statement(path, text, "serving", |certificates| format!("let {certificates} = {};", trusted(certificates)))
     })
 }
 
-/// Tells the API server of a webhook, and that one whom to trust.
+/// Adds an admission webhook to its configuration, which also receives the CA bundle.
 fn admit(changes: &mut Changes, webhook: &Webhook<'_>, values: &Value) -> Result<(), Error> {
     webhook.declare(changes)?;
     let (trustee, resource) = match webhook.purpose {

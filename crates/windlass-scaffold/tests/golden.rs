@@ -1,4 +1,4 @@
-//! What the commands write, compared with `tests/golden`; `WINDLASS_GOLDEN=write` writes it there.
+//! Comparison of the generated files with `tests/golden`. `WINDLASS_GOLDEN=write` updates the golden files.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use tempfile::TempDir;
 use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch, Windlass};
 
-/// A folder with the project website-operator.
+/// Creates a folder with the project website-operator.
 fn project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     init().plan(folder.path()).unwrap().write().unwrap();
@@ -22,7 +22,7 @@ fn website() -> CreateApi {
     CreateApi::new("shop", "v1", "Website").unwrap()
 }
 
-/// Every file of a folder, by its path.
+/// Returns the text of every file of a folder, by path.
 fn tree(folder: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -101,7 +101,7 @@ fn conversion_of_a_kind_with_one_version_is_left_out_with_a_warning() {
     let with = webhooks().conversion();
     assert_eq!(with.plan(folder.path()).unwrap().diff(), webhooks().plan(folder.path()).unwrap().diff());
     let warning = with.warning(folder.path()).unwrap().unwrap();
-    assert!(warning.starts_with("Website has no other version than v1: no conversion is written"), "{warning}");
+    assert!(warning.starts_with("Website has only version v1: no conversion is created"), "{warning}");
     assert_eq!(webhooks().warning(folder.path()).unwrap(), None);
     let alone = webhooks().defaulting(false).validation(false).conversion();
     let words = refused(folder.path(), |folder| alone.plan(folder));
@@ -118,7 +118,7 @@ fn the_second_webhooks_and_one_without_rules_fit_in() {
     assert_golden("create-second-webhook.diff", &second.plan(folder.path()).unwrap());
 }
 
-/// The project with Website in v1 and v1beta1.
+/// Creates a project with Website in v1 and v1beta1.
 fn two_versions() -> TempDir {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
@@ -176,7 +176,7 @@ fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
     assert!(manifests.contains("v1::website::Website") && manifests.contains("v1::gate::Gate"), "{manifests}");
     assert!(folder.path().join("config/crd/bases/net.example.com_gates.yaml").exists());
     let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Website").unwrap().plan(folder));
-    assert!(words.contains("Website is in group shop: its name is that of a module"), "{words}");
+    assert!(words.contains("Website is in group shop: a kind is also a module name"), "{words}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_kind_of_kubernetes_and_one_of_somebody_else_get_controllers() {
     assert_golden("create-core.diff", &changes);
     changes.write().unwrap();
     let words = refused(folder.path(), |folder| deployments().plan(folder));
-    assert!(words.starts_with("the controller of apps/v1, Deployment: there already"), "{words}");
+    assert!(words.starts_with("the controller of apps/v1, Deployment: already exists"), "{words}");
     let certificates = || CreateApi::new("cert-manager", "v1", "Certificate").unwrap();
     let changes = certificates().external("crate::certificates", "io").unwrap().plan(folder.path()).unwrap();
     assert_golden("create-external.diff", &changes);
@@ -197,7 +197,7 @@ fn a_kind_of_kubernetes_and_one_of_somebody_else_get_controllers() {
     assert_eq!(again.plan(folder.path()).unwrap().diff(), "");
     let none = certificates().external("crate::certificates", "io").unwrap().controller(false);
     let words = refused(folder.path(), |folder| none.plan(folder));
-    assert!(words.ends_with("of a kind of others only a controller is made"), "{words}");
+    assert!(words.ends_with("only a controller can be created for a kind of another project"), "{words}");
     assert!(certificates().external("certificates.rs", "io").is_err());
     let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Deployment").unwrap().plan(folder));
     assert!(words.contains("Deployment is in group apps"), "{words}");
@@ -211,7 +211,7 @@ fn a_plural_is_what_it_is_said_to_be() {
     assert_golden("create-plural.diff", &changes);
     changes.write().unwrap();
     let words = refused(folder.path(), |folder| admiral("v2").plural("admirals").unwrap().plan(folder));
-    assert_eq!(words, "crew/v2, Admiral: its plural is admirales already");
+    assert_eq!(words, "crew/v2, Admiral: its plural is already admirales");
     admiral("v2").plan(folder.path()).unwrap().write().unwrap();
     let older = fs::read_to_string(folder.path().join("src/api/v2/admiral.rs")).unwrap();
     assert!(older.contains("plural = \"admirales\""), "{older}");
@@ -230,9 +230,9 @@ fn edit_turns_on_what_is_deployed_and_off_again() {
     let on = edited(Switch::On).plan(folder.path()).unwrap();
     assert_golden("edit.diff", &on);
     on.write().unwrap();
-    assert_eq!(edited(Switch::On).plan(folder.path()).unwrap().diff(), "", "twice is once");
+    assert_eq!(edited(Switch::On).plan(folder.path()).unwrap().diff(), "", "a second run changes nothing");
     let init = init().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
-    assert_eq!(init.diff(), "", "a project that is begun anew keeps what was edited");
+    assert_eq!(init.diff(), "", "overwriting a project keeps edited files");
     edited(Switch::Off).plan(folder.path()).unwrap().write().unwrap();
     let mut after = tree(folder.path());
     assert!(after.remove("config/namespaced/kustomization.yaml").is_some(), "files stay");
@@ -246,23 +246,20 @@ fn an_operator_of_one_namespace_has_only_what_is_in_one() {
     gate.plan(folder.path()).unwrap().write().unwrap();
     let namespaced = Edit::default().namespaced(Switch::On);
     let words = refused(folder.path(), |folder| namespaced.plan(folder));
-    assert_eq!(words, "an operator of one namespace, with net/v1, Gate: its objects are in no namespace");
+    assert_eq!(words, "an operator of one namespace, with net/v1, Gate: the kind is cluster-scoped");
 
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     namespaced.plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| gate.plan(folder));
-    assert!(words.ends_with("its objects are in no namespace"), "{words}");
+    assert!(words.ends_with("the kind is cluster-scoped"), "{words}");
     let words = refused(folder.path(), |folder| webhooks().plan(folder));
-    assert!(
-        words.contains("shop/v1, Website: the configurations of its webhooks belong to the whole cluster"),
-        "{words}"
-    );
+    assert!(words.contains("shop/v1, Website: its webhook configurations are cluster-scoped"), "{words}");
     let words = refused(folder.path(), |folder| Edit::default().plan(folder));
-    assert!(words.contains("nothing is asked for: --namespaced"), "{words}");
+    assert!(words.contains("nothing to do: set --namespaced"), "{words}");
     fs::write(folder.path().join("config/namespaced/kustomization.yaml"), "# Mine.\n").unwrap();
     let words = refused(folder.path(), |folder| namespaced.plan(folder));
-    assert!(words.ends_with("(--force does it): config/namespaced/kustomization.yaml"), "{words}");
+    assert!(words.ends_with("--force overwrites them: config/namespaced/kustomization.yaml"), "{words}");
 }
 
 #[test]
@@ -300,7 +297,7 @@ fn doing_it_again_changes_nothing() {
         webhooks().overwrite(Overwrite::Force).plan(folder.path()),
         conversion().overwrite(Overwrite::Force).plan(folder.path()),
     ] {
-        assert_eq!(again.unwrap().diff(), "", "a version keeps its fellows, and their conversion");
+        assert_eq!(again.unwrap().diff(), "", "the other versions and their conversion are kept");
     }
 }
 
@@ -334,7 +331,7 @@ fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_change
         read("Cargo.toml")
     );
     anew("example.com").plan(folder.path()).unwrap().write().unwrap();
-    assert!(read("Cargo.toml").contains("/elsewhere"), "nothing was said of it");
+    assert!(read("Cargo.toml").contains("/elsewhere"), "the option was not set");
 
     fs::write(folder.path().join("src/api.rs"), "//! Mine.\n").unwrap();
     anew("example.org").plan(folder.path()).unwrap().write().unwrap();
@@ -343,19 +340,19 @@ fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_change
 
     website().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| anew("example.net").plan(folder));
-    assert!(words.starts_with("the domain example.net: kinds of example.org are there"), "{words}");
+    assert!(words.starts_with("the domain example.net: the project has kinds of example.org"), "{words}");
 }
 
 #[test]
 fn a_folder_that_is_not_windlass_is_told_from_it() {
     let folder = tempfile::tempdir().unwrap();
     let words = Windlass::at(folder.path()).unwrap_err().to_string();
-    assert!(words.contains("crates/windlass/Cargo.toml: this is not the Cargo.toml of the crate windlass"), "{words}");
+    assert!(words.contains("crates/windlass/Cargo.toml: not the Cargo.toml of the crate windlass"), "{words}");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     assert_eq!(Windlass::at(&repository).unwrap(), Windlass::At(repository.clone()));
 }
 
-/// The words of an error, when nothing was written.
+/// Returns the message of an error, and checks that nothing was written.
 #[track_caller]
 fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) -> String {
     let before = tree(folder);
@@ -368,16 +365,16 @@ fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) ->
 fn what_is_there_is_not_made_again() {
     let folder = project();
     let words = refused(folder.path(), |folder| init().plan(folder));
-    let expected = "PROJECT: the project website-operator is initialised already; --force writes its files anew";
+    let expected = "PROJECT: the project website-operator is already initialized; --force overwrites its files";
     assert!(words.ends_with(expected), "{words}");
     website().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| website().plan(folder));
-    assert_eq!(words, "the API shop/v1, Website: there already; --force writes its files anew");
+    assert_eq!(words, "the API shop/v1, Website: already exists; --force overwrites its files");
     let words = refused(folder.path(), |folder| website().resource(false).plan(folder));
-    assert_eq!(words, "the controller of shop/v1, Website: there already; --force writes its files anew");
+    assert_eq!(words, "the controller of shop/v1, Website: already exists; --force overwrites its files");
     webhooks().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| webhooks().plan(folder));
-    assert_eq!(words, "webhooks of shop/v1, Website: there already; --force writes its files anew");
+    assert_eq!(words, "webhooks of shop/v1, Website: already exists; --force overwrites its files");
 }
 
 #[test]
@@ -386,7 +383,7 @@ fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
     fs::create_dir_all(folder.path().join("tests")).unwrap();
     fs::write(folder.path().join("tests/website.rs"), "// Mine.\n").unwrap();
     let words = refused(folder.path(), |folder| website().plan(folder));
-    assert!(words.ends_with("would be overwritten (--force does it): tests/website.rs"), "{words}");
+    assert!(words.ends_with("--force overwrites them: tests/website.rs"), "{words}");
     website().overwrite(Overwrite::Force).plan(folder.path()).unwrap().write().unwrap();
     assert!(fs::read_to_string(folder.path().join("tests/website.rs")).unwrap().contains("Environment"));
 }
@@ -395,38 +392,38 @@ fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
 fn what_is_missing_is_named() {
     let empty = tempfile::tempdir().unwrap();
     let words = refused(empty.path(), |folder| website().plan(folder));
-    assert!(words.contains("PROJECT: there is no such file; `windlass init"), "{words}");
+    assert!(words.contains("PROJECT: no such file; `windlass init"), "{words}");
 
     let folder = project();
     let words = refused(folder.path(), |folder| website().resource(false).plan(folder));
-    assert_eq!(words, "shop/v1, Website: there is no type to control; --resource makes it");
+    assert_eq!(words, "shop/v1, Website: the type does not exist; --resource creates it");
     let words = refused(folder.path(), |folder| website().resource(false).controller(false).plan(folder));
-    assert!(words.contains("nothing is asked for"), "{words}");
+    assert!(words.contains("nothing to do"), "{words}");
     let words = refused(folder.path(), |folder| webhooks().plan(folder));
-    assert_eq!(words, "webhooks of shop/v1, Website: there is no such API; windlass create api makes it");
+    assert_eq!(words, "webhooks of shop/v1, Website: the API does not exist; `windlass create api` creates it");
     website().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| webhooks().defaulting(false).validation(false).plan(folder));
-    assert!(words.contains("nothing is asked for: --defaulting"), "{words}");
+    assert!(words.contains("nothing to do: set --defaulting"), "{words}");
     let words = refused(folder.path(), |folder| older().controller(true).plan(folder));
-    assert_eq!(words, "shop/v1beta1, Website: its objects have a controller, by version v1");
+    assert_eq!(words, "shop/v1beta1, Website: the kind already has a controller, for version v1");
     let words = refused(folder.path(), |folder| older().namespaced(false).plan(folder));
-    assert!(words.contains("in its other versions it is otherwise --namespaced"), "{words}");
+    assert!(words.contains("its other versions have another value of --namespaced"), "{words}");
     let words = refused(folder.path(), |folder| conversion().plan(folder));
     let what = "the conversion of shop/v1, Website";
-    assert_eq!(words, format!("{what}: there is no other version; windlass create api makes one"));
+    assert_eq!(words, format!("{what}: there is no other version; `windlass create api` creates one"));
     older().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| conversion().spoke("v2").unwrap().plan(folder));
-    assert_eq!(words, format!("{what}: there is no version v2 beside it; windlass create api makes it"));
+    assert_eq!(words, format!("{what}: there is no version v2; `windlass create api` creates it"));
     conversion().plan(folder.path()).unwrap().write().unwrap();
     let words = refused(folder.path(), |folder| conversion().plan(folder));
-    assert_eq!(words, format!("{what}: there already; --force writes its files anew"));
+    assert_eq!(words, format!("{what}: already exists; --force overwrites its files"));
     let other_hub = CreateWebhook::new("shop", "v1beta1", "Website").unwrap().conversion();
     let words = refused(folder.path(), |folder| other_hub.plan(folder));
-    assert!(words.ends_with("version v1 is the hub"), "{words}");
+    assert!(words.ends_with("version v1 is already the hub"), "{words}");
 
     fs::write(folder.path().join("src/main.rs"), "fn main() {}\n").unwrap();
     let words = refused(folder.path(), |folder| CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder));
-    assert!(words.starts_with("src/main.rs: there is no statement that calls .run() of a variable"), "{words}");
+    assert!(words.starts_with("src/main.rs: there is no statement that calls .run() on a variable"), "{words}");
     fs::remove_file(folder.path().join("src/api.rs")).unwrap();
     let words = refused(folder.path(), |folder| CreateApi::new("shop", "v1", "Shelf").unwrap().plan(folder));
     assert_eq!(words, "adding to src/api.rs");

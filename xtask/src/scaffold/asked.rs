@@ -43,7 +43,7 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
     // Edit, save, see.
     let begun = Instant::now();
     let source = way.folder.project().join("src/controller/website.rs");
-    let edited = fs::read_to_string(&source)?.replace("all is as it should be", "all is well");
+    let edited = fs::read_to_string(&source)?.replace("the object is reconciled", "all is well");
     fs::write(&source, edited)?;
     running.wait_for("changed: src/controller/website.rs")?;
     let took = running.wait_for("restarted in ")?;

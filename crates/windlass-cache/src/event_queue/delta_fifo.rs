@@ -1,4 +1,4 @@
-//! The queue that collects the changes of each object.
+//! The queue that groups changes by object.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -14,16 +14,16 @@ use crate::{
     store::Store,
 };
 
-/// A queue of objects, each with all that happened to it since it was popped last: client-go's `DeltaFIFO`.
+/// A queue of objects, each with all changes since it was last popped: client-go's `DeltaFIFO`.
 ///
-/// Objects are popped in the order in which they came to have something to tell; what happened to one object stays in order.
-/// Two deletions in a row are one. It is plain data; an informer that is given it does the waiting, and so does
-/// [`Blocking`](crate::stores::Blocking).
+/// Objects are popped in the order of their first pending change. The changes of one object stay in order, and two
+/// successive deletions are merged. The queue is plain data; an informer or [`Blocking`](crate::stores::Blocking) adds
+/// the waiting.
 ///
 /// # What is not guaranteed
 ///
-/// - Changes of different objects may come out in another order than they came in, so that the store shows mixtures that
-///   the server never had, and its version moves on only when the queue is empty.
+/// - Changes of different objects may be popped in another order than they were pushed. So the store may show mixtures
+///   of states, and its version advances only when the queue is empty.
 ///
 /// ```
 /// use windlass_cache::{Cached, Change, Delta, stores::{DeltaFifo, ThreadSafeMap}};
@@ -45,30 +45,30 @@ use crate::{
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct DeltaFifo<K> {
-    /// What the consumer knows already: deletions of anything else are no news.
+    /// The objects that the consumer has. Deletions of other objects are ignored.
     known: Store<K>,
-    /// The keys of `deltas`, in the order in which they got their first one.
+    /// The keys of `deltas`, in the order of their first delta.
     keys: VecDeque<ObjectKey>,
-    /// No list is empty.
+    /// The deltas of each queued object. No list is empty.
     deltas: HashMap<ObjectKey, VecDeque<Delta<K>>>,
-    /// How many deltas there are.
+    /// The number of deltas.
     len: usize,
-    /// The last version that was pushed and is not told yet.
+    /// The last pushed version that has not been popped yet.
     version: Option<ResourceVersion>,
     initial: Initial,
 }
 
-/// How much of the initial population is still to be popped.
+/// The number of objects of the initial list that are still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Initial {
-    /// Nothing has been pushed yet.
+    /// No change has been pushed yet.
     Awaited,
-    /// So many objects, and it is done.
+    /// This many objects remain.
     Queued(usize),
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue before a consumer who knows what is in `known`.
+    /// Creates an empty queue for a consumer that has the objects in `known`.
     #[must_use]
     pub fn new(known: &Store<K>) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl<K> DeltaFifo<K> {
         }
     }
 
-    /// Takes a change in.
+    /// Adds a change.
     pub fn push_change(&mut self, change: Change<K>) {
         match change {
             Change::Added(object) => self.changed(Delta::Added(object)),
@@ -108,7 +108,7 @@ impl<K> DeltaFifo<K> {
         }
     }
 
-    /// The object that waits longest, with all that happened to it, oldest first.
+    /// Removes and returns the object that has waited longest, with its changes, oldest first.
     pub fn pop_deltas(&mut self) -> Option<(ObjectKey, Vec<Delta<K>>)> {
         let key = self.keys.pop_front()?;
         let deltas = self.deltas.remove(&key)?;
@@ -117,18 +117,18 @@ impl<K> DeltaFifo<K> {
         Some((key, deltas.into()))
     }
 
-    /// What is queued for an object, oldest first.
+    /// Returns the queued changes of an object, oldest first.
     pub fn deltas_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Delta<K>> {
         self.deltas.get(key).into_iter().flatten()
     }
 
-    /// The keys of the queued objects, in the order in which they will be popped.
+    /// Returns the keys of the queued objects, in the order in which they will be popped.
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.keys.iter()
     }
 
-    /// Whether no object that was there at the first replacement is still to be popped. A queue that is given changes
-    /// without a list has nothing to wait for.
+    /// Reports whether all objects of the first replacement have been popped. Always `true` for a queue that gets
+    /// changes without a list.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.initial == Initial::Queued(0)
@@ -168,7 +168,7 @@ impl<K> DeltaFifo<K> {
         if deltas.is_empty() {
             self.keys.push_back(key);
         }
-        // Of two deletions in a row the first is kept; the second if only that one has the final state.
+        // Two successive deletions are merged: the first is kept, unless only the second has the final state.
         match (deltas.back_mut(), delta) {
             (Some(Delta::Deleted(older)), Delta::Deleted(newer)) => {
                 if older.state == DeletedState::Unknown {
@@ -316,7 +316,7 @@ mod tests {
         let synced: Vec<_> = std::iter::from_fn(|| queue.pop_deltas().map(|_| queue.is_synced())).collect();
         assert_eq!(synced, [false, true, true], "a, gone, later");
         queue.push_change(replace(vec![entry("a", 1)]));
-        assert!(queue.is_synced(), "once and for all");
+        assert!(queue.is_synced(), "it stays synced");
     }
 
     #[test]

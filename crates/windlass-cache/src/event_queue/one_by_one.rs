@@ -1,4 +1,4 @@
-//! The queue that takes a list apart.
+//! The queue that splits a list into single objects.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -10,21 +10,22 @@ use windlass_api::{ObjectKey, ResourceVersion};
 use super::{Change, Delta, EventQueue};
 use crate::{cached::Cached, handler::Deleted, store::Store};
 
-/// A queue in the order of arrival, like [`InOrder`](super::InOrder), but a list is told object by object: what is gone
-/// first, then what is there. client-go's `RealFIFO` without atomic events.
+/// A queue in the order of arrival, like [`InOrder`](super::InOrder), but a list is delivered object by object: first
+/// the deleted objects, then the existing ones. client-go's `RealFIFO` without atomic events.
 ///
-/// No single step takes long, however long the list is; in exchange readers see mixtures of the state before the list
-/// and after it. Deletions that are queued when a list comes stay, so that one who was deleted and created again is told as two.
+/// No single step takes long, even with a long list. In exchange, readers see mixtures of the state before the list and
+/// after it. Deletions that are queued when a list arrives are kept, so that a recreated object is delivered as a
+/// deletion and an addition.
 pub struct OneByOne<K> {
-    /// What the consumer knows.
+    /// The objects that the consumer has.
     known: Store<K>,
     deltas: VecDeque<Delta<K>>,
-    /// How many deltas of the initial population are left; `None` before the first replacement.
+    /// The number of remaining deltas of the initial list; `None` before the first replacement.
     initial: Option<usize>,
 }
 
 impl<K> OneByOne<K> {
-    /// An empty queue before a consumer who knows what is in `known`.
+    /// Creates an empty queue for a consumer that has the objects in `known`.
     #[must_use]
     pub fn new(known: &Store<K>) -> Self {
         Self { known: known.clone(), deltas: VecDeque::new(), initial: None }
@@ -45,7 +46,7 @@ impl<K> OneByOne<K> {
         self.initial.get_or_insert(self.deltas.len());
     }
 
-    /// For each object in the queue its last delta, and where that stands.
+    /// Returns the last delta of each queued object, with its position.
     fn last_queued(&self) -> HashMap<&ObjectKey, (usize, &Delta<K>)> {
         let queued = self.deltas.iter().enumerate();
         queued.filter_map(|(at, delta)| Some((delta.object()?.key(), (at, delta)))).collect()

@@ -1,11 +1,12 @@
-//! A handler made of up to three closures.
+//! A handler built from up to three closures.
 
 use std::fmt;
 
 use super::{Deleted, Handler, InitialList, Notification};
 use crate::cached::Cached;
 
-/// A handler made of closures, each for one kind of change; what has none is passed over. Go's `ResourceEventHandlerFuncs`.
+/// A handler built from one closure for each type of change. Changes without a closure are ignored. Go's
+/// `ResourceEventHandlerFuncs`.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -15,7 +16,7 @@ use crate::cached::Cached;
 /// # fn example(pods: &SharedInformer<Pod>) {
 /// let registration = pods.add_handler(
 ///     Callbacks::new()
-///         .on_add(|pod, _initial| println!("{} is there", pod.key()))
+///         .on_add(|pod, _initial| println!("{} exists", pod.key()))
 ///         .on_update(|old, new| println!("{} was {}", new.key(), old.meta().resource_version()))
 ///         .on_delete(|gone| println!("{} is gone", gone.object.key())),
 /// );
@@ -30,24 +31,24 @@ pub struct Callbacks<K> {
 }
 
 impl<K> Callbacks<K> {
-    /// Without any.
+    /// Creates a handler without closures.
     pub fn new() -> Self {
         Self { add: None, update: None, delete: None }
     }
 
-    /// Called with each object that is new to the handler.
+    /// Sets the closure for objects that are new to the handler.
     pub fn on_add(mut self, add: impl FnMut(Cached<K>, InitialList) + Send + 'static) -> Self {
         self.add = Some(Box::new(add));
         self
     }
 
-    /// Called with the state before and the state now.
+    /// Sets the closure for updates; it receives the old and the new state.
     pub fn on_update(mut self, update: impl FnMut(Cached<K>, Cached<K>) + Send + 'static) -> Self {
         self.update = Some(Box::new(update));
         self
     }
 
-    /// Called with each object that is gone.
+    /// Sets the closure for deleted objects.
     pub fn on_delete(mut self, delete: impl FnMut(Deleted<K>) + Send + 'static) -> Self {
         self.delete = Some(Box::new(delete));
         self

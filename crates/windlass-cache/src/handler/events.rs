@@ -12,10 +12,11 @@ use tokio::sync::mpsc;
 use super::{Notification, Registration};
 use crate::synced::HasSynced;
 
-/// The notifications of one informer as a stream, for those who prefer one to a [`Handler`](super::Handler); Go's
-/// `InformerWatcher`. It begins with every object that is there, as added, and ends when the informer stops.
+/// A stream of the notifications of one informer, as an alternative to a [`Handler`](super::Handler); Go's
+/// `InformerWatcher`. It starts with every existing object, as added, and ends when the informer stops.
 ///
-/// The same is guaranteed as to a handler. What is not read waits in memory, without bound. Dropping the stream ends it.
+/// The guarantees of a handler apply. Unread notifications stay in memory, without a bound. Dropping the stream removes
+/// its handler.
 #[must_use = "a stream does nothing unless it is read"]
 pub struct Events<K> {
     pub(crate) notifications: mpsc::UnboundedReceiver<Notification<K>>,
@@ -23,7 +24,7 @@ pub struct Events<K> {
 }
 
 impl<K> Events<K> {
-    /// Ready once everything that was there has been put into the stream; it may not have been read yet.
+    /// Returns a future that is ready once all initial objects are in the stream, even if they have not been read yet.
     pub fn has_synced(&self) -> HasSynced {
         self.registration.has_synced()
     }

@@ -1,12 +1,12 @@
-//! A handler of some of the objects only.
+//! A handler that only receives matching objects.
 
 use std::fmt;
 
 use super::{Deleted, DeletedState, Handler, InitialList, Notification};
 use crate::cached::Cached;
 
-/// Shows a handler only the objects that pass, as if there were no others: one that comes to pass is added, one that passes
-/// no more is deleted.
+/// Passes only matching objects to a handler, as if no others existed. An object that starts to match is delivered as
+/// added, and one that stops matching as deleted.
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
@@ -26,7 +26,7 @@ pub struct Filtered<F, H> {
 }
 
 impl<F, H> Filtered<F, H> {
-    /// `passes` is asked of each state that comes, and must always say the same of the same state.
+    /// Creates a filter. `passes` is called with each received state and must be deterministic.
     pub const fn new(passes: F, handler: H) -> Self {
         Self { passes, handler }
     }
@@ -42,7 +42,7 @@ where
             Notification::Updated { old, new } => match ((self.passes)(&old), (self.passes)(&new)) {
                 (true, true) => Some(Notification::Updated { old, new }),
                 (false, true) => Some(Notification::Added { object: new, initial: InitialList::No }),
-                // The last state that passed; the object's real last state is still to come.
+                // The last matching state; it is not the object's final state.
                 (true, false) => Some(Notification::Deleted(Deleted { object: old, state: DeletedState::Unknown })),
                 (false, false) => None,
             },

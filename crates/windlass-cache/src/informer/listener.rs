@@ -1,4 +1,4 @@
-//! A handler with its queue and its task.
+//! A handler with its queue and task.
 
 use std::{
     sync::{
@@ -21,10 +21,10 @@ use crate::{
     synced::SyncSignal,
 };
 
-/// Shorter periods would be nothing but load.
+/// The minimum resync period; shorter ones would only cause load.
 const MIN_RESYNC: Duration = Duration::from_secs(1);
 
-/// A handler that nobody has started yet.
+/// A handler that has not been started.
 pub(super) struct NewListener<K> {
     pub(super) id: u64,
     pub(super) handler: Box<dyn Handler<K>>,
@@ -33,49 +33,50 @@ pub(super) struct NewListener<K> {
     pub(super) pace: Pace,
     pub(super) removed: Arc<AtomicBool>,
     pub(super) synced: SyncSignal,
-    /// Dropped when the handler's task has ended, or will never be started.
+    /// Dropped when the handler's task has ended or will never be started.
     pub(super) ended: watch::Sender<()>,
 }
 
 /// The processor's end of a handler's queue.
 pub(super) struct Listener<K> {
     pub(super) id: u64,
-    /// Unbounded, so that what one delta brings always fits; see [`Handler`].
+    /// Unbounded, so that the notifications of one delta always fit; see [`Handler`].
     queue: mpsc::UnboundedSender<Message<K>>,
-    /// Only for a handler whose queue is bounded.
+    /// `None` if the queue is unbounded.
     backlog: Option<Arc<Backlog>>,
     removed: Arc<AtomicBool>,
     resync: Option<Resync>,
 }
 
-/// How many notifications wait for a handler, or are being dealt with.
+/// The number of queued notifications of a handler, including the running one.
 pub(super) struct Backlog {
     waiting: AtomicUsize,
     bound: usize,
-    /// One who waits for room: the processor.
+    /// Wakes the processor, which waits for room.
     eased: Notify,
 }
 
 struct Resync {
     period: Duration,
     next: Instant,
-    /// Whether it takes what the resync shows that is under way.
+    /// `true` if the handler takes part in the current resync.
     is_due: bool,
 }
 
-/// Giving other tasks another thread costs a few µs; it is worth it for what takes much longer.
+/// The duration from which a handler counts as slow. Moving other tasks to another thread costs a few µs, which pays
+/// off only for slower handlers.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// So many notifications are taken from the queue at a time: the informer brings many at a time, too, and must not get
-/// ahead of a quick handler because the runtime gives both the same number of turns. A handler that took [`SLOW`] for some
-/// of them lets others have a turn.
+/// The number of notifications taken from the queue at once. The informer also adds many at once, and the runtime gives
+/// both the same number of turns. Without batches, the informer would get ahead of a quick handler. A handler that has
+/// run for [`SLOW`] yields to other tasks.
 const TAKEN: usize = 64;
 
-/// The task's side of a handler.
+/// The task's end of a handler's queue.
 struct Handling<K> {
     handler: Box<dyn Handler<K>>,
-    /// What the last notification took. A handler that is not known to be quick runs where it holds up nobody: otherwise a thread
-    /// that it blocks would keep whatever tokio has queued there, other handlers among it.
+    /// The speed of the last notification. Slow and new handlers run in `block_in_place`. Otherwise, a blocked thread
+    /// would also delay the tasks that tokio has queued on it, including other handlers.
     pace: Pace,
     synced: SyncSignal,
     backlog: Option<Arc<Backlog>>,
@@ -84,12 +85,13 @@ struct Handling<K> {
 
 enum Message<K> {
     Notify(Notification<K>),
-    /// Everything before belonged to the initial list.
+    /// All earlier messages belong to the initial list.
     Synced,
 }
 
 impl<K: Send + Sync + 'static> NewListener<K> {
-    /// The queue, and the task that empties it. The task ends when the queue is dropped or the handler is removed.
+    /// Creates the queue and the task that empties it. The task ends when the queue is dropped or the handler is
+    /// removed.
     pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
         let (queue, mut messages) = mpsc::unbounded_channel();
         let Self { id, handler, resync, buffer, pace, removed, synced, ended } = self;
@@ -129,7 +131,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
 }
 
 impl<K: 'static> Handling<K> {
-    /// Takes the time when it begins; gives the time when it ends.
+    /// Handles one message. Takes the start time and returns the end time.
     fn deal_with(&mut self, message: Message<K>, now: Instant) -> Instant {
         let Message::Notify(notification) = message else {
             self.synced.fire();
@@ -139,7 +141,7 @@ impl<K: 'static> Handling<K> {
         let (outcome, ended) = self.pace.run(now, || crate::contained(|| self.handler.handle(notification)));
         if let Err(panic) = outcome {
             self.reporter.metrics().handler_panicked();
-            tracing::error!(%key, panic, "a handler panicked; it goes on with the next notification");
+            tracing::error!(%key, panic, "a handler panicked; continuing with the next notification");
         }
         if let Some(backlog) = &self.backlog {
             backlog.eased_by_one();
@@ -155,7 +157,7 @@ impl Backlog {
         }
     }
 
-    /// Waits until there is room.
+    /// Waits until the backlog has room.
     pub(super) async fn eased(&self) {
         while self.waiting.load(Ordering::Acquire) >= self.bound {
             self.eased.notified().await;
@@ -188,18 +190,18 @@ impl<K> Listener<K> {
         self.send(Message::Synced);
     }
 
-    /// The next notification is not begun any more.
+    /// Prevents the next notification from starting.
     pub(super) fn stop(self) {
         self.removed.store(true, Ordering::Release);
     }
 
-    /// How many notifications may be added to its queue.
+    /// Returns how many notifications may be queued.
     pub(super) fn room(&self) -> usize {
         let room = |backlog: &Arc<Backlog>| backlog.bound.saturating_sub(backlog.waiting.load(Ordering::Acquire));
         self.backlog.as_ref().map_or(usize::MAX, room)
     }
 
-    /// The backlog, if it is as long as it may be.
+    /// Returns the backlog if it is full.
     pub(super) fn full_backlog(&self) -> Option<&Arc<Backlog>> {
         self.backlog.as_ref().filter(|backlog| backlog.waiting.load(Ordering::Acquire) >= backlog.bound)
     }
@@ -223,7 +225,7 @@ impl<K> Listener<K> {
     }
 
     fn send(&self, message: Message<K>) {
-        // A handler that has been removed takes nothing; the processor is about to learn of it.
+        // A removed handler no longer receives; the processor is about to remove it.
         let _ = self.queue.send(message);
     }
 }
@@ -241,7 +243,7 @@ mod tests {
         testing::soon,
     };
 
-    /// A handler that keeps the names of what it is told, and whether it has synced.
+    /// Returns a handler that records the names of its notifications, and its sync state.
     fn listener() -> (NewListener<()>, Arc<Mutex<Vec<String>>>, HasSynced) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
@@ -286,7 +288,7 @@ mod tests {
     async fn who_is_known_to_be_quick_gets_no_thread_to_itself() {
         let quick = crate::HandlerOptions::default().quick().pace;
         for (mut pace, is_alone) in [(Pace::Unknown, true), (Pace::Slow, true), (quick, false)] {
-            // One may wait on a thread that nobody else needs.
+            // Succeeds only if the thread may block.
             let wait = || crate::contained(|| Handle::current().block_on(async {})).is_ok();
             let could_wait = tokio::spawn(async move { pace.run(Instant::now(), wait).0 }).await.unwrap();
             assert_eq!(could_wait, is_alone, "{pace:?}");

@@ -1,4 +1,4 @@
-//! Applies deltas to the store, and tells the handlers.
+//! The processor: applies deltas to the store and notifies the handlers.
 
 use std::sync::Arc;
 
@@ -25,23 +25,23 @@ use crate::{
     synced::SyncSignal,
 };
 
-/// What is asked of a running informer.
+/// A command to a running informer.
 pub(super) enum Command<K> {
     Add(NewListener<K>),
     Remove(u64),
     Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
 }
 
-/// Where objects go.
+/// The store and everything that is updated with it.
 pub(super) struct Stored<K> {
     pub(super) writer: StoreWriter<K>,
-    /// Whether each delta tells how far the store is.
+    /// The order of the queue: determines whether each delta advances the store's version.
     pub(super) order: Order,
-    /// Compresses what is stored, once its indices are made.
+    /// Compresses stored objects after their indices are computed.
     pub(super) compressor: Arc<Mutex<Compressor<K>>>,
 }
 
-/// So many deltas are applied in a row.
+/// The maximum number of deltas applied in a row.
 const BATCH: usize = 64;
 
 pub(super) struct Processor<'i, K> {
@@ -50,7 +50,7 @@ pub(super) struct Processor<'i, K> {
     synced: SyncSignal,
     progress: &'i Progress,
     commands: mpsc::UnboundedReceiver<Command<K>>,
-    /// Every handler that has not been removed, in the order in which they were added.
+    /// The handlers that have not been removed, in the order in which they were added.
     listeners: Vec<Listener<K>>,
     /// The tasks of the handlers; dropping it aborts them.
     tasks: JoinSet<()>,
@@ -69,7 +69,8 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         Self { stored, synced, progress, commands, listeners, tasks, reporter }
     }
 
-    /// Starts a handler: shows it what there is. What comes after is shown to it as to the others.
+    /// Starts a handler with the current objects as its initial list. It receives later changes like the other
+    /// handlers.
     pub(super) fn add(&mut self, listener: NewListener<K>) {
         let (listener, task) = listener.start(self.reporter.clone());
         for object in self.stored.writer.store().list() {
@@ -82,8 +83,8 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         self.tasks.spawn(task);
     }
 
-    /// Never returns. Nothing that was popped is lost when it is dropped: there is no wait between popping a delta and
-    /// the handlers' queues.
+    /// Applies deltas and commands. Never returns. Dropping the future loses no popped delta: it does not wait between
+    /// popping a delta and queueing its notifications.
     pub(super) async fn run(&mut self, pipe: &Pipe<K>) {
         loop {
             let resync = self.listeners.iter().filter_map(Listener::next_resync).min();
@@ -102,7 +103,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
     }
 
-    /// Ends the handlers, each after the notification that it is dealing with.
+    /// Stops the handlers, each after its running notification.
     pub(super) async fn finish(mut self) {
         self.listeners.into_iter().for_each(Listener::stop);
         while self.tasks.join_next().await.is_some() {}
@@ -117,19 +118,19 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                 }
             }
             Command::Index(index, reply) => {
-                // Who asked may have gone away; the index is there all the same.
+                // An error means that the caller no longer waits; the index is added anyway.
                 let _ = reply.send(self.stored.writer.add_index(index));
             }
         }
         while self.tasks.try_join_next().is_some() {}
     }
 
-    /// Applies a delta, and those behind it if there is room for whatever they bring; commands wait no longer than for [`BATCH`]
-    /// of them.
+    /// Applies a delta, and the following ones while the handlers have room. Commands wait for at most [`BATCH`]
+    /// deltas.
     fn apply_some(&mut self, first: Popped<K>, pipe: &Pipe<K>) {
         let room = self.listeners.iter().map(Listener::room).fold(BATCH, usize::min);
         let mut batch = vec![first];
-        // What is about all objects may bring more than there is room for.
+        // A delta about all objects may cause more notifications than there is room for.
         while batch.len() < room && batch.last().is_some_and(|last| last.delta.object().is_some()) {
             let Some(next) = pipe.try_pop() else { break };
             batch.push(next);
@@ -191,12 +192,12 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
     }
 
-    /// How far the store is once it shows this state.
+    /// Returns the version of the store once it shows this state.
     fn version_at(&self, object: &Cached<K>) -> Option<ResourceVersion> {
         (self.stored.order == Order::Arrival).then(|| object.meta().resource_version().clone())
     }
 
-    /// A state that the store shows now. One that it showed before is news only for those whose resync is due.
+    /// Notifies the handlers of a stored state. An unchanged state is only delivered to handlers whose resync is due.
     fn tell(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
         match old {
             None => self.broadcast(Notification::Added { object: new, initial }),

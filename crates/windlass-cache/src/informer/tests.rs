@@ -27,7 +27,7 @@ use crate::{
 
 type Maps = SharedInformer<ConfigMap>;
 
-/// An informer that is being run.
+/// A running informer.
 struct Run {
     informer: Maps,
     stop: Option<oneshot::Sender<()>>,
@@ -53,7 +53,7 @@ impl Run {
     }
 }
 
-/// A handler that writes down what it is told.
+/// A handler that records its notifications.
 #[derive(Clone, Default)]
 struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -92,7 +92,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("n")
 }
 
-/// Lets everything happen that can without time passing.
+/// Lets all tasks run that don't wait for time to pass.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -189,7 +189,7 @@ async fn a_handler_has_synced_when_it_has_dealt_with_the_initial_list() {
     let registration = informer.add_handler(move |_: Notification<ConfigMap>| gate.recv().unwrap());
     let run = Run::synced(&informer).await;
     release.send(()).unwrap();
-    assert!(!registration.has_synced().is_synced(), "the second object has not been dealt with");
+    assert!(!registration.has_synced().is_synced(), "the second object has not been processed");
     release.send(()).unwrap();
     soon(registration.has_synced()).await.unwrap();
     run.stop().await;
@@ -223,7 +223,7 @@ async fn a_slow_handler_holds_up_neither_the_store_nor_another_handler() {
         }
     })
     .await
-    .expect("the fast handler is told everything");
+    .expect("the fast handler receives every notification");
     assert_eq!(informer.store().len(), 100);
     drop(release);
     soon(slow_registration.has_synced()).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_panic_costs_one_notification_and_nothing_else() {
     let diary = Diary::default();
     let mut inner = diary.clone();
     let _registration = informer.add_handler(move |notification: Notification<ConfigMap>| {
-        assert_ne!(&*notification.key().name, "bad", "as the test wants it");
+        assert_ne!(&*notification.key().name, "bad", "expected panic of the test");
         inner.handle(notification);
     });
     let run = Run::synced(&informer).await;
@@ -329,7 +329,7 @@ async fn each_handler_is_resynced_in_its_own_period() {
     assert_eq!(never.take(), [""; 0]);
     assert_eq!(slow.take(), ["updated n/a@2 n/a@2"; 2]);
     let fast = fast.take();
-    assert!((59..=61).contains(&fast.len()), "once a second at most, {} times", fast.len());
+    assert!((59..=61).contains(&fast.len()), "at most once a second, but {} times", fast.len());
     run.stop().await;
 }
 
@@ -353,7 +353,9 @@ async fn when_it_stops_no_task_is_left_and_the_store_can_still_be_read() {
     assert_eq!(soon(late.has_synced()).await, Err(Stopped));
     let index = Index::on_meta("i", |_| [""]);
     assert!(matches!(soon(informer.add_index(index)).await, Err(AddIndexError::Stopped(_))));
-    timeout(Duration::from_secs(1), informer.run(std::future::pending())).await.expect("a second run returns at once");
+    timeout(Duration::from_secs(1), informer.run(std::future::pending()))
+        .await
+        .expect("a second run returns immediately");
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,7 +390,7 @@ async fn indices_can_be_added_before_and_after_the_start() {
     let run = Run::synced(&informer).await;
     let after = by_app("after");
     soon(informer.add_index(after.clone())).await.unwrap();
-    assert_eq!(soon(informer.add_index(after)).await, Ok(()), "it is the same");
+    assert_eq!(soon(informer.add_index(after)).await, Ok(()), "adding a clone of an index succeeds");
     assert_eq!(soon(informer.add_index(by_app("before"))).await, Err(AddIndexError::Conflict("before".to_owned())));
     let lister = informer.store();
     for index in ["before", "after"] {
@@ -564,12 +566,12 @@ async fn a_second_run_beside_the_first_returns_at_once() {
     timeout(Duration::from_secs(1), informer.clone().run(std::future::pending())).await.expect("it returns");
     fake.apply(&map("a"));
     settle().await;
-    assert_eq!((informer.store().len(), informer.is_stopped()), (1, false), "the first goes on");
+    assert_eq!((informer.store().len(), informer.is_stopped()), (1, false), "the first run continues");
     run.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "the queue of an informer is chosen before it is started")]
+#[should_panic(expected = "the queue of an informer must be set before it is started")]
 async fn the_queue_of_a_running_informer_cannot_be_changed() {
     let informer = informer(&FakeListWatch::new());
     let _run = Run::synced(&informer).await;

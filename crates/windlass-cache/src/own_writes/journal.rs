@@ -1,4 +1,4 @@
-//! The writes of one program, by resource, and how far an informer has followed them.
+//! The recorded writes of a program, by resource, and the part that an informer has seen.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -16,34 +16,34 @@ use windlass_api::{FieldSelector, GroupResource, LabelSelector, ObjectKey, Resou
 
 use crate::{Selectors, store::Store};
 
-/// Writes of one resource that are remembered. Later ones imply earlier ones, because a store follows versions in order.
+/// The number of recorded writes of one resource. Later writes imply earlier ones, because a store applies versions in
+/// order.
 const CAPACITY: usize = 1024;
 
-/// How long a write is remembered. A server that lost its storage never shows it.
+/// The time for which a write is recorded. A server that lost its storage never shows it.
 const MEMORY: Duration = Duration::from_mins(5);
 
-/// The writes of one program, by resource. Clones share what has been written.
+/// The writes of one program, by resource. Clones share the records.
 ///
-/// A client records into it, and informers that were given it by
-/// [`InformerOptions::own_writes`](crate::InformerOptions::own_writes) wait for it in
-/// [`SharedInformer::show_own_writes`](crate::SharedInformer::show_own_writes). Of each resource the last 1,024 writes are
-/// remembered, for 5 minutes.
+/// A client records its writes here. Informers with [`InformerOptions::own_writes`](crate::InformerOptions::own_writes)
+/// wait for them in [`SharedInformer::show_own_writes`](crate::SharedInformer::show_own_writes). The last 1,024 writes
+/// of each resource are retained for 5 minutes.
 #[derive(Clone, Default)]
 pub struct WriteJournals(Arc<Mutex<HashMap<GroupResource, WriteJournal>>>);
 
-/// The writes of one program to one resource. Clones share what has been written.
+/// The writes of one program to one resource. Clones share the records.
 #[derive(Clone, Default)]
 pub struct WriteJournal(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// The number of the last write; the first has 1.
+    /// The number of the last write. Numbers start at 1.
     last: AtomicU64,
-    /// With consecutive numbers.
+    /// The writes, with consecutive numbers.
     writes: Mutex<VecDeque<Write>>,
 }
 
-/// One write that a server has carried out.
+/// One write that a server has executed.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     number: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Write {
 enum Effect {
     /// The object was stored in this version. `labels` is `None` if they are unknown.
     Stored { version: ResourceVersion, labels: Option<BTreeMap<String, String>> },
-    /// The object with this uid is gone or terminating.
+    /// The object with this UID was deleted or is terminating.
     Removed { uid: Uid },
 }
 
@@ -74,7 +74,7 @@ pub enum Reads<'r> {
 /// The part of a journal that one informer has seen.
 pub(crate) struct Follower {
     journal: WriteJournal,
-    /// The number of a write up to which the informer shows all.
+    /// The number of the last write up to which the informer shows all writes.
     seen: AtomicU64,
     selected: Selected,
 }
@@ -90,7 +90,7 @@ struct Selected {
 // === impl WriteJournals ===
 
 impl WriteJournals {
-    /// The journal of a resource.
+    /// Returns the journal of a resource.
     #[must_use]
     pub fn of(&self, resource: &GroupResource) -> WriteJournal {
         let mut journals = self.0.lock();
@@ -110,15 +110,16 @@ impl fmt::Debug for WriteJournals {
 // === impl WriteJournal ===
 
 impl WriteJournal {
-    /// Records that an object was stored in this version. A version that is no number cannot be waited for and is ignored.
+    /// Records that an object was stored in this version. Ignores a version that is not a number, because it cannot be
+    /// waited for.
     pub fn stored(&self, key: ObjectKey, version: ResourceVersion, labels: Option<BTreeMap<String, String>>) {
         if version.as_u64().is_some() {
             self.push(key, Effect::Stored { version, labels });
         }
     }
 
-    /// Records that an object was deleted. Without a uid a recreated object of the name could not be told apart, so that
-    /// nothing is recorded.
+    /// Records that an object was deleted. Records nothing without a UID, because it could not be distinguished from a
+    /// recreated object.
     pub fn removed(&self, key: ObjectKey, uid: Uid) {
         if !uid.is_empty() {
             self.push(key, Effect::Removed { uid });
@@ -151,12 +152,12 @@ impl fmt::Debug for WriteJournal {
 // === impl Write ===
 
 impl Write {
-    /// Returns the object's name.
+    /// Returns the object's key.
     pub(crate) fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// Reports whether a store shows this write, or something newer.
+    /// Reports whether a store shows this write or a newer state.
     pub(crate) fn is_shown<K>(&self, store: &Store<K>, is_selected: bool) -> bool {
         let found = store.get(&self.key);
         match &self.effect {
@@ -173,7 +174,7 @@ impl Write {
         }
     }
 
-    /// Reports whether later reads of a store that has reached `version` show this write for sure.
+    /// Reports whether all reads of a store at version `reached` are certain to show this write.
     fn is_before(&self, reached: &ResourceVersion) -> bool {
         match &self.effect {
             Effect::Stored { version, .. } => reached.compare(version).is_ok_and(std::cmp::Ordering::is_ge),
@@ -197,9 +198,9 @@ impl Reads<'_> {
 // === impl Follower ===
 
 impl Follower {
-    /// A follower that has seen none of the journal.
+    /// Creates a follower that has seen none of the journal's writes.
     pub(crate) fn new(journal: WriteJournal, namespace: Option<&str>, selectors: Selectors<'_>) -> Self {
-        // A selector that cannot be parsed is refused by the server; the informer never syncs then.
+        // The server rejects an invalid selector; the informer never syncs then.
         let labels = selectors.labels.and_then(|labels| labels.parse().ok());
         let fields = selectors.fields.and_then(|fields| fields.parse().ok());
         let namespace = namespace.map(str::to_owned);
@@ -211,8 +212,8 @@ impl Follower {
         &self.journal
     }
 
-    /// Returns the writes that concern a read and that the store does not show yet, each with whether the informer selects
-    /// the object. Empty without a lock if there was no write since the last call.
+    /// Returns the writes of a read that the store does not show yet, each with whether the informer selects the
+    /// object. Returns an empty list without locking if nothing was written since the last call.
     pub(crate) fn pending<K>(&self, store: &Store<K>, reads: Reads<'_>) -> Vec<(Write, bool)> {
         let seen = self.seen.load(Ordering::Acquire);
         if self.journal.last() <= seen {
@@ -221,7 +222,7 @@ impl Follower {
         let version = store.version();
         let writes = self.journal.0.writes.lock();
         let unseen = writes.partition_point(|write| write.number <= seen);
-        // Forgotten writes are implied by the later ones, whatever their names.
+        // Dropped records are implied by later ones, whatever objects they belong to.
         let is_gap = writes.front().is_some_and(|first| first.number > seen + 1);
         let (mut pending, mut all_until) = (Vec::new(), None);
         for write in writes.range(unseen..) {
@@ -253,8 +254,8 @@ impl fmt::Debug for Follower {
 // === impl Selected ===
 
 impl Selected {
-    /// Reports whether the object of a write is among those that an informer holds: `None` if it is in another namespace,
-    /// `Some(false)` if it is not selected or that is unknown.
+    /// Reports whether the informer selects the object of a write: `None` if it is in another namespace, `Some(false)`
+    /// if it is not selected or this is unknown.
     fn holds(&self, write: &Write) -> Option<bool> {
         let namespace = write.key.namespace.as_deref().unwrap_or_default();
         if self.namespace.as_deref().is_some_and(|own| own != namespace) {

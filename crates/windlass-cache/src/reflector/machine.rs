@@ -1,7 +1,7 @@
-//! The reflector's decisions, as a value: a state, and what to do next for each thing that happens.
+//! The reflector's decisions as a state machine.
 //!
-//! Nothing here waits, talks or knows objects. The driver carries out one [`Effect`] at a time and feeds the outcome
-//! back as the next [`Input`].
+//! It performs no I/O, does not wait, and does not use object types. The driver carries out one [`Effect`] at a time
+//! and passes the outcome back as the next [`Input`].
 
 #[cfg(test)]
 mod tests;
@@ -14,182 +14,183 @@ use windlass_api::{
 
 use crate::options::{InformerOptions, InitialSync};
 
-/// Without a wish of the user: as many objects as one read of the server's storage should give.
+/// The default page size: the number of objects that one read of the server's storage should return.
 const PAGE_SIZE: u32 = 500;
 
-/// What the reflector is at.
+/// The current activity of the reflector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is asked of the server, for a while.
+    /// Waiting for the back-off delay.
     ///
-    /// `Elapsed` → `Streaming` or `Listing`, or `Watching` if only the watch is to be opened again.
+    /// `Elapsed` → `Streaming` or `Listing`, or `Watching` if only the watch has to be reopened.
     Waiting(Next),
-    /// A watch that begins with the present state was asked for; what it has sent so far is set aside.
+    /// Receiving the initial events of a watch; their objects are set aside.
     ///
-    /// The bookmark that ends the present state → `Watching`, with this same watch. The server refuses or fails →
-    /// `Listing`. The version is too old or too new → `Streaming` at the most recent one. Refused connection, too many
-    /// requests, end before the bookmark → `Waiting`, then all over.
+    /// The bookmark that ends the initial events → `Watching`, with the same watch. The server rejects the request or
+    /// fails → `Listing`. The version is too old or too new → `Streaming` at the most recent one. Connection refused,
+    /// too many requests, end before the bookmark → `Waiting`, then a new start.
     Streaming {
-        /// At which version or later; `None` for the most recent.
+        /// The minimum version; `None` for the most recent.
         from: Option<ResourceVersion>,
     },
-    /// A page of a list was asked for.
+    /// Receiving a page of a list.
     ///
-    /// The last page → `Watching`. A page that is not the last → the next one. Expired after the first page → the same
-    /// list without pages. Expired before, or the version is too new → `Listing` the most recent state, once. Anything
-    /// else → `Waiting`, then all over.
+    /// The last page → `Watching`. Another page → the next one. Expired after the first page → the same list without
+    /// pages. Expired before, or the version is too new → `Listing` the most recent state, once. Any other failure →
+    /// `Waiting`, then a new start.
     Listing {
-        /// At which version or later; "0" for any, `None` for the most recent.
+        /// The minimum version; "0" for any, `None` for the most recent.
         from: Option<ResourceVersion>,
-        /// Which part of the list.
+        /// The requested part of the list.
         page: Page,
     },
-    /// The state is known, and a watch was asked for its changes.
+    /// Watching for changes; the current state is known.
     ///
-    /// End of the watch → `Watching` from the last version; if it was cut, by way of `Probing`. Refused
-    /// connection → `Waiting`, then `Probing`. Too many requests → `Waiting`, then `Watching`. Ended at once, expired, or
-    /// failed otherwise → `Waiting`, then all over.
+    /// End of the watch → `Watching` from the last version; after a cut connection, through `Probing`. Connection
+    /// refused → `Waiting`, then `Probing`. Too many requests → `Waiting`, then `Watching`. Ended immediately, expired,
+    /// or any other failure → `Waiting`, then a new start.
     Watching {
-        /// Whether the watch began without a version, so that its first ADDED events tell no progress.
+        /// `true` if the watch started without a version; its first ADDED events don't indicate progress then.
         catching_up: bool,
     },
-    /// The server is asked how far it is, before a watch goes on: it was away, and may have come back with another
-    /// history, of which a watch would tell nothing.
+    /// Requesting the server's current version before a watch is resumed. The server was unreachable and may have
+    /// another history now, which a watch would not reveal.
     ///
-    /// As far as before or further, or no answer → `Watching`. Not as far → `Streaming` or `Listing` the most recent
-    /// state. Refused connection, too many requests → `Waiting`, then `Probing` again.
+    /// The same version or a later one, or no answer → `Watching`. An earlier version → `Streaming` or `Listing` the
+    /// most recent state. Connection refused, too many requests → `Waiting`, then `Probing` again.
     Probing,
 }
 
-/// Where a wait leads.
+/// The action after a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Everything is asked for again.
+    /// Request the whole state again.
     Sync,
-    /// The watch is opened again, after a probe if the server was away.
+    /// Open the watch again, after a probe if the server was unreachable.
     Watch,
 }
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Page {
     First,
-    /// The version is the one that the first page named.
+    /// A later page; the version is the one from the first page.
     Later(ResourceVersion),
-    /// Everything at once, because the pages had expired.
+    /// The whole list without pages, because the pages had expired.
     Whole,
 }
 
-/// What happened.
+/// An event that the driver passes to the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// The wait is over; also the very first input.
+    /// The wait has ended; also the first input.
     Elapsed,
     /// A page of a list is complete.
     PageEnded(ListMeta),
     /// A list failed.
     ListFailed(Failure),
-    /// An event came that is not an error.
+    /// An event other than an error arrived.
     Event {
         event_type: EventType,
-        /// Of the object, or of the bookmark.
+        /// The version of the object or bookmark.
         version: ResourceVersion,
-        /// Whether it is the bookmark that ends the present state.
+        /// `true` for the bookmark that ends the initial events.
         ends_initial: bool,
     },
-    /// The watch could not be opened, or what came over it was an error or cannot be read.
+    /// The watch could not be opened, or sent an error or invalid data.
     WatchFailed(Stage, Failure),
-    /// The watch came to an end, or its connection broke.
+    /// The watch ended, or its connection broke.
     WatchClosed(Length),
-    /// The server is at this version.
+    /// The server responded with its current version.
     Probed(ResourceVersion),
-    /// The server does not say how far it is.
+    /// The server did not respond with a version.
     ProbeFailed(Failure),
 }
 
-/// When a watch failed.
+/// The stage at which a watch failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Opening,
     Open,
 }
 
-/// How long a watch lasted.
+/// The duration of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     /// Less than a second, without any event.
     VeryShort,
-    /// Its connection broke, or it ended before its time, or not when its time was over: the server may have gone away.
+    /// The connection broke, or the watch ended too early or did not end after its timeout: the server may have been
+    /// unreachable.
     Cut,
-    /// As long as was asked for.
+    /// About the requested timeout.
     Normal,
 }
 
-/// Why a request failed, as far as it matters here.
+/// The reason why a request failed, as far as the machine distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// 410: the version or the continue token is too old.
+    /// 410: the version or the continue token has expired.
     Expired,
     /// The server has not reached the version yet.
     TooLarge,
-    /// 429, with the time that the server asks for.
+    /// 429, with the server's `Retry-After`.
     TooManyRequests(Option<Duration>),
-    /// Nobody listens there.
+    /// The connection was refused.
     Refused,
     /// Anything else.
     Other,
 }
 
-/// What to do next.
+/// The next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// End what is under way and wait for a back-off step, at least this long.
+    /// End the running request and wait for the next back-off delay, or this duration if it is longer.
     Wait(Option<Duration>),
-    /// Ask for a page; set its objects aside. A page without a continue token begins a new list.
+    /// Request a page and set its objects aside. A page without a continue token starts a new list.
     List(ListOptions),
-    /// Ask how far the server is, by a list of as little as possible.
+    /// Request the server's current version with a list that is as small as possible.
     Probe(ListOptions),
-    /// Open a watch. With initial events, forget what was set aside.
+    /// Open a watch. With initial events, discard the objects set aside.
     Watch(WatchOptions),
-    /// Hand on what was set aside as all that there is.
+    /// Deliver the objects set aside as the complete state.
     Replace { version: ResourceVersion, then: Then },
     /// Set the event's object aside.
     Collect,
-    /// The event's object is no longer among what was set aside.
+    /// Remove the event's object from those set aside.
     Discard,
-    /// Hand on the event's object as a change.
+    /// Deliver the event's object as a change.
     Forward,
-    /// Hand on that nothing has changed up to this version.
+    /// Deliver a bookmark: no change up to this version is missing.
     Advance(ResourceVersion),
-    /// Go on with the watch.
+    /// Continue with the watch.
     Continue,
 }
 
-/// How it goes on after a replacement.
+/// The next step after a replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// With the same watch.
+    /// Continue with the same watch.
     Continue,
-    /// With a new watch.
+    /// Open a new watch.
     Watch(WatchOptions),
 }
 
-/// The state, and what must outlive it.
+/// The state machine, with the data that outlives a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
     state: State,
     asks: Asks,
-    /// The version that has been handed on; `None` before the first list.
+    /// The last delivered version; `None` before the first list.
     synced: Option<ResourceVersion>,
-    /// Whether the server could not serve `synced`, so that only the most recent state will do.
+    /// `true` if the server could not serve `synced`. Then only the most recent state can be requested.
     unavailable: bool,
-    /// Whether the server may have been away since the last watch began, and may have another history.
+    /// `true` if the server may have been unreachable since the last watch started, and may have another history.
     was_away: bool,
-    /// Whether a list of any version came in pages: the server has no watch cache, and every list should.
+    /// `true` if a list of any version was paged: the server has no watch cache, so every list should be paged.
     paged: bool,
 }
 
-/// What is asked for, the same each time.
+/// The parameters of every list and watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Asks {
     pub(crate) labels: Option<String>,
@@ -223,7 +224,7 @@ impl Asks {
 }
 
 impl Machine {
-    /// Expects [`Input::Elapsed`].
+    /// Creates a machine that expects [`Input::Elapsed`].
     pub(crate) fn new(asks: Asks) -> Self {
         Self {
             state: State::Waiting(Next::Sync),
@@ -239,7 +240,7 @@ impl Machine {
         &self.state
     }
 
-    /// The next state, and what to do in it. An input that cannot come in a state leads to `Waiting`.
+    /// Returns the next state and effect. An input that is impossible in the current state leads to `Waiting`.
     #[must_use]
     pub(crate) fn step(mut self, input: Input) -> (Self, Effect) {
         let current = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
@@ -323,7 +324,7 @@ impl Machine {
     fn watching(&mut self, catching_up: bool, input: Input) -> (State, Effect) {
         match input {
             Input::Event { version, .. } if !catching_up && self.is_behind(&version) => {
-                // The server's history is another one than it was: only its most recent state will do.
+                // The server has another history now: only its most recent state can be requested.
                 self.unavailable = true;
                 wait(Next::Sync, None)
             }
@@ -378,7 +379,8 @@ impl Machine {
         }
     }
 
-    /// Any version from the last one on, or the most recent; never "0", which could be older than the last.
+    /// Starts from the last version or a later one, or from the most recent; never from "0", which could be older than
+    /// the last one.
     fn stream(&mut self) -> (State, Effect) {
         let from = self.synced.clone().filter(|version| !self.unavailable && is_set(version));
         let options = WatchOptions {
@@ -396,7 +398,7 @@ impl Machine {
             Some(version) => Some(version.clone()).filter(|version| !version.is_empty()),
         };
         let limit = self.limit(from.as_ref());
-        // A limit with a version would mean exactly that version.
+        // A limit together with a version would request exactly that version.
         let exact = limit.is_some() && from.as_ref().is_some_and(is_set);
         let options = ListOptions {
             limit,
@@ -409,7 +411,8 @@ impl Machine {
 
     fn watch(&mut self) -> (State, Effect) {
         if self.was_away {
-            // Only the version matters; but who may watch a selection may perhaps list no other.
+            // Only the version is needed; but keep the selectors, because the client may not be allowed to list
+            // anything else.
             let least = ListOptions { limit: Some(1), content: Content::Metadata, ..self.list_options() };
             return (State::Probing, Effect::Probe(least));
         }
@@ -423,7 +426,7 @@ impl Machine {
         (State::Watching { catching_up: from.is_none() }, options)
     }
 
-    /// A watch cache serves any version it has without pages; storage should not be read in one go.
+    /// A watch cache serves any version that it has without pages; the storage should not be read with one request.
     fn limit(&self, from: Option<&ResourceVersion>) -> Option<u32> {
         let default = (self.paged || !from.is_some_and(is_set)).then_some(PAGE_SIZE);
         self.asks.page_size.or(default)
@@ -453,12 +456,12 @@ fn wait(next: Next, at_least: Option<Duration>) -> (State, Effect) {
     (State::Waiting(next), Effect::Wait(at_least))
 }
 
-/// For what cannot come: better everything again than a state that nothing leads out of.
+/// Handles impossible inputs: a new start is better than a state without an exit.
 fn start_over() -> (State, Effect) {
     wait(Next::Sync, None)
 }
 
-/// Whether a version names a state: neither "most recent" nor "any".
+/// Reports whether a version refers to a certain state: neither "most recent" nor "any".
 fn is_set(version: &ResourceVersion) -> bool {
     !matches!(version.as_str(), "" | "0")
 }

@@ -1,15 +1,15 @@
-//! Where a reflector puts what it learns.
+//! The receiver of a reflector's changes.
 
 use windlass_api::ObjectKey;
 
 use crate::{cached::Cached, event_queue::Change, stores::ObjectStore};
 
-/// Where a [`Reflector`](super::Reflector) puts what it learns. A closure over [`Change`] is one.
+/// A receiver of a [`Reflector`](super::Reflector)'s changes. Implemented for closures that take a [`Change`].
 pub trait Sink<K>: Send + 'static {
-    /// Takes a change; the reflector reads no further until this is ready.
+    /// Accepts a change. The reflector reads no further until the future is ready.
     fn accept(&mut self, change: Change<K>) -> impl Future<Output = ()> + Send;
 
-    /// The state that was accepted last for an object, so that a list need not hold twice what did not change.
+    /// Returns the last accepted state of an object, so that a relist does not duplicate unchanged objects in memory.
     fn known(&self, key: &ObjectKey) -> Option<Cached<K>> {
         let _ = key;
         None
@@ -22,7 +22,7 @@ impl<K: Send + Sync + 'static, F: FnMut(Change<K>) + Send + 'static> Sink<K> for
     }
 }
 
-/// Keeps a store equal to what the server has. Resyncs and bookmarks are nothing to it.
+/// A sink that keeps a store equal to the server's state. Ignores resyncs and bookmarks.
 #[derive(Debug)]
 pub struct Mirror<S>(pub S);
 

@@ -1,4 +1,4 @@
-//! The driver against a fake server; the decisions have their own tests.
+//! Tests of the driver with a fake server; the state machine has its own tests.
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -28,7 +28,7 @@ impl Rig {
         Self::over(fake, Arc::new(fake.clone()), options)
     }
 
-    /// What is asked goes another way to the fake server.
+    /// Sends requests through `list_watch` instead of directly to the fake server.
     fn over(fake: &FakeListWatch, list_watch: Arc<dyn ListWatch>, options: InformerOptions) -> Self {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let hook = Arc::clone(&errors);
@@ -43,9 +43,9 @@ impl Rig {
         Self { fake: fake.clone(), pipe, errors, writer, task: tokio::spawn(reflector.run()) }
     }
 
-    /// The next delta as text; an error if there is none for an hour.
+    /// Returns the next delta as text. Fails if none arrives within an hour.
     async fn next(&mut self) -> String {
-        let popped = tokio::time::timeout(Duration::from_hours(1), self.pipe.pop()).await.expect("a delta comes");
+        let popped = tokio::time::timeout(Duration::from_hours(1), self.pipe.pop()).await.expect("a delta arrives");
         let name = |object: &Cached<ConfigMap>| format!("{}@{}", object.key(), object.meta().resource_version());
         match popped.delta {
             Delta::Added(object) => format!("added {}", name(&object)),
@@ -166,7 +166,7 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
     let reflector = Reflector::new(Arc::new(Dead(fake.clone())), ConfigMap::api_resource(), feed, by_list());
     let _ = tokio::time::timeout(Duration::from_secs(700), reflector.run()).await;
     let asked: Vec<_> = fake.requests().iter().map(|request| matches!(request, Request::Watch(_))).collect();
-    assert_eq!(asked, [false, true, false, true], "a list, a watch, how far the server is, and the next watch");
+    assert_eq!(asked, [false, true, false, true], "a list, a watch, a probe, and the next watch");
     assert_eq!(fake.open_streams(), 0, "dropping the reflector ends the requests");
 }
 
@@ -190,7 +190,7 @@ async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
     assert!(probes.iter().all(|options| (options.limit, &options.resource_version) == (Some(1), &None)), "{probes:?}");
     let selected = |options: &ListOptions| (options.labels.clone(), options.fields.clone());
     let allowed = (Some("app=web".to_owned()), Some("metadata.name=a".to_owned()));
-    assert!(probes.iter().all(|options| selected(options) == allowed), "nothing but what it may list: {probes:?}");
+    assert!(probes.iter().all(|options| selected(options) == allowed), "only the selected objects: {probes:?}");
     assert_eq!(rig.errors.lock().len(), 3);
     assert_eq!(rig.errors.lock()[1], "watching configmaps: the connection to the server failed: connection refused");
 }
@@ -223,7 +223,7 @@ async fn storage_that_was_replaced_is_read_from_scratch() {
         }
         let mut rig = Rig::new(&fake, options);
         assert_eq!(rig.next().await, "all [n/a@11] @11");
-        // The watch goes on, over another storage.
+        // The watch continues on another storage.
         let mut older = map("b");
         older["metadata"]["resourceVersion"] = json!("3");
         fake.send(EventType::Added, older.to_string());
@@ -249,7 +249,7 @@ async fn storage_that_was_replaced_while_the_server_was_away_is_read_from_scratc
             fake.lose_everything();
             let start = Instant::now();
             assert_eq!(rig.next().await, "all [] @1");
-            assert!(start.elapsed() < Duration::from_secs(1), "no bookmark and no event is needed for it");
+            assert!(start.elapsed() < Duration::from_secs(1), "this requires neither a bookmark nor an event");
         }
     }
 }
@@ -335,7 +335,7 @@ async fn pages_are_put_together_and_expired_ones_replaced_by_the_whole() {
     let fake = filled();
     let mut rig = Rig::over(&fake, Arc::new(Shrinking(fake.clone())), by_list());
     assert_eq!(rig.next().await, "all [n/b@3 n/c@4 n/d@5 n/e@6] @7");
-    assert_eq!(rig.lists().len(), 3, "a page, one that has expired, and the whole");
+    assert_eq!(rig.lists().len(), 3, "a page, an expired page, and the whole list");
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +369,10 @@ async fn a_list_that_is_cut_off_is_asked_for_again() {
     let feed = Feed { pipe: Arc::clone(&pipe), store: writer.store().clone() };
     let reflector = Reflector::new(Arc::new(Cut(fake.clone())), ConfigMap::api_resource(), feed, by_list());
     let popped = tokio::select! { () = reflector.run() => unreachable!(), popped = pipe.pop() => popped };
-    assert!(matches!(popped.delta, Delta::ReplacedAll { objects, .. } if objects.len() == 2), "never the half of it");
+    assert!(
+        matches!(popped.delta, Delta::ReplacedAll { objects, .. } if objects.len() == 2),
+        "never a part of the list"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -414,7 +417,7 @@ async fn an_object_that_is_too_large_is_named_and_passed_over_and_the_rest_goes_
         is_told(&rig, if rig.lists().is_empty() { "event 2 of the watch (ADDED)" } else { "item 2 of the list" }, "b");
         let lists = rig.lists().len();
         fake.apply(&grown("d"));
-        assert_eq!(rig.next().await, "at 5", "the next watch need not begin with it again");
+        assert_eq!(rig.next().await, "at 5", "the next watch starts after it");
         is_told(&rig, if lists == 0 { "event 5 of the watch (ADDED)" } else { "event 1 of the watch (ADDED)" }, "d");
         fake.apply(&map("e"));
         assert_eq!(rig.next().await, "added n/e@6");
@@ -523,7 +526,7 @@ async fn a_present_state_that_breaks_off_leaves_nothing_behind() {
         fake.hold_initial_end();
         fake.send_error(&Status::expired("too old"));
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(fake.open_streams(), 1, "a watch that has sent a, and no end");
+        assert_eq!(fake.open_streams(), 1, "a watch with an initial event but without its end");
         fake.send_error(&broken);
         fake.delete(&"n/a".parse().unwrap());
         sleep(Duration::from_secs(10)).await;
@@ -548,7 +551,7 @@ async fn the_first_attempt_is_made_at_once_and_waits_of_all_kinds_share_one_back
     fake.apply(&map("a"));
     assert_eq!(rig.next().await, "added n/a@2");
     let watched = start.elapsed().as_secs_f64() - listed;
-    assert!((3.2..=6.4).contains(&watched), "the next step, not the first again: {watched}");
+    assert!((3.2..=6.4).contains(&watched), "the next delay, not the first again: {watched}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -577,7 +580,10 @@ async fn only_the_bookmark_that_says_so_ends_the_present_state() {
     };
     fake.send(EventType::Bookmark, annotated("false"));
     settle().await;
-    assert!(rig.pipe.pop().now_or_never().is_none(), "neither a bookmark without it nor one that says no");
+    assert!(
+        rig.pipe.pop().now_or_never().is_none(),
+        "neither a bookmark without the annotation nor one with another value"
+    );
     fake.send(EventType::Bookmark, annotated("true"));
     assert_eq!(rig.next().await, "all [] @5");
 }
@@ -591,7 +597,7 @@ async fn an_error_event_ends_its_watch_whatever_it_says() {
         // The stream stays open after the error.
         fake.send(EventType::Error, serde_json::to_vec(&status).unwrap());
         settle().await;
-        assert_eq!(fake.open_streams(), 0, "nobody reads on");
+        assert_eq!(fake.open_streams(), 0, "the stream was dropped");
         assert_eq!(rig.next().await, "all [] @1");
     }
 }
@@ -623,7 +629,7 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     fake.delete(&"n/b".parse().unwrap());
     fake.compact();
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(names(&store), [""; 0], "a list takes away what is gone");
+    assert_eq!(names(&store), [""; 0], "a list removes deleted objects");
     following.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
@@ -638,7 +644,7 @@ async fn a_watch_that_is_refused_as_too_old_when_it_is_opened_leads_to_a_list() 
     assert_eq!((rig.lists().len(), rig.watches().len()), (2, 2));
 }
 
-/// What is logged, on this thread and while the guard lives.
+/// Captures the log of this thread while the guard exists.
 fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Log(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Log {
@@ -675,10 +681,10 @@ async fn a_bookmark_that_does_not_come_is_told_every_ten_seconds() {
     fake.send_initial_end();
     assert_eq!(rig.next().await, "all [n/a@2] @2");
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(warned(), 3, "nobody waits for it any more");
+    assert_eq!(warned(), 3, "the wait is over");
 }
 
-/// Streams all but one of the objects that it lists.
+/// A server whose initial events omit one of the listed objects.
 #[derive(Debug)]
 struct Forgetful(FakeListWatch);
 
@@ -714,10 +720,13 @@ async fn a_server_that_streams_otherwise_than_it_lists_is_found_out_by_choice() 
             let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
             let sink = move |change: Change<ConfigMap>| _ = sender.send(change);
             let run = tokio::spawn(Reflector::new(server, ConfigMap::api_resource(), sink, options).run());
-            assert!(matches!(changes.recv().await, Some(Change::Replace { .. })), "it is told, and all goes on");
+            assert!(
+                matches!(changes.recv().await, Some(Change::Replace { .. })),
+                "the difference is reported, and the reflector continues"
+            );
             run.abort();
         }
-        let message = "the watch of configmaps began otherwise than a list at version 3 ends, first at n/a";
+        let message = "the initial events of configmaps differ from a list at version 3, first at n/a";
         assert_eq!(*errors.lock(), vec![message; found]);
     }
 }

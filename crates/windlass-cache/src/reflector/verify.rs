@@ -1,4 +1,4 @@
-//! Holding a server to what it streams: the present state of a watch against a list.
+//! Comparison of the initial events of a watch with a list.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use windlass_api::{ListItem, ListOptions, ListWatch, ListWatchError, Meta, Objec
 
 use crate::cached::Cached;
 
-/// What a list has otherwise than the present state that a watch began with.
+/// The keys of objects that differ between a list and the initial events of a watch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Differences(pub(super) Vec<ObjectKey>);
 
@@ -40,7 +40,7 @@ pub(super) async fn compare<K>(
                 differences.0.sort_unstable();
                 return Ok(differences);
             }
-            // What the watch had of it, if anything, is no state of this version.
+            // The initial events may only contain an older state of it, so there is nothing to compare.
             Err(ListWatchError::Oversize(object)) => {
                 if let Some(meta) = &object.meta {
                     left.remove(meta.key());

@@ -1,4 +1,4 @@
-//! Objects that only a full reading can tell about, read with serde.
+//! The fallback of the scanner, which parses objects with serde.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,9 +8,9 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The object without `metadata.managedFields`, and its `kind`; for the objects of which [`survey`] cannot tell.
+/// Returns the object without `metadata.managedFields`, and its `kind`; for objects that [`survey`] cannot read.
 ///
-/// Of several `metadata` the last one counts and the others are dropped, as in `Meta`.
+/// If `metadata` occurs several times, the last one is used and the others are dropped, as in `Meta`.
 pub(crate) fn rewrite(object: &[u8]) -> Result<(Vec<u8>, Option<String>), serde_json::Error> {
     let members: Members<'_> = serde_json::from_slice(object)?;
     let metadata = members.0.iter().rposition(|(key, _)| key == "metadata");
@@ -36,7 +36,7 @@ pub(crate) fn rewrite(object: &[u8]) -> Result<(Vec<u8>, Option<String>), serde_
     Ok((out.finish().into_bytes(), kind))
 }
 
-/// [`find`], for the objects of which it cannot tell. Gives the text of the value.
+/// Finds a value in objects that [`find`] cannot read. Returns the text of the value.
 pub(crate) fn find_carefully(object: &[u8], path: &[&str]) -> Result<Option<Vec<u8>>, serde_json::Error> {
     let mut value: &RawValue = serde_json::from_slice(object)?;
     for key in path {
@@ -49,7 +49,7 @@ pub(crate) fn find_carefully(object: &[u8], path: &[&str]) -> Result<Option<Vec<
     Ok(Some(value.get().as_bytes().to_vec()))
 }
 
-/// The members of an object in their order, duplicates included.
+/// The members of an object in their order, including duplicates.
 struct Members<'j>(Vec<(Cow<'j, str>, &'j RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

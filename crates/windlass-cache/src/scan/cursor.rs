@@ -3,12 +3,12 @@
 use memchr::{memchr2, memmem};
 use windlass_api::Skipper;
 
-/// Whether each string of a text is written as itself.
+/// The possible spellings of strings in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// There are no escapes.
+    /// The text has no escapes: each string has one spelling.
     Plain,
-    /// There may be.
+    /// The text may have escapes.
     Open,
 }
 
@@ -17,22 +17,22 @@ pub(super) struct Cursor<'j> {
     pub(super) at: usize,
 }
 
-/// A key whose value comes next.
+/// A key of an object; its value comes next.
 pub(super) struct Member<'j> {
-    /// Without the quotes and without escapes.
+    /// The key without quotes; it has no escapes.
     pub(super) key: &'j [u8],
-    /// Where its first quote stands.
+    /// The position of the opening quote.
     pub(super) start: usize,
-    /// Where the comma before it stands, unless it is the first.
+    /// The position of the preceding comma, unless this is the first member.
     pub(super) comma: Option<usize>,
 }
 
 // === impl Cursor ===
 
-// Each step gives `None` where the text ends early or is not what it should be.
-#[expect(clippy::option_option, reason = "`Some(None)` is a certain no; `None` is for a full reading to tell")]
+// Each method returns `None` if the text ends early or has an unexpected form.
+#[expect(clippy::option_option, reason = "`Some(None)` means absent; `None` means that serde has to parse the object")]
 impl<'j> Cursor<'j> {
-    /// The next byte that is no space.
+    /// Skips whitespace and returns the next byte.
     pub(super) fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\t' | b'\r') = self.json.get(self.at) {
             self.at += 1;
@@ -44,7 +44,7 @@ impl<'j> Cursor<'j> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Passes a string; gives what stands between its quotes, and whether there are escapes in it.
+    /// Skips a string. Returns its content and whether it contains escapes.
     pub(super) fn string(&mut self) -> Option<(&'j [u8], bool)> {
         self.expect(b'"')?;
         let (start, mut escaped) = (self.at, false);
@@ -59,18 +59,18 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// Passes a string without escapes.
+    /// Skips a string without escapes.
     pub(super) fn text(&mut self) -> Option<&'j str> {
         let (text, escaped) = self.string()?;
         if escaped { None } else { std::str::from_utf8(text).ok() }
     }
 
-    /// Passes a string without escapes, or null.
+    /// Skips a string without escapes, or null.
     pub(super) fn optional_text(&mut self) -> Option<Option<&'j str>> {
         if self.peek()? == b'n' { self.literal()?.eq(b"null").then_some(None) } else { self.text().map(Some) }
     }
 
-    /// Passes a number, a truth value or null.
+    /// Skips a number, a boolean or null.
     pub(super) fn literal(&mut self) -> Option<&'j [u8]> {
         self.peek()?;
         let rest = &self.json[self.at..];
@@ -80,7 +80,7 @@ impl<'j> Cursor<'j> {
         Some(&rest[..length])
     }
 
-    /// Passes a value of any type; brackets are counted, not matched.
+    /// Skips a value of any type. Counts brackets without matching their types.
     pub(super) fn skip_value(&mut self) -> Option<()> {
         match self.peek()? {
             b'"' => self.string().map(drop),
@@ -92,7 +92,8 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// The next key of the object whose opening brace was passed; `Some(None)` past its closing brace. Escaped keys end it.
+    /// Returns the next key of an object after its opening brace; `Some(None)` after the closing brace. Fails on
+    /// escaped keys.
     pub(super) fn member(&mut self, first: &mut bool) -> Option<Option<Member<'j>>> {
         let comma = match self.peek()? {
             b'}' => {
@@ -114,7 +115,7 @@ impl<'j> Cursor<'j> {
         if escaped { None } else { Some(Some(Member { key, start, comma })) }
     }
 
-    /// Where the value of a key of the object that comes next begins. Goes on until the key cannot come a second time.
+    /// Returns the position of a key's value in the next object. Searches until the key cannot occur again.
     pub(super) fn value_of(&mut self, key: &str, spelling: Spelling) -> Option<Option<usize>> {
         let mut found = None;
         let mut first = true;
@@ -137,13 +138,13 @@ impl<'j> Cursor<'j> {
         Some(found)
     }
 
-    /// Whether this stands between quotes anywhere in what is left.
+    /// Reports whether the key occurs in quotes in the rest of the text.
     fn quotes_again(&self, key: &str) -> bool {
         let rest = &self.json[self.at..];
         memmem::find_iter(rest, key).any(|at| rest[..at].ends_with(b"\"") && rest[at + key.len()..].starts_with(b"\""))
     }
 
-    /// Passes an array, or null; `each` must pass the element it is called at.
+    /// Skips an array or null. `each` must skip the element at the current position.
     pub(super) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         if self.peek()? == b'n' {
             return (self.literal()? == b"null").then_some(());
@@ -166,7 +167,7 @@ impl<'j> Cursor<'j> {
         }
     }
 
-    /// Passes a value of any type; gives its text.
+    /// Skips a value of any type and returns its text.
     pub(super) fn raw_value(&mut self) -> Option<&'j [u8]> {
         self.peek()?;
         let start = self.at;

@@ -1,11 +1,10 @@
-//! Labels, owners and finalizers: as they stand in an object, and read.
+//! Labels, owners and finalizers: as text and parsed.
 
 use windlass_api::{OwnerRef, Traits};
 
 use super::cursor::Cursor;
 
-/// The texts of `labels`, `ownerReferences` and `finalizers`; empty where there is none. What is between their ends has not
-/// been looked at.
+/// The unparsed texts of `labels`, `ownerReferences` and `finalizers`; empty if absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RawTraits<'j> {
     pub(crate) labels: &'j [u8],
@@ -13,7 +12,7 @@ pub(crate) struct RawTraits<'j> {
     pub(crate) finalizers: &'j [u8],
 }
 
-/// [`RawTraits`], read.
+/// A parsed [`RawTraits`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraitsIn<'j> {
     pub(crate) labels: Vec<(&'j str, &'j str)>,
@@ -31,13 +30,13 @@ pub(crate) struct OwnerIn<'j> {
     pub(crate) block_owner_deletion: bool,
 }
 
-/// What of a text has not been compared yet.
+/// The part of a text that has not been compared yet.
 struct Rest<'j>(&'j [u8]);
 
 // === impl RawTraits ===
 
 impl<'j> RawTraits<'j> {
-    /// `None` where only a full reading can tell.
+    /// Parses the texts; `None` if they have to be parsed with serde.
     pub(crate) fn read(&self) -> Option<TraitsIn<'j>> {
         let mut read = TraitsIn::default();
         whole(self.labels, |cursor| cursor.labels(&mut read.labels))?;
@@ -48,7 +47,7 @@ impl<'j> RawTraits<'j> {
         Some(read)
     }
 
-    /// Whether these are the known ones, written as Go writes them. A no is not certain.
+    /// Reports whether the texts are the known traits in Go's JSON encoding. `false` is not conclusive.
     pub(crate) fn spell(&self, known: &Traits) -> bool {
         let labels = Rest(self.labels).list(["{", "}"], &known.labels, |rest, (key, value)| {
             rest.eat("\"") && rest.eat(key) && rest.eat("\":\"") && rest.eat(value) && rest.eat("\"")
@@ -61,7 +60,7 @@ impl<'j> RawTraits<'j> {
     }
 }
 
-/// Nothing but one value, unless it is absent or null.
+/// Reads a text that consists of exactly one value, unless it is absent or null.
 fn whole<'j>(text: &'j [u8], read: impl FnOnce(&mut Cursor<'j>) -> Option<()>) -> Option<()> {
     if text.is_empty() || text == b"null" {
         return Some(());
@@ -106,7 +105,7 @@ impl Rest<'_> {
         self.0.strip_prefix(text.as_bytes()).map(|rest| self.0 = rest).is_some()
     }
 
-    /// Whether nothing but these is here; no list at all where there are none.
+    /// Reports whether the text consists of exactly these items. No items means no list.
     fn list<T>(mut self, [open, close]: [&str; 2], items: &[T], each: impl Fn(&mut Self, &T) -> bool) -> bool {
         if items.is_empty() {
             return self.0.is_empty();

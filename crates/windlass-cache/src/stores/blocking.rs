@@ -1,4 +1,4 @@
-//! Waiting for a queue, and closing it.
+//! A shared queue that waits for items and can be closed.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use tokio::sync::Notify;
 use super::{Fifo, Heap, Keyed, ObjectStore};
 use crate::event_queue::{Delta, EventQueue, InOrder, OneByOne};
 
-/// A queue that is plain data.
+/// A queue without locking and waiting.
 pub trait Queue {
-    /// What comes out.
+    /// The type of the items.
     type Item;
 
-    /// The next item, if there is one.
+    /// Removes and returns the next item, if there is one.
     fn pop_next(&mut self) -> Option<Self::Item>;
 }
 
-/// A queue that several tasks share: those who pop wait for items, and it can be closed.
+/// A queue shared by several tasks: popping waits for items, and the queue can be closed.
 ///
 /// ```
 /// use windlass_cache::stores::{Blocking, Closed, Fifo, ObjectStore};
@@ -35,7 +35,7 @@ pub trait Queue {
 /// queue.change(|fifo| fifo.insert(pod("b")))?;
 /// queue.close();
 /// assert_eq!(queue.change(|fifo| fifo.insert(pod("c"))), Err(Closed));
-/// assert_eq!(queue.pop().await?.metadata.name.as_deref(), Some("b"), "what is there can still be popped");
+/// assert_eq!(queue.pop().await?.metadata.name.as_deref(), Some("b"), "queued items can still be popped");
 /// assert_eq!(queue.pop().await, Err(Closed));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// # })?;
@@ -43,7 +43,7 @@ pub trait Queue {
 /// ```
 pub struct Blocking<Q> {
     state: Mutex<State<Q>>,
-    /// Whoever finds more than it takes wakes the next.
+    /// Wakes one waiting task. If there are more items, that task wakes the next one.
     filled: Notify,
 }
 
@@ -64,12 +64,13 @@ enum Phase {
 pub struct Closed;
 
 impl<Q> Blocking<Q> {
-    /// Shares a queue.
+    /// Wraps a queue.
     pub fn new(queue: Q) -> Self {
         Self { state: Mutex::new(State { queue, phase: Phase::Open }), filled: Notify::new() }
     }
 
-    /// Changes the queue in one step; on a closed queue nothing is done. `change` must be short: everybody waits for it.
+    /// Changes the queue atomically. Does nothing on a closed queue. `change` must be short, because it blocks all
+    /// other users.
     pub fn change<T>(&self, change: impl FnOnce(&mut Q) -> T) -> Result<T, Closed> {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
@@ -81,25 +82,26 @@ impl<Q> Blocking<Q> {
         Ok(result)
     }
 
-    /// Looks at the queue, closed or not.
+    /// Reads the queue, even if it is closed.
     pub fn read<T>(&self, read: impl FnOnce(&Q) -> T) -> T {
         read(&self.state.lock().queue)
     }
 
-    /// Nothing goes in any more. What is there can be popped, and then who waits, or pops later, is told.
+    /// Closes the queue: no more items can be added. Queued items can still be popped; after that, popping returns
+    /// [`Closed`].
     pub fn close(&self) {
         self.state.lock().phase = Phase::Closed;
         self.filled.notify_one();
     }
 
-    /// Whether it has been closed.
+    /// Reports whether the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.state.lock().phase == Phase::Closed
     }
 }
 
 impl<Q: Queue> Blocking<Q> {
-    /// Waits for the next item. Dropping the future takes nothing out.
+    /// Waits for the next item. Dropping the future removes no item.
     pub async fn pop(&self) -> Result<Q::Item, Closed> {
         loop {
             let answer = {
@@ -125,10 +127,10 @@ impl<Q: fmt::Debug> fmt::Debug for Blocking<Q> {
     }
 }
 
-/// A shared [`Fifo`] is a store whose objects can be popped. A closed one takes nothing in.
+/// A shared [`Fifo`] is a store whose objects can be popped. A closed one ignores changes.
 impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
     fn insert(&self, object: T) {
-        // As a store it has no way to refuse; who wants to know uses `change`.
+        // The trait has no error; callers that need one use `change`.
         let _ = self.change(|fifo| fifo.insert(object));
     }
 
@@ -149,8 +151,8 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
     }
 }
 
-/// A shared [`Heap`] is a store that lists its objects in the order in which they will be popped. A closed one takes nothing
-/// in.
+/// A shared [`Heap`] is a store that lists its objects in the order in which they will be popped. A closed one ignores
+/// changes.
 ///
 /// ```
 /// use windlass_cache::stores::{Blocking, Heap, ObjectStore};
@@ -170,7 +172,7 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
 /// ```
 impl<T: Keyed + Clone, P: Ord + Clone> ObjectStore<T> for Blocking<Heap<T, P>> {
     fn insert(&self, object: T) {
-        // As with a queue in order: a store has no way to refuse.
+        // The trait has no error, as for a shared `Fifo`.
         let _ = self.change(|heap| heap.insert(object));
     }
 
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(soon(heap.pop()).await, Ok(Item("a", 0)));
         heap.close();
         ObjectStore::insert(&heap, Item("d", 1));
-        assert_eq!(heap.keys(), ["c"], "a closed heap takes nothing in");
+        assert_eq!(heap.keys(), ["c"], "a closed heap ignores changes");
     }
 
     #[tokio::test(start_paused = true)]

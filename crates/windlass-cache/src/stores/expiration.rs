@@ -1,4 +1,4 @@
-//! A store that forgets.
+//! A store whose objects expire.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::{Keyed, ObjectStore};
 
-/// A store whose objects expire some time after they were put in. Putting one in again begins its time anew.
+/// A store whose objects expire some time after they were inserted. Inserting an object again restarts its time.
 ///
-/// Nobody sees an expired object; its memory is given back by the next read or listing that meets it. There are no
-/// indices. Time is tokio's, which tests can pause.
+/// Expired objects are invisible; the next read or list that finds one frees its memory. The store has no indices. It
+/// uses tokio's clock, which tests can pause.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,13 +43,13 @@ struct Stamped<T> {
 }
 
 impl<T: Keyed + Clone> ExpirationCache<T> {
-    /// Objects expire when they are older than `ttl`; never, if it is zero.
+    /// Creates a store whose objects expire when they are older than `ttl`. If `ttl` is zero, they never expire.
     #[must_use]
     pub fn new(ttl: Duration) -> Self {
         Self::with_policy(move |_, age| !ttl.is_zero() && age > ttl)
     }
 
-    /// Objects expire when `is_expired` says so of an object and its age. It must not use the cache.
+    /// Creates a store with a custom policy: `is_expired` receives an object and its age. It must not use the store.
     pub fn with_policy(is_expired: impl Fn(&T, Duration) -> bool + Send + Sync + 'static) -> Self {
         Self { is_expired: Box::new(is_expired), objects: Mutex::default() }
     }
@@ -114,7 +114,7 @@ mod tests {
         let cache = Cache::new(MINUTE);
         cache.insert(Item("a", 1));
         sleep(MINUTE).await;
-        assert_eq!(cache.get(&"a"), Some(Item("a", 1)), "as old, not older");
+        assert_eq!(cache.get(&"a"), Some(Item("a", 1)), "an object of exactly this age has not expired");
         sleep(Duration::from_millis(1)).await;
         assert_eq!((cache.get(&"a"), cache.objects.lock().len()), (None, 0));
     }
@@ -128,7 +128,7 @@ mod tests {
         cache.insert(Item("a", 3));
         sleep(MINUTE).await;
         assert_eq!((cache.list(), cache.keys()), (vec![Item("a", 3)], vec!["a"]));
-        assert_eq!(cache.objects.lock().len(), 1, "listing gives the memory back");
+        assert_eq!(cache.objects.lock().len(), 1, "a list frees expired objects");
         cache.remove(&"a");
         assert_eq!(cache.get(&"a"), None);
     }

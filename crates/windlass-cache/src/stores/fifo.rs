@@ -1,13 +1,12 @@
-//! The newest state of each object, in the order of arrival.
+//! A queue of the newest state of each object, in the order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::Keyed;
 
-/// A queue of objects that holds one state of each, the newest, and gives them in the order in which they came first.
+/// A queue that holds only the newest state of each object, in the order of the objects' first arrival.
 ///
-/// What is removed before it is popped is never popped. It has no idea what anybody knows: who must learn of deletions
-/// takes a [`DeltaFifo`](super::DeltaFifo).
+/// A removed object is never popped. If the consumer has to receive deletions, use [`DeltaFifo`](super::DeltaFifo).
 ///
 /// ```
 /// use windlass_cache::stores::Fifo;
@@ -24,46 +23,46 @@ use super::Keyed;
 ///     queue.insert(job);
 /// }
 /// queue.remove(&"b");
-/// assert_eq!(queue.pop(), Some(Job("a", 2)), "its place is the first one's, its state the last one's");
+/// assert_eq!(queue.pop(), Some(Job("a", 2)), "the first position with the last state");
 /// assert_eq!(queue.pop(), Some(Job("c", 1)), "b was removed");
 /// assert_eq!(queue.pop(), None);
 /// ```
 #[derive(Debug)]
 pub struct Fifo<T: Keyed> {
-    /// Every key of `items` is here; keys that are not in `items` are passed over.
+    /// Contains every key of `items`; other keys are ignored.
     order: VecDeque<T::Key>,
     items: HashMap<T::Key, T>,
-    /// How many objects of the first replacement are left; `None` before anything was put in.
+    /// The number of remaining objects of the first replacement; `None` before the first change.
     initial: Option<usize>,
 }
 
 impl<T: Keyed> Fifo<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self { order: VecDeque::new(), items: HashMap::new(), initial: None }
     }
 
-    /// Puts an object in the place of the one with its key, or at the end.
+    /// Replaces the object with the same key, or adds the object at the end.
     pub fn insert(&mut self, object: T) {
         self.initial.get_or_insert(0);
         self.put(object);
     }
 
-    /// Puts an object at the end unless one with its key is there.
+    /// Adds an object at the end, unless the queue has one with the same key.
     pub fn insert_if_absent(&mut self, object: T) {
         if !self.items.contains_key(&object.key()) {
             self.insert(object);
         }
     }
 
-    /// Takes an object out; it will not be popped.
+    /// Removes an object, so that it is not popped.
     pub fn remove(&mut self, key: &T::Key) -> Option<T> {
         self.initial.get_or_insert(0);
         self.items.remove(key)
     }
 
-    /// These objects are there, and no others, in this order.
+    /// Replaces the content with these objects, in this order.
     pub fn replace(&mut self, objects: Vec<T>) {
         self.order.clear();
         self.items.clear();
@@ -73,7 +72,7 @@ impl<T: Keyed> Fifo<T> {
         self.initial.get_or_insert(self.items.len());
     }
 
-    /// The object that has waited longest.
+    /// Removes and returns the object that has waited longest.
     pub fn pop(&mut self) -> Option<T> {
         loop {
             let key = self.order.pop_front()?;
@@ -84,32 +83,32 @@ impl<T: Keyed> Fifo<T> {
         }
     }
 
-    /// Whether no object of the first replacement is still to be popped.
+    /// Reports whether all objects of the first replacement have been popped.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.initial == Some(0)
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, key: &T::Key) -> Option<&T> {
         self.items.get(key)
     }
 
-    /// Every object, in the order in which they will be popped.
+    /// Iterates over the objects in the order in which they will be popped.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        // A key that was removed and came again stands here twice; the first place counts.
+        // A key that was removed and added again occurs twice here; its first position counts.
         let mut seen = std::collections::HashSet::new();
         self.order.iter().filter(move |key| seen.insert(*key)).filter_map(|key| self.items.get(key))
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -159,10 +158,10 @@ mod tests {
         assert_eq!(fifo.pop(), Some(Item("b", 1)));
         assert!(fifo.has_synced());
         fifo.replace(vec![Item("c", 1)]);
-        assert!(fifo.has_synced(), "once and for all");
+        assert!(fifo.has_synced(), "it stays synced");
 
         let mut fifo = Items::new();
         fifo.insert(Item("a", 1));
-        assert!(fifo.has_synced(), "nothing to wait for");
+        assert!(fifo.has_synced(), "there is no initial list");
     }
 }

@@ -1,4 +1,4 @@
-//! The newest state of each object, in the order of a priority.
+//! A queue of the newest state of each object, in the order of a priority.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,10 +7,11 @@ use std::{
 
 use super::Keyed;
 
-/// A priority queue of objects that holds one state of each. Of equal priorities the one that came first is popped first.
+/// A priority queue that holds one state of each object. Objects with equal priorities are popped in the order of
+/// arrival.
 ///
-/// It is plain data. Shared between tasks as a [`Blocking`](super::Blocking) heap, it is an
-/// [`ObjectStore`](super::ObjectStore) whose objects can be popped.
+/// It is plain data. Shared as a [`Blocking`](super::Blocking) heap, it is an [`ObjectStore`](super::ObjectStore) whose
+/// objects can be popped.
 ///
 /// ```
 /// use windlass_cache::stores::Heap;
@@ -26,26 +27,25 @@ use super::Keyed;
 /// for (name, due) in [("write", 30), ("read", 10), ("rest", 20)] {
 ///     heap.insert(Task { name, due });
 /// }
-/// heap.insert(Task { name: "write", due: 5 }); // a new state takes the place that it deserves
+/// heap.insert(Task { name: "write", due: 5 }); // a new state moves to its new position
 /// let order: Vec<_> = std::iter::from_fn(|| heap.pop()).map(|task| task.name).collect();
 /// assert_eq!(order, ["write", "read", "rest"]);
 /// ```
 pub struct Heap<T: Keyed, P> {
     priority: Box<dyn Fn(&T) -> P + Send + Sync>,
-    /// The priority of each object when it was put in, and its number, which decides between equals.
+    /// The priority of each object when it was inserted, and a sequence number for equal priorities.
     places: HashMap<T::Key, (P, u64)>,
     items: BTreeMap<(P, u64), T>,
     next: u64,
 }
 
 impl<T: Keyed, P: Ord + Clone> Heap<T, P> {
-    /// An empty heap. The least priority is popped first.
+    /// Creates an empty heap. The lowest priority is popped first.
     pub fn by(priority: impl Fn(&T) -> P + Send + Sync + 'static) -> Self {
         Self { priority: Box::new(priority), places: HashMap::new(), items: BTreeMap::new(), next: 0 }
     }
 
-    /// Puts an object in, or in the place of the one with its key. Go's `Add` and `Update`; for `BulkAdd` there is
-    /// [`Extend`].
+    /// Adds an object, or replaces the one with the same key. Go's `Add` and `Update`; for `BulkAdd`, use [`Extend`].
     pub fn insert(&mut self, object: T) {
         let (key, priority) = (object.key(), (self.priority)(&object));
         let number = self.take(&key).map(|((_, number), _)| number);
@@ -57,56 +57,56 @@ impl<T: Keyed, P: Ord + Clone> Heap<T, P> {
         self.places.insert(key, (priority, number));
     }
 
-    /// Puts an object in unless one with its key is there.
+    /// Adds an object, unless the heap has one with the same key.
     pub fn insert_if_absent(&mut self, object: T) {
         if !self.places.contains_key(&object.key()) {
             self.insert(object);
         }
     }
 
-    /// Holds these objects and no others. Of two with one key the last counts.
+    /// Replaces the content. If a key occurs twice, the last object is stored.
     pub fn replace(&mut self, objects: Vec<T>) {
         self.places.clear();
         self.items.clear();
         self.extend(objects);
     }
 
-    /// Takes an object out; `None` when it is not there.
+    /// Removes an object; `None` if it does not exist.
     pub fn remove(&mut self, key: &T::Key) -> Option<T> {
         self.take(key).map(|(_, object)| object)
     }
 
-    /// Takes out what comes first.
+    /// Removes and returns the first object.
     pub fn pop(&mut self) -> Option<T> {
         let (_, object) = self.items.pop_first()?;
         self.places.remove(&object.key());
         Some(object)
     }
 
-    /// What comes first.
+    /// Returns the first object without removing it.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.items.values().next()
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, key: &T::Key) -> Option<&T> {
         self.items.get(self.places.get(key)?)
     }
 
-    /// Every object, in the order in which they will be popped.
+    /// Iterates over the objects in the order in which they will be popped.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.values()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether the heap is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -1,4 +1,4 @@
-//! What a program has just written, over what its informer has seen so far.
+//! An overlay of the program's recent writes over an informer's lister.
 
 use std::{cmp::Ordering, fmt, time::Duration};
 
@@ -9,19 +9,19 @@ use windlass_api::{ObjectKey, ObjectRef};
 
 use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister};
 
-/// A lister that also shows what the program itself has just written, until the informer shows the same or a later state.
+/// A lister that also shows the program's own recent writes, until the informer shows the same or a later state.
 ///
-/// Between a write and its event an informer still shows the state before, and a controller that reads it writes again.
-/// This overlay is told each write's answer ([`Self::wrote`]) and puts it over the lister. To wait for the informer
-/// instead, see [`SharedInformer::wait_for`](crate::SharedInformer::wait_for).
+/// Between a write and its event, an informer still shows the old state, and a controller that reads it would write
+/// again. Pass the response of each write to [`Self::wrote`]; the overlay then shows it instead of the older state. To
+/// wait for the informer instead, use [`SharedInformer::wait_for`](crate::SharedInformer::wait_for).
 ///
-/// What was written is remembered for a while (5 minutes), and of so many objects (100): this closes a gap of
-/// milliseconds, it is no cache. Versions decide which state is newer.
+/// By default, writes are retained for 5 minutes and for at most 100 objects: the overlay only has to bridge
+/// milliseconds, and is not a cache. Resource versions decide which state is newer.
 ///
 /// # What is not guaranteed
 ///
-/// - With [`Unseen::Shown`] an object that was created and deleted again before the informer saw it is shown until its time
-///   is up, unless [`Self::deleted`] is told.
+/// - With [`Unseen::Shown`], an object that was created and deleted before the informer saw it is shown until its write
+///   expires, unless [`Self::deleted`] is called.
 ///
 /// ```
 /// # use std::{future::pending, sync::Arc};
@@ -30,7 +30,7 @@ use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister}
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
 /// # use windlass_cache::{Cached, InformerOptions, SharedInformer};
 /// # #[derive(Debug)]
-/// # struct Silent; // a server that has told nothing yet
+/// # struct Silent; // a server that never responds
 /// # type Answer<T> = BoxFuture<'static, Result<BoxStream<'static, Result<T, ListWatchError>>, ListWatchError>>;
 /// # impl ListWatch for Silent {
 /// #     fn list(&self, _: ListOptions) -> Answer<ListItem> { Box::pin(pending()) }
@@ -44,7 +44,7 @@ use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister}
 /// # answer.metadata.namespace = Some("default".to_owned());
 /// # answer.metadata.resource_version = Some("7".to_owned());
 /// let settings = MutationCache::new(informer.store()).unseen(Unseen::Shown);
-/// settings.wrote(Cached::of(&answer)?); // what the server answered to a create or an update
+/// settings.wrote(Cached::of(&answer)?); // the response to a create or an update
 /// let newest = settings.get(&ObjectRef::new("settings").within("default"));
 /// assert_eq!(newest.expect("written a moment ago").meta().resource_version().as_u64(), Some(7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,7 +54,7 @@ pub struct MutationCache<K> {
     ttl: Duration,
     capacity: usize,
     unseen: Unseen,
-    /// Least recently used first.
+    /// The written objects, least recently used first.
     written: Mutex<IndexMap<ObjectKey, Written<K>>>,
 }
 
@@ -63,42 +63,42 @@ struct Written<K> {
     since: Instant,
 }
 
-/// What becomes of an object that was written and that the informer does not have.
+/// The handling of written objects that the informer does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unseen {
-    /// It is not shown: it may have been deleted since.
+    /// The object is hidden, because it may have been deleted.
     #[default]
     Hidden,
-    /// It is shown: it may have been created just now.
+    /// The object is shown, because it may have been created just now.
     Shown,
 }
 
 impl<K: 'static> MutationCache<K> {
-    /// An overlay without anything written.
+    /// Creates an overlay without writes.
     pub fn new(lister: Lister<K>) -> Self {
         let (ttl, capacity) = (Duration::from_mins(5), 100);
         Self { lister, ttl, capacity, unseen: Unseen::default(), written: Mutex::default() }
     }
 
-    /// Remembers what was written for so long.
+    /// Sets how long a write is retained. Defaults to 5 minutes.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// Remembers so many objects; of more, those that were not used for the longest time are forgotten.
+    /// Sets the maximum number of objects. Beyond it, the least recently used are removed. Defaults to 100.
     #[must_use]
     pub fn capacity(self, objects: usize) -> Self {
         Self { capacity: objects, ..self }
     }
 
-    /// What becomes of objects that the informer does not have.
+    /// Sets the handling of objects that the informer does not have.
     #[must_use]
     pub fn unseen(self, unseen: Unseen) -> Self {
         Self { unseen, ..self }
     }
 
-    /// The server has answered a write with this state.
+    /// Records the server's response to a write.
     pub fn wrote(&self, object: Cached<K>) {
         let mut written = self.written.lock();
         let key = object.key().clone();
@@ -108,12 +108,12 @@ impl<K: 'static> MutationCache<K> {
         written.drain(..surplus);
     }
 
-    /// The object is gone: what was written to it counts no more. For the handler of an informer, or after a deletion.
+    /// Discards the writes of a deleted object. Call it from an informer's handler or after a deletion.
     pub fn deleted(&self, key: &ObjectKey) {
         self.written.lock().shift_remove(key);
     }
 
-    /// The newest state that the informer or the program knows.
+    /// Returns the newest state that the informer or the program has.
     #[must_use]
     pub fn get(&self, key: &ObjectRef<K>) -> Option<Cached<K>> {
         match (self.lister.get(key), self.unseen) {
@@ -123,8 +123,9 @@ impl<K: 'static> MutationCache<K> {
         }
     }
 
-    /// Every object that the informer's index has under a value, in its newest state; with [`Unseen::Shown`] also those
-    /// which the informer does not have, if `index` says that they belong there. `index` must be the informer's own.
+    /// Returns every object with this value in the informer's index, in its newest state. With [`Unseen::Shown`], it
+    /// includes written objects that the informer does not have and that have this value in `index`. `index` must be
+    /// the informer's own.
     pub fn by_index(&self, index: &Index<K>, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let mut found: Vec<_> =
             self.lister.by_index(index.name(), value)?.into_iter().map(|seen| self.newer(seen)).collect();
@@ -143,7 +144,7 @@ impl<K: 'static> MutationCache<K> {
         let mut written = self.written.lock();
         let Some(own) = self.fresh(&mut written, seen.key()) else { return seen };
         let (own_version, seen_version) = (&own.meta().resource_version(), &seen.meta().resource_version());
-        // Versions that cannot be compared: what the informer has comes from the server later or sooner, and stays.
+        // If the versions cannot be compared, the informer's state is used: it follows the server.
         if own_version.compare(seen_version).is_ok_and(Ordering::is_gt) {
             return own;
         }
@@ -155,7 +156,7 @@ impl<K: 'static> MutationCache<K> {
         self.fresh(&mut self.written.lock(), key)
     }
 
-    /// What was written, if its time is not up; it is the most recently used then.
+    /// Returns the written state unless it has expired, and marks it as most recently used.
     fn fresh(&self, written: &mut IndexMap<ObjectKey, Written<K>>, key: &ObjectKey) -> Option<Cached<K>> {
         let (at, _, own) = written.get_full(key)?;
         if own.since.elapsed() > self.ttl {
@@ -218,13 +219,13 @@ mod tests {
         let Rig { seen, cache } = rig();
         seen.insert(map("a", "9"));
         cache.wrote(map("a", "10"));
-        assert_eq!(version(cache.get(&"a".into())), Some(10), "as numbers, not as texts");
+        assert_eq!(version(cache.get(&"a".into())), Some(10), "versions are compared as numbers");
         assert_eq!(cache.by_index(&by_app(), "x").unwrap()[0].meta().resource_version().as_u64(), Some(10));
         for later in ["10", "11"] {
             seen.insert(map("a", later));
             assert_eq!(version(cache.get(&"a".into())), later.parse().ok());
         }
-        assert!(cache.written.lock().is_empty(), "forgotten once it is seen");
+        assert!(cache.written.lock().is_empty(), "a write is removed when the informer shows it");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Objects by key and by index, for programs that fill it themselves.
+//! An indexed store of objects for direct use.
 
 use std::{fmt, sync::Arc};
 
@@ -13,13 +13,14 @@ use crate::{
     store::{Store, StoreWriter},
 };
 
-/// Objects by key, with indices that change together with them: what an informer keeps its objects in, to be filled by
-/// whoever has it.
+/// A store of objects by key, with indices that change together with the objects. Informers store their objects in the
+/// same structure.
 ///
-/// In Go's words: an [`Index`] is an entry of `Indexers`, a name and the function that computes values; the map from names to
-/// values to keys, `Indices`, is inside, and [`Self::by_index`] and [`Self::index_values`] read it.
+/// Compared with Go: an [`Index`] is an entry of `Indexers`, a name and the function that computes values. The map from
+/// names to values to keys, `Indices`, is internal; [`Self::by_index`] and [`Self::index_values`] read it.
 ///
-/// An index function that fails or panics leaves its object out of that index, and is told to the log or to the hook.
+/// If an index function fails or panics, the object is left out of that index, and the error is logged or passed to the
+/// hook.
 ///
 /// ```
 /// use windlass_cache::{Cached, Index, stores::ThreadSafeMap};
@@ -49,89 +50,91 @@ use crate::{
 pub struct ThreadSafeMap<K> {
     writer: Mutex<StoreWriter<K>>,
     reader: Store<K>,
-    /// As in the writer, for those who ask by an object instead of a value.
+    /// The same indices as in the writer, for lookups by object instead of value.
     indices: RwLock<Vec<Index<K>>>,
 }
 
 impl<K: 'static> ThreadSafeMap<K> {
-    /// An empty map. What index functions get wrong goes to the log.
+    /// Creates an empty map. Errors of index functions are logged.
     #[must_use]
     pub fn new() -> Self {
         Self::with_hook(|index, key, error| tracing::warn!(index, %key, error, "left out of the index"))
     }
 
-    /// An empty map. `on_index_error` is told which index leaves which object out, and why; it must not use the map.
+    /// Creates an empty map. Errors of index functions are passed to `on_index_error`, with the index's name and the
+    /// object's key. It must not use the map.
     pub fn with_hook(on_index_error: impl Fn(&str, &ObjectKey, BoxError) + Send + Sync + 'static) -> Self {
         let writer = StoreWriter::new(move |index, key, error| on_index_error(index, key, error));
         let reader = writer.store().clone();
         Self { writer: Mutex::new(writer), reader, indices: RwLock::default() }
     }
 
-    /// Adds an index, whatever is there already.
+    /// Adds an index, which includes the objects that are already stored.
     pub fn add_index(&self, index: Index<K>) -> Result<(), AddIndexError> {
         self.writer.lock().add_index(index.clone())?;
         self.indices.write().push(index);
         Ok(())
     }
 
-    /// Puts an object in the place of the one with its key, which is given back.
+    /// Stores an object and returns the one that it replaces.
     pub fn insert(&self, object: Cached<K>) -> Option<Cached<K>> {
         self.writer.lock().insert(object, None)
     }
 
-    /// Takes an object out.
+    /// Removes and returns an object.
     pub fn remove(&self, key: &ObjectKey) -> Option<Cached<K>> {
         self.writer.lock().remove(key, None)
     }
 
-    /// These objects and no others are there, as of a version. Readers see all of them at once, or none.
+    /// Replaces the content with the objects of a version. The change is atomic for readers.
     pub fn replace(&self, objects: Vec<Cached<K>>, version: ResourceVersion) {
         self.writer.lock().replace(objects, version);
     }
 
-    /// Everything up to this version is there.
+    /// Sets the version: all changes up to it have been applied.
     pub fn advance(&self, version: ResourceVersion) {
         self.writer.lock().advance(version);
     }
 
-    /// A handle that reads this map and cannot change it.
+    /// Returns a read-only handle of this map.
     pub const fn reader(&self) -> &Store<K> {
         &self.reader
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Cached<K>> {
         self.reader.get(key)
     }
 
-    /// Every object.
+    /// Returns every object.
     #[must_use]
     pub fn list(&self) -> Vec<Cached<K>> {
         self.reader.list()
     }
 
-    /// Every object that an index has under a value.
+    /// Returns every object with this value in an index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         self.reader.by_index(index, value)
     }
 
-    /// The keys of the objects that an index has under a value.
+    /// Returns the keys of the objects with this value in an index.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, UnknownIndex> {
         Ok(self.reader.by_index(index, value)?.iter().map(|object| object.key().clone()).collect())
     }
 
-    /// The values in use in an index, sorted.
+    /// Returns the used values of an index, sorted.
     pub fn index_values(&self, index: &str) -> Result<Vec<Arc<str>>, UnknownIndex> {
         self.reader.index_values(index)
     }
 
-    /// Every object that shares a value with `object` in an index, once. `object` itself need not be in the map.
+    /// Returns every object that shares a value with `object` in an index, without duplicates. `object` need not be in
+    /// the map.
     pub fn like(&self, index: &str, object: &Cached<K>) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let found = self.indices.read().iter().find(|known| **known.name() == *index).cloned();
         let found = found.ok_or_else(|| UnknownIndex(index.to_owned()))?;
         let mut alike: Vec<Cached<K>> = Vec::new();
-        // Whoever has no values has nothing in common with anybody.
+        // An object without values shares none.
         for value in found.values_of(object).unwrap_or_default() {
             for other in self.reader.by_index(index, &value)? {
                 if !alike.iter().any(|known| known.ptr_eq(&other)) {
@@ -142,7 +145,7 @@ impl<K: 'static> ThreadSafeMap<K> {
         Ok(alike)
     }
 
-    /// The version of the last replacement or [`Self::advance`]; empty before.
+    /// Returns the version of the last replacement or [`Self::advance`]; empty before.
     #[must_use]
     pub fn version(&self) -> ResourceVersion {
         self.reader.version()
@@ -155,7 +158,7 @@ impl<K: 'static> Default for ThreadSafeMap<K> {
     }
 }
 
-/// A replacement through this trait keeps the version.
+/// A replacement through this trait does not change the version.
 impl<K: 'static> ObjectStore<Cached<K>> for ThreadSafeMap<K> {
     fn insert(&self, object: Cached<K>) {
         Self::insert(self, object);
@@ -263,10 +266,10 @@ mod tests {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&errors);
         let map = Map::with_hook(move |index, key, error| log.lock().push(format!("{index} {key}: {error}")));
-        map.add_index(Index::on_meta("bad", |_| -> Vec<String> { panic!("as the test wants it") })).unwrap();
+        map.add_index(Index::on_meta("bad", |_| -> Vec<String> { panic!("expected panic of the test") })).unwrap();
         map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())])).unwrap();
         map.insert(entry("a", &[]));
-        assert_eq!(*errors.lock(), ["bad a: as the test wants it"]);
+        assert_eq!(*errors.lock(), ["bad a: expected panic of the test"]);
         assert_eq!((map.by_index("name", "a").unwrap().len(), map.index_values("bad").unwrap().len()), (1, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A store that tells everything it holds after each change.
+//! A store that passes on its whole content after each change.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,10 +6,10 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{Keyed, ObjectStore};
 
-/// A store for consumers who want the whole state each time, not what changed in it.
+/// A store for consumers that need the whole state after each change, not the change itself.
 ///
-/// `push` is called after each change, changed or not, and never for reads. Calls come one at a time, in the order of the
-/// changes; `push` may read the store, but a change from within it never ends.
+/// `push` is called after every write, even if nothing changed, and never for reads. Calls happen one at a time, in the
+/// order of the changes. `push` may read the store, but deadlocks if it changes it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -31,12 +31,12 @@ use super::{Keyed, ObjectStore};
 pub struct UndeltaStore<T: Keyed> {
     push: Box<dyn Fn(Vec<T>) + Send + Sync>,
     objects: RwLock<BTreeMap<T::Key, T>>,
-    /// Held from a change until it has been told. Taken before `objects`.
+    /// Held from a change until `push` has returned. Locked before `objects`.
     telling: Mutex<()>,
 }
 
 impl<T: Keyed + Clone> UndeltaStore<T> {
-    /// An empty store. `push` gets every object, in the order of their keys.
+    /// Creates an empty store. `push` receives every object, in the order of the keys.
     pub fn new(push: impl Fn(Vec<T>) + Send + Sync + 'static) -> Self {
         Self { push: Box::new(push), objects: RwLock::default(), telling: Mutex::new(()) }
     }

@@ -1,4 +1,4 @@
-//! `windlass api-resources`: which resources a server serves, as `kubectl api-resources` prints them.
+//! `windlass api-resources`: lists a server's resources, as `kubectl api-resources` prints them.
 
 use std::{
     error::Error,
@@ -13,28 +13,28 @@ use crate::connection::Connection;
 /// The flags of `windlass api-resources`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Only of this group; "" is the core group
+    /// Show only resources of this group; "" is the core group
     #[arg(long, value_name = "GROUP")]
     api_group: Option<String>,
-    /// Only those that are namespaced, or only those that are not
+    /// Show only namespaced resources, or with =false only cluster-scoped ones
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     namespaced: Option<bool>,
-    /// Only those that can do all of these
+    /// Show only resources that support all of these verbs
     #[arg(long, value_delimiter = ',', value_name = "VERB,...")]
     verbs: Vec<String>,
-    /// Only those of all of these categories
+    /// Show only resources in all of these categories
     #[arg(long, value_delimiter = ',', value_name = "CATEGORY,...")]
     categories: Vec<String>,
-    /// By which column to sort; else by group and name
+    /// Column to sort by; defaults to group and name
     #[arg(long, value_enum, value_name = "COLUMN")]
     sort_by: Option<SortBy>,
-    /// More columns, or only names
+    /// Output format: more columns, or only names
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     output: Option<Output>,
-    /// Without the names of the columns
+    /// Omit the header line
     #[arg(long)]
     no_headers: bool,
-    /// From the files that the last command left, if they are young enough
+    /// Use the discovery cache if it is not too old
     #[arg(long)]
     cached: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ async fn print(
         write!(out, "{}", TextLayout::default().write(&lines))?;
     }
     for failed in &discovery.failed {
-        writeln!(io::stderr(), "windlass: what {} serves could not be asked", failed.group_version)?;
+        writeln!(io::stderr(), "windlass: the resources of {} are not available", failed.group_version)?;
     }
     Ok(())
 }

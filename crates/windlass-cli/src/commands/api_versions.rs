@@ -1,4 +1,4 @@
-//! `windlass api-versions`: which groups and versions a server serves.
+//! `windlass api-versions`: lists a server's groups and versions.
 
 use std::{error::Error, io::Write};
 

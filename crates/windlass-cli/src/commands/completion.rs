@@ -1,4 +1,4 @@
-//! `windlass completion`: what a shell is told, so that it completes commands and flags.
+//! `windlass completion`: prints the shell completion script.
 
 use std::{
     error::Error,
@@ -12,12 +12,12 @@ use clap_complete::Shell;
 #[derive(Args, Debug)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Options {
-    /// The shell: source <(windlass completion bash), or what that shell has in its place
+    /// The shell. For bash: source <(windlass completion bash)
     #[arg(value_enum)]
     shell: Shell,
 }
 
-/// Prints the script for the commands that there are.
+/// Prints the completion script for the available commands.
 pub(crate) fn run(options: &Options, commands: Command) -> Result<(), Box<dyn Error>> {
     io::stdout().lock().write_all(&script(options.shell, commands))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `windlass create`: additions to a project.
+//! `windlass create`: adds APIs and webhooks to a project.
 
 use std::error::Error;
 
@@ -7,27 +7,27 @@ use windlass_scaffold::{CreateApi, CreateWebhook};
 
 use super::scaffolding;
 
-/// What to create.
+/// The subcommands of `windlass create`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Add a kind: its type, definition and sample, its controller and a test
+    /// Add an API: its type, CustomResourceDefinition, sample, controller and test
     #[command(disable_version_flag = true)]
     Api(Api),
-    /// Add webhooks of a kind: what is filled in, and refused, before its objects are written; how its versions convert
+    /// Add webhooks to a kind: defaulting, validation, and conversion between its versions
     #[command(disable_version_flag = true)]
     Webhook(Webhook),
 }
 
-/// Which kind.
+/// The flags that select a kind.
 #[derive(Args, Debug)]
 pub(crate) struct Named {
-    /// The group, without the project's domain
+    /// Group without the project's domain
     #[arg(long)]
     group: String,
-    /// The version, such as v1 or v1beta1
+    /// Version, such as v1 or v1beta1
     #[arg(long, value_name = "VERSION")]
     version: String,
-    /// The kind, such as Website
+    /// Kind, such as Website
     #[arg(long)]
     kind: String,
 }
@@ -37,22 +37,24 @@ pub(crate) struct Named {
 pub(crate) struct Api {
     #[command(flatten)]
     named: Named,
-    /// What the API calls its objects, where that is not the usual plural of the kind
+    /// Plural of the kind, if it differs from the usual plural
     #[arg(long, value_name = "PLURAL")]
     plural: Option<String>,
-    /// Whether its objects are in namespaces
+    /// Create a namespaced kind; with =false a cluster-scoped one
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     namespaced: bool,
-    /// Whether to make the type, its definition and a sample; a kind of Kubernetes has one: --group=apps --resource=false
+    /// Create the type, its CustomResourceDefinition and a sample; for a built-in kind, use --group=apps
+    /// --resource=false
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     resource: bool,
-    /// Whether to make a controller, and its test; true unless another version of the kind has one
+    /// Create a controller and its test; by default, unless another version of the kind has one
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     controller: Option<bool>,
-    /// The module that has the type of a kind of others, such as crate::certificates, which windlass import has made; a controller is made, and no type
+    /// Module of a third-party type, such as crate::certificates from windlass import; creates only a controller, no
+    /// type
     #[arg(long, value_name = "MODULE")]
     external_api_path: Option<String>,
-    /// What the group of such a kind ends in, such as io for cert-manager.io
+    /// Domain of the third-party type's group, such as io for cert-manager.io
     #[arg(long, value_name = "DOMAIN", requires = "external_api_path")]
     external_api_domain: Option<String>,
     #[command(flatten)]
@@ -64,16 +66,16 @@ pub(crate) struct Api {
 pub(crate) struct Webhook {
     #[command(flatten)]
     named: Named,
-    /// Fill in what is missing
+    /// Create a defaulting webhook
     #[arg(long)]
     defaulting: bool,
-    /// Refuse what is wrong
+    /// Create a validating webhook
     #[arg(long)]
     programmatic_validation: bool,
-    /// Convert between this version, the hub, and the others of the kind
+    /// Create a conversion webhook between this version, the hub, and the other versions of the kind
     #[arg(long)]
     conversion: bool,
-    /// A version to convert, in place of all others; may be given again, or name several with commas between
+    /// Version to convert, instead of all others; can be repeated or contain several versions separated by commas
     #[arg(long, value_name = "VERSION", value_delimiter = ',', requires = "conversion")]
     spoke: Vec<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `windlass demo`: the control loop, visible.
+//! `windlass demo`: shows the control loop.
 
 mod play;
 mod replicaset;
@@ -28,26 +28,26 @@ use crate::recorder::RequestLog;
 /// The flags of `windlass demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// A single controller step by step, in place of the tour: replicaset goes from 2 replicas to 3
+    /// Show a single controller step by step instead: replicaset scales from 2 replicas to 3
     #[arg(value_enum, value_name = "CONTROLLER")]
     controller: Option<WalkThrough>,
-    /// Write no colours
+    /// Disable colors
     #[arg(long)]
     no_color: bool,
-    /// How many times faster than usual pods start and stop
+    /// Factor by which pods start and stop faster
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
 }
 
-/// A controller that is shown step by step.
+/// A controller that the demo can show step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WalkThrough {
     Replicaset,
 }
 
-/// How long a simulated pod takes to start, at the usual speed.
+/// The start time of a simulated pod at normal speed.
 const POD_START: Duration = Duration::from_millis(600);
-/// How long a simulated pod takes to stop, at the usual speed.
+/// The stop time of a simulated pod at normal speed.
 const POD_STOP: Duration = Duration::from_millis(300);
 const NODES: usize = 3;
 
@@ -64,7 +64,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     }
     let story = Story::new(view);
 
-    // The control plane: a server without a socket, a client of it that is overheard, controllers on that client.
+    // The control plane: a server without a socket, a client that records its requests, and the controllers with this
+    // client.
     let server = Server::builder().build();
     let requests = RequestLog::new({
         let story = story.clone();
@@ -81,7 +82,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
 
     let (stop, stopped) = oneshot::channel::<()>();
     let mut control_plane = tokio::spawn(manager.run(async {
-        // Dropped or told: both mean stop.
+        // A message and a dropped sender both mean stop.
         let _ = stopped.await;
     }));
     let outcome = tokio::select! {
@@ -90,7 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
             ended??;
             return Err("the control plane ended by itself".into());
         }
-        // What cannot be written any more is the error in the end.
+        // The error of a closed output is returned at the end.
         () = story.unread() => Ok(()),
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };

@@ -1,4 +1,4 @@
-//! `windlass edit`: what a project is deployed with.
+//! `windlass edit`: changes the deployment of a project.
 
 use std::error::Error;
 
@@ -11,20 +11,20 @@ use super::scaffolding;
 #[derive(Args, Debug)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Options {
-    /// Whether the operator looks at its own namespace only, and may do nothing elsewhere
+    /// Restrict the operator and its permissions to its own namespace
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     namespaced: Option<bool>,
-    /// Whether only who is allowed to reaches the metrics
+    /// Restrict access to the metrics with a NetworkPolicy
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     network_policy: Option<bool>,
-    /// Whether Prometheus' operator is told of the metrics
+    /// Deploy a ServiceMonitor for the Prometheus operator
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     prometheus: Option<bool>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
 
-/// `windlass run` has no use for it: there the operator is not deployed.
+/// The hint does not mention `windlass run`, which does not deploy the operator.
 const NEXT: &str =
     "next: in a cluster, once it has the operator's image (README.md): kubectl apply --kustomize config/default";
 

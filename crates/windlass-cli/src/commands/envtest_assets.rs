@@ -1,4 +1,4 @@
-//! `windlass envtest-assets`: the programs that Go's envtest starts, in one folder.
+//! `windlass envtest-assets`: writes the programs that Go's envtest starts.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use crate::stand_in::StandIn;
 /// The flags of `windlass envtest-assets`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The folder, made if it is not there; stand-ins in it are replaced
+    /// Target folder, created if it does not exist; existing stand-ins are replaced
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -24,20 +24,20 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let windlass = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     write(&windlass, &options.directory)
         .map_err(|error| format!("writing {}: {error}", options.directory.display()))?;
-    // Tests run in other folders.
+    // Absolute, because tests run in other folders.
     let directory = fs::canonicalize(&options.directory)?;
     announce(&format!("KUBEBUILDER_ASSETS={}\n", directory.display()));
     Ok(())
 }
 
-/// Copies the program once: the folder goes on working when the program is moved or rebuilt.
+/// Copies the program once: the folder stays usable if the program is moved or rebuilt.
 fn write(windlass: &Path, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let first = StandIn::KubeApiserver.file_name();
     let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(directory)?;
     for stand_in in StandIn::ALL {
         let path = directory.join(stand_in.file_name());
-        // Beside its place and moved there: one that runs is not disturbed.
+        // Written to a temporary file and then moved, so that a running stand-in is not affected.
         let unfinished = unfinished.path().join(stand_in.file_name());
         if stand_in == StandIn::KubeApiserver {
             copy(windlass, &unfinished)

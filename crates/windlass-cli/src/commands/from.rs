@@ -1,4 +1,4 @@
-//! `windlass init --from PROJECT`: a kubebuilder project, begun anew with its own APIs.
+//! `windlass init --from PROJECT`: imports a kubebuilder project.
 
 use std::{
     error::Error,
@@ -11,7 +11,7 @@ use windlass_scaffold::{FromKubebuilder, ImportedType, Overwrite, Taken, Windlas
 
 use super::import;
 
-/// What a kubebuilder project becomes in a folder.
+/// Plans the import of a kubebuilder project into a folder.
 pub(crate) fn plan(
     project: &Path,
     windlass: Windlass,
@@ -37,7 +37,7 @@ pub(crate) fn plan(
     for (path, namespaced) in from.sample_files() {
         match sample(&read(&path)?, namespaced) {
             Some(json) => from = from.sample(name(&path), json),
-            None => left.push(format!("{}: it is no object", path.display())),
+            None => left.push(format!("{}: it does not contain an object", path.display())),
         }
     }
     let mut taken = from.plan(folder)?;
@@ -45,7 +45,7 @@ pub(crate) fn plan(
     Ok(taken)
 }
 
-/// An object as JSON, where a test can create it.
+/// Returns a sample as JSON if a test can create it.
 fn sample(text: &str, namespaced: bool) -> Option<String> {
     let mut object: Value = serde_saphyr::from_str(text).ok()?;
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
@@ -53,7 +53,7 @@ fn sample(text: &str, namespaced: bool) -> Option<String> {
     if namespaced {
         metadata.insert("namespace".to_owned(), "default".into());
     }
-    // kubebuilder writes an empty one, with a comment in it.
+    // kubebuilder writes a sample with an empty spec and a comment.
     if object["spec"].is_null() {
         object["spec"] = Value::Object(serde_json::Map::new());
     }
@@ -113,9 +113,9 @@ mod tests {
     fn what_is_not_taken_over_is_told() {
         let left = taken().left.join("\n");
         for why in [
-            "the code in Go",
+            "the Go code",
             "crew/v1, Captain: the conversion between its versions: the conversion of crew/v1, Captain: there is no",
-            "crew/v1, Cabin: left out: there is no definition of it in config/crd/bases",
+            "crew/v1, Cabin: skipped: config/crd/bases has no CustomResourceDefinition of it",
         ] {
             assert!(left.contains(why), "{why} in {left}");
         }

@@ -1,4 +1,4 @@
-//! `windlass generate`: the manifests of a project, by the program in it that knows its types.
+//! `windlass generate`: writes the manifests of a project with the project's own program, which knows its types.
 
 use std::{error::Error, path};
 
@@ -10,37 +10,37 @@ use tokio::process::Command;
 /// The flags of `windlass generate`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// What to write
+    /// Manifests to write
     #[arg(value_enum)]
     part: Part,
-    /// With all: the policies too
+    /// With all: write the policies as well
     #[arg(long)]
     policies: bool,
-    /// The folder that the files are written below; `config` of the project without it
+    /// Target folder; defaults to `config` in the project
     #[arg(long, value_name = "DIR")]
     output_dir: Option<path::PathBuf>,
-    /// Write nothing, and fail if a file is not as it would be
+    /// Write nothing, and fail if a file differs
     #[arg(long)]
     check: bool,
 }
 
-/// What a project has manifests of.
+/// The parts of a project's manifests.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Part {
-    /// The definitions of its kinds
+    /// CustomResourceDefinitions
     Crds,
-    /// The roles that its controllers need
+    /// Roles that the controllers require
     Rbac,
-    /// Its webhooks
+    /// Webhook configurations
     Webhooks,
-    /// The rules of its kinds as ValidatingAdmissionPolicies, which an API server judges itself
+    /// Validation rules of the kinds as ValidatingAdmissionPolicies, which an API server evaluates itself
     Policies,
-    /// All of them but the policies
+    /// Everything except the policies
     All,
 }
 
 impl Options {
-    /// The arguments of the project's program.
+    /// Returns the arguments for the project's program.
     fn arguments(&self) -> Vec<String> {
         let part = match self.part {
             Part::Crds => "crds",
@@ -63,10 +63,10 @@ impl Options {
     }
 }
 
-/// The program says itself what it wrote, or what is wrong.
+/// The project's program prints its own results and errors.
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let project = scaffolding::project()?;
-    // The program works in the project, and who names a folder means one seen from here.
+    // The program runs in the project's folder, but a relative path refers to the current folder.
     let output_dir = options.output_dir.map(path::absolute).transpose()?;
     let options = Options { output_dir, ..options };
     let program = build_manifests(&project).await?;

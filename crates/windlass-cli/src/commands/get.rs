@@ -1,4 +1,4 @@
-//! `windlass get`: objects as a table, or as they are, as `kubectl get` shows them.
+//! `windlass get`: prints objects like `kubectl get`, as a table or as documents.
 
 mod documents;
 mod files;
@@ -27,62 +27,62 @@ use wanted::{Named, Wanted};
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of kubectl's")]
 pub(crate) struct Options {
-    /// What to show: TYPE[,TYPE] [NAME ...], or TYPE/NAME ...; types as in `deploy`, `deployments.apps`, `all`
+    /// Objects to show: TYPE[,TYPE] [NAME ...], or TYPE/NAME ...; types as in `deploy`, `deployments.apps`, `all`
     #[arg(value_name = "TYPE", required_unless_present_any = ["raw", "filename"])]
     what: Vec<String>,
-    /// wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=NAME:PATH,...
+    /// Output format: wide, name, json, yaml, jsonpath=TEMPLATE or custom-columns=NAME:PATH,...
     #[arg(long, short, value_name = "FORMAT", default_value = "")]
     output: Format,
-    /// What these files are about, as they are in the cluster: manifests, folders of them, or - for the input
+    /// Show the current state of the objects in these files: manifests, folders of manifests, or - for standard input
     #[arg(long, short = 'f', value_name = "FILE,...", value_delimiter = ',', conflicts_with_all = ["what", "all_namespaces"])]
     filename: Vec<PathBuf>,
-    /// This part of each object: status, scale or resize
+    /// Subresource to show: status, scale or resize
     #[arg(long, value_name = "NAME", value_parser = ["status", "scale", "resize"])]
     subresource: Option<String>,
-    /// In the order of this field: .metadata.creationTimestamp
+    /// Path of the field to sort by: .metadata.creationTimestamp
     #[arg(long, value_name = "PATH")]
     sort_by: Option<SortBy>,
-    /// Whether a field that a template names may be missing
+    /// Ignore missing fields in templates
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_missing_template_keys: bool,
-    /// Of all namespaces
+    /// Show objects of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// With these labels: `app=web,tier in (a,b)`
+    /// Label selector: `app=web,tier in (a,b)`
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<String>,
-    /// With these fields: `spec.nodeName=n`
+    /// Field selector: `spec.nodeName=n`
     #[arg(long, value_name = "SELECTOR")]
     field_selector: Option<String>,
-    /// Then goes on with what changes
+    /// Watch for changes after the list
     #[arg(long, short)]
     watch: bool,
-    /// Only shows what changes from now on
+    /// Watch for changes without the list
     #[arg(long, conflicts_with = "watch")]
     watch_only: bool,
-    /// Without the names of the columns
+    /// Omit the header line
     #[arg(long)]
     no_headers: bool,
-    /// The labels of each object in a last column
+    /// Show all labels in the last column
     #[arg(long)]
     show_labels: bool,
-    /// The values of these labels in columns of their own
+    /// Labels to show as columns
     #[arg(long, short = 'L', value_delimiter = ',', value_name = "LABEL,...")]
     label_columns: Vec<String>,
-    /// The kind of each object before its name
+    /// Show the kind before each name
     #[arg(long)]
     show_kind: bool,
-    /// Who owns which field, too, in json and yaml
+    /// Include managedFields in json and yaml
     #[arg(long)]
     show_managed_fields: bool,
-    /// An object that is not there is no failure
+    /// Do not fail if an object does not exist
     #[arg(long)]
     ignore_not_found: bool,
-    /// How many objects to ask for at once; 0 for all
+    /// Page size of list requests; 0 for no limit
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: u32,
-    /// This path as it is: `/readyz`
+    /// Request this path and print the response unchanged: `/readyz`
     #[arg(long, value_name = "PATH", conflicts_with = "what")]
     raw: Option<Uri>,
     #[command(flatten)]
@@ -98,12 +98,12 @@ pub(crate) async fn run(options: Options) -> Outcome {
         .await
 }
 
-/// A run of the command.
+/// One execution of the command.
 struct Get<'g> {
     options: &'g Options,
     client: Client,
     out: &'g mut dyn Write,
-    /// Where it is said that there is nothing.
+    /// The output for the message that no resources were found.
     told: &'g mut dyn Write,
 }
 
@@ -112,7 +112,7 @@ impl Get<'_> {
         if let Some(path) = &self.options.raw {
             return self.raw(path).await;
         }
-        // Boxed, for they may have to ask for all that a server serves, and that takes a large future.
+        // Boxed, because reading the discovery documents requires a large future.
         let wanted = if self.options.filename.is_empty() {
             Box::pin(wanted::parse(&self.options.what, discovery)).await?
         } else {
@@ -121,10 +121,10 @@ impl Get<'_> {
         self.check(&wanted)?;
         let watches = self.options.watch || self.options.watch_only;
         if watches && (wanted.len() > 1 || wanted[0].names.len() > 1) {
-            return Err("only one object, or one type of objects, can be watched at once".into());
+            return Err("only one object or one type of objects can be watched".into());
         }
         if watches && self.options.sort_by.is_some() {
-            writeln!(self.told, "warning: what is watched comes as it happens: --sort-by is ignored")?;
+            writeln!(self.told, "warning: --sort-by is ignored with --watch")?;
         }
         match (&self.options.output, watches) {
             (Format::Table(columns), false) => self.tables(&wanted, *columns).await,
@@ -140,7 +140,7 @@ impl Get<'_> {
         }
         match &self.options.subresource {
             Some(part) if wanted.iter().any(|wanted| wanted.names.is_empty()) => {
-                Err(format!("the {part} of which objects? Name them: TYPE NAME, or TYPE/NAME").into())
+                Err(format!("specify the objects of the {part}: TYPE NAME, or TYPE/NAME").into())
             }
             _ => Ok(()),
         }
@@ -160,12 +160,12 @@ impl Get<'_> {
         if status.is_success() { Ok(()) } else { Err(format!("the server answered {status}").into()) }
     }
 
-    /// `None` for all, and for what lives in none.
+    /// Returns `None` for all namespaces and for cluster-scoped resources.
     fn namespace(&self, resource: &DiscoveredResource) -> Option<&str> {
         (resource.is_namespaced() && !self.options.all_namespaces).then(|| self.client.default_namespace())
     }
 
-    /// The namespace of an object that is named; empty for one that lives in none.
+    /// Returns the namespace of a named object; empty for a cluster-scoped one.
     fn namespace_of<'n>(&'n self, resource: &DiscoveredResource, named: &'n Named) -> &'n str {
         match &named.namespace {
             Some(namespace) if resource.is_namespaced() => namespace,

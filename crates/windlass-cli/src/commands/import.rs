@@ -1,6 +1,7 @@
-//! `windlass import`: definitions become types.
+//! `windlass import`: generates types from CustomResourceDefinitions.
 //!
-//! What the types do not say is told. It is a failure, after all is written, unless it is said elsewhere in a project.
+//! Differences between a CustomResourceDefinition and its types are reported. They are an error after all files are
+//! written, unless a project states the difference elsewhere.
 
 use std::{
     error::Error,
@@ -19,31 +20,31 @@ use super::scaffolding;
 #[derive(Args, Debug)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Options {
-    /// Files of definitions, or folders of them
+    /// Files with CustomResourceDefinitions, or folders of such files
     #[arg(required = true, value_name = "FILE|DIR")]
     from: Vec<PathBuf>,
-    /// Write a file for each version of each kind below this folder; without this and -o all is printed, however long, as kubectl does
+    /// Write one file for each kind and version below this folder; without this flag and -o, everything is printed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write one file
+    /// Write everything to one file
     #[arg(short, value_name = "FILE", conflicts_with = "out")]
     output: Option<PathBuf>,
-    /// Only this version of each kind
+    /// Import only this version of each kind
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
 
-/// What definitions have become.
+/// The types generated from CustomResourceDefinitions.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     pub(crate) modules: Vec<Module>,
-    /// What the types say otherwise than the definitions.
+    /// The number of differences between the types and the CustomResourceDefinitions.
     lost: usize,
 }
 
-/// Who converts is no part of a type: a project says it where it makes the definition.
+/// The conversion is not part of a type; a project configures it in code.
 const ELSEWHERE: &str = "conversion";
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -71,14 +72,14 @@ fn write(options: &Options, modules: &[Module]) -> Result<(), Box<dyn Error>> {
     let changes = Sources::new(files).overwrite(options.mode.overwrite()).plan(Path::new("."))?;
     options.mode.carry_out(
         &changes,
-        "next: declare the modules, and tell Manifests of the kinds that are yours; serde and serde_json are needed",
+        "next: declare the modules, and add your own kinds to Manifests; the code requires serde and serde_json",
     )
 }
 
-/// So many lines can be looked through at a terminal.
+/// The number of lines that are readable on a terminal.
 const READABLE: usize = 200;
 
-/// What somebody is told to whom more was shown than can be looked through.
+/// Returns a hint if too many lines were printed to a terminal.
 fn hint(text: &str, at_terminal: bool) -> Option<String> {
     let lines = text.lines().count();
     let is_much = at_terminal && lines > READABLE;
@@ -86,23 +87,23 @@ fn hint(text: &str, at_terminal: bool) -> Option<String> {
 }
 
 impl Types {
-    /// Whether all that was read is in the types, or has another place.
+    /// Returns an error if the types don't reproduce the CustomResourceDefinitions.
     fn faithful(&self) -> Result<(), Box<dyn Error>> {
         match self.lost {
             0 => Ok(()),
             1 => {
-                Err("the types do not say all: a definition made of them differs in one place from what was read"
+                Err("the types are incomplete: a CustomResourceDefinition generated from them differs in one place"
                     .into())
             }
             lost => Err(format!(
-                "the types do not say all: definitions made of them differ in {lost} places from what was read"
+                "the types are incomplete: CustomResourceDefinitions generated from them differ in {lost} places"
             )
             .into()),
         }
     }
 }
 
-/// The types of all definitions. What they do not say of a definition is told.
+/// Generates the types of all CustomResourceDefinitions and reports the differences.
 pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Box<dyn Error>> {
     let mut files = Vec::new();
     for path in from {
@@ -113,7 +114,7 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
         let failed = |error: io::Error| format!("reading {}: {error}", path.display());
         let text = fs::read_to_string(&path).map_err(failed)?;
         for definition in windlass_import::read(&path.display().to_string(), &text)? {
-            // Of many kinds, some may not have the version.
+            // With several kinds, some may not have the version.
             if version.is_some_and(|version| !definition.versions().contains(&version)) {
                 tracing::warn!("{} has no such version", definition.name());
                 continue;
@@ -121,10 +122,10 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
             let Imported { modules, differences, .. } = definition.import(version)?;
             for difference in differences {
                 if difference.place.starts_with(ELSEWHERE) {
-                    let place = "it belongs where a project makes the definition (Definition::converted_by)";
+                    let place = "configure it in code (Definition::converted_by)";
                     tracing::warn!("{}: {place}: {difference}", definition.name());
                 } else {
-                    tracing::error!("{}: not in the types: {difference}", definition.name());
+                    tracing::error!("{}: missing in the types: {difference}", definition.name());
                     types.lost += 1;
                 }
             }
@@ -132,12 +133,12 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
         }
     }
     if types.modules.is_empty() {
-        return Err("there is no CustomResourceDefinition in what was given".into());
+        return Err("the input contains no CustomResourceDefinition".into());
     }
     Ok(types)
 }
 
-/// The files of a folder, by name; a file that is named is taken whatever its name is.
+/// Collects the files of a folder, sorted by name. A file that is named explicitly is always included.
 fn collect(path: &Path, is_named: bool, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
     let failed = |error: io::Error| format!("reading {}: {error}", path.display());
     if !path.is_dir() {
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(found.modules.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
         assert_eq!(types(&[sites.into()], Some("v1")).unwrap().modules.len(), 1);
         let error = types(&[sites.into()], Some("v9")).unwrap_err().to_string();
-        assert_eq!(error, "there is no CustomResourceDefinition in what was given");
+        assert_eq!(error, "the input contains no CustomResourceDefinition");
         let missing = types(&["nothing.yaml".into()], None).unwrap_err().to_string();
         assert!(missing.starts_with("reading nothing.yaml: "), "{missing}");
     }
@@ -196,7 +197,7 @@ mod tests {
             assert!(fs::read_to_string(to).unwrap().contains("pub struct Odd"));
             done.map_err(|error| error.to_string())
         };
-        let lost = "the types do not say all: a definition made of them differs in one place from what was read";
+        let lost = "the types are incomplete: a CustomResourceDefinition generated from them differs in one place";
         assert_eq!(import(definition("{type: string, colour: red}", "")), Err(lost.to_owned()));
         let webhook = "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}\n";
         assert_eq!(import(definition("{type: string}", webhook)), Ok(()));

@@ -1,4 +1,4 @@
-//! `windlass init`: a project for an operator.
+//! `windlass init`: creates an operator project.
 
 use std::{
     error::Error,
@@ -14,26 +14,27 @@ use super::{from, scaffolding};
 /// The flags of `windlass init`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The end of the groups of the project's APIs; my.domain unless given
+    /// Domain of the project's API groups; defaults to my.domain
     #[arg(long, value_name = "DOMAIN")]
     domain: Option<String>,
-    /// The project's name, of its crate and its image; that of the folder unless given
+    /// Name of the project, its crate and its image; defaults to the name of the folder
     #[arg(long, value_name = "NAME")]
     project_name: Option<String>,
-    /// Windlass' repository in a folder, in place of the released version; with --force, Cargo.toml is changed to it
+    /// Path of Windlass' repository, instead of the released version; with --force, Cargo.toml is updated
     #[arg(long, value_name = "DIR")]
     windlass_path: Option<PathBuf>,
-    /// A PROJECT file of kubebuilder: its APIs are taken over, with the types of its definitions
+    /// PROJECT file of a kubebuilder project whose APIs are imported, with types generated from its
+    /// CustomResourceDefinitions
     #[arg(long, value_name = "PROJECT", conflicts_with_all = ["domain", "project_name"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     mode: scaffolding::Mode,
 }
 
-/// The end of groups for which nothing is said, as kubebuilder has it.
+/// The default domain, as in kubebuilder.
 const DOMAIN: &str = "my.domain";
 
-/// What a folder may hold that waits for a project: its history, and the versions that its dependencies are to have.
+/// Reports whether a file is expected in the folder of a new project: its Git history and its lock file.
 fn is_expected(name: &OsStr) -> bool {
     [".git", "Cargo.lock"].iter().any(|expected| name == *expected)
 }
@@ -43,18 +44,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let there = if options.mode.overwrite() == Overwrite::Force { Place::at(folder)? } else { None };
     let windlass = options.windlass_path.as_deref().map(Windlass::at).transpose()?;
     let overwrite = options.mode.overwrite();
-    // A project of its own is what is wanted; what else is in the folder may have been forgotten there.
+    // A project needs its own folder; other files may be there by mistake.
     if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| !is_expected(&entry.file_name())) {
         tracing::warn!("the folder is not empty");
     }
     if let Some(project) = &options.from {
         let Taken { changes, left } = from::plan(project, windlass.unwrap_or_default(), overwrite, folder)?;
         for what in left {
-            tracing::warn!("not taken over: {what}");
+            tracing::warn!("not imported: {what}");
         }
         return options.mode.carry_out(&changes, "next: windlass generate all, cargo test");
     }
-    // A project that is begun anew keeps what it is called, unless something else is said.
+    // An existing project keeps its name and domain unless they are specified.
     let (name, domain) = there.map_or((None, None), |there| (Some(there.name), Some(there.domain)));
     let name = match options.project_name.clone().or(name) {
         Some(name) => name,
@@ -65,9 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if let Some(windlass) = windlass {
         init = init.windlass(windlass);
     }
-    let next = "next: windlass create api --group shop --version v1 --kind Website (names of yours)";
+    let next = "next: windlass create api --group shop --version v1 --kind Website (use your own names)";
     let unsaid = format!(
-        "domain: {DOMAIN}, for none was given: groups will end so; before the first kind, windlass init --force --domain example.com changes it\n{next}"
+        "domain: {DOMAIN} by default; to change it before you add a kind: windlass init --force --domain example.com\n{next}"
     );
     options.mode.carry_out(&init.plan(folder)?, if given.is_some() { next } else { &unsaid })
 }

@@ -1,8 +1,8 @@
-//! `windlass proxy`: the API server on a local port without credentials of its own, as `kubectl proxy` gives it.
+//! `windlass proxy`: serves the API server on a local port without authentication, like `kubectl proxy`.
 //!
-//! Every client that reaches the port acts as the user of the kubeconfig. So it listens on loopback by default, and answers only
-//! requests whose `Host` names it (a web page that has its own name point here is refused) and that do not come from a
-//! page of another origin. By default it passes no exec and no attach on.
+//! Every client that reaches the port acts as the user of the kubeconfig. So it listens on loopback by default. It
+//! accepts only requests whose `Host` is a local name: a web page whose own name resolves to this address is rejected.
+//! Requests from pages of another origin are rejected as well. By default, it forwards neither exec nor attach.
 
 mod filter;
 mod forward;
@@ -23,31 +23,31 @@ use forward::Forward;
 /// The flags of `windlass proxy`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where to listen; 0 takes a free port
+    /// Port to listen on; 0 selects a free port
     #[arg(long, short, default_value_t = 8001, value_name = "PORT")]
     port: u16,
-    /// On which address to listen
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDR")]
     address: IpAddr,
-    /// What stands before the server's paths here
+    /// Path prefix under which the API is served
     #[arg(long, default_value = "/", value_name = "PREFIX")]
     api_prefix: String,
-    /// Which hosts may be asked for: regular expressions, separated by commas
+    /// Accepted values of the Host header: regular expressions, separated by commas
     #[arg(long, default_value = r"^localhost$,^127\.0\.0\.1$,^\[::1\]$", value_name = "REGEX,...")]
     accept_hosts: Patterns,
-    /// Which paths are passed on
+    /// Accepted paths
     #[arg(long, default_value = "^.*", value_name = "REGEX,...")]
     accept_paths: Patterns,
-    /// Which of those are not
+    /// Rejected paths
     #[arg(long, default_value = "^/api/.*/pods/.*/exec,^/api/.*/pods/.*/attach", value_name = "REGEX,...")]
     reject_paths: Patterns,
-    /// Which methods are not passed on
+    /// Rejected methods
     #[arg(long, default_value = "^$", value_name = "REGEX,...")]
     reject_methods: Patterns,
-    /// Pages of which other origins may send requests, such as https://dashboard.example; none by default
+    /// Origins of pages that may send requests, such as https://dashboard.example; none by default
     #[arg(long, default_value = "^$", value_name = "REGEX,...")]
     accept_origins: Patterns,
-    /// Passes everything on, from everywhere. Not where others can reach the port
+    /// Accept every request, from any client. Dangerous if others can reach the port
     #[arg(long)]
     disable_filter: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let client = options.connection.client()?;
     let address = SocketAddr::new(options.address, options.port);
-    let listener = listen(address, "--port N names another, --port 0 takes one that is free").await?;
+    let listener = listen(address, "set another port with --port N, or use --port 0 for a free one").await?;
     super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
     serve(listener, options.forward(client), shutdown::signal()).await;
     Ok(())
@@ -72,7 +72,7 @@ impl Options {
             rejected_methods: self.reject_methods.clone(),
             origins: self.accept_origins.clone(),
         });
-        // How often it is asked is up to those who ask.
+        // No rate limit: the clients determine the request rate.
         Forward::new(client.without_rate_limit(), &self.api_prefix, filter)
     }
 }

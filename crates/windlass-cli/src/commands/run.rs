@@ -1,9 +1,11 @@
-//! `windlass run`: a project's manager on a control plane of its own, built and started anew when files change.
+//! `windlass run`: runs a project's manager on a local control plane, and rebuilds and restarts it when files change.
 //!
-//! What is guaranteed: a project is run once at a time; a build that fails leaves the manager of before running; one that is replaced is asked to stop first; webhooks are called at
-//! the manager on this machine; at the end nothing is left, neither processes nor the kubeconfig that is written by default.
+//! Guaranteed: only one run of a project at a time. After a failed build, the previous manager continues. A manager that
+//! is replaced is stopped gracefully first. Webhooks are called at the manager on this machine. At the end, no processes
+//! are left, and the kubeconfig at the default path is deleted.
 //!
-//! What is not: nothing is kept of the cluster from one run to the next, and the manager has all rights, not those of its roles.
+//! Not guaranteed: persistence. The cluster's content is lost between runs. The manager has all permissions, not those
+//! of its roles.
 
 mod cargo;
 mod flags;
@@ -33,25 +35,25 @@ use self::{lock::Lock, session::Session};
 use super::announce;
 use crate::control_plane::{Bound, Settings, tell_of_replaced};
 
-/// The kubeconfig, in the project, that is written unless told otherwise.
+/// The default path of the kubeconfig, relative to the project.
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
 
-/// What can be said when the port is taken.
-const OTHERWISE: &str = "--port N names another, and without --port one is taken that is free";
+/// The hint if the port is in use.
+const OTHERWISE: &str = "set another port with --port N, or omit --port for a free one";
 
-/// How many nodes are simulated.
+/// The number of simulated nodes.
 const NODES: usize = 3;
 
 /// The flags of `windlass run`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where the API server listens, on loopback; a free port unless given
+    /// Port of the API server on loopback; defaults to a free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
-    /// The kubeconfig to write; target/windlass/kubeconfig of the project unless given, which goes at the end
+    /// Path of the kubeconfig to write; defaults to target/windlass/kubeconfig, which is deleted at the end
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// What the manager is told, after --
+    /// Arguments for the manager, after --
     #[arg(last = true, value_name = "MANAGER ARGS")]
     arguments: Vec<String>,
 }
@@ -85,7 +87,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let outcome = tokio::select! {
         () = shutdown::signal() => Ok(()),
         outcome = session.work() => outcome.map_err(Into::into),
-        // What went wrong, stopping tells.
+        // `stop` returns the controllers' error.
         () = plane.ended() => Ok(()),
     };
     session.stop().await;
@@ -101,7 +103,7 @@ fn write_kubeconfig(bound: &Bound, path: &Path, is_ours: bool) -> Result<PathBuf
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    // One that a run has left which was killed holds nothing that is still true.
+    // A file left by a run that was killed is outdated.
     if is_ours && path.exists() {
         fs::remove_file(path).map_err(failed)?;
     }

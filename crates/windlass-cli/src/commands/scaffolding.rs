@@ -1,4 +1,4 @@
-//! What the commands that write projects have in common.
+//! Code shared by the commands that write projects.
 
 use std::{
     env,
@@ -10,21 +10,21 @@ use std::{
 use clap::Args;
 use windlass_scaffold::{Changes, Overwrite, Place};
 
-/// What comes next where there is something to try.
+/// The next step after the project has an API or controller.
 pub(crate) const TRY: &str = "next: cargo test, or windlass run";
 
-/// The folder of the project that we are in, here or above, as cargo finds it.
+/// Finds the project of the current folder or its nearest ancestor, like cargo.
 pub(crate) fn project() -> Result<PathBuf, Box<dyn Error>> {
     Ok(Place::above(&env::current_dir()?)?.folder)
 }
 
-/// Flags of each of them: what becomes of what is computed.
+/// The flags shared by these commands: overwrite, or show only.
 #[derive(Args, Debug)]
 pub(crate) struct Mode {
-    /// Write files that are there anew
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Show what would change, as a diff, and write nothing
+    /// Show the changes as a diff, and write nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -39,7 +39,7 @@ impl Mode {
         Self { force: true, dry_run: false }
     }
 
-    /// Writes, or shows, what changes.
+    /// Writes the changes, or shows them as a diff.
     pub(crate) fn carry_out(&self, changes: &Changes, next: &str) -> Result<(), Box<dyn Error>> {
         let mut output = io::stdout().lock();
         if self.dry_run {

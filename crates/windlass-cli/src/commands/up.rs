@@ -1,4 +1,4 @@
-//! `windlass up`: a control plane as a server.
+//! `windlass up`: runs a control plane as a server.
 
 use std::{
     error::Error,
@@ -19,37 +19,37 @@ use crate::{
 /// The flags of `windlass up`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     bind: SocketAddr,
-    /// The kubeconfig to write; other entries of an existing file are kept
+    /// Path of the kubeconfig to write; other entries of an existing file are kept
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
-    /// How many nodes to simulate
+    /// Number of simulated nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
     nodes: usize,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
-    /// Where to show what the controllers do, to a browser; a port alone is one of this machine's loopback
+    /// Address of the console, a web page that shows the controllers; a port alone means loopback
     #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
     console: Option<SocketAddr>,
-    /// The file that says who authorizes requests, webhooks among them; of the kind AuthorizationConfiguration, as for
-    /// kube-apiserver. Without it, roles do
+    /// File that configures the authorizers, including webhooks, with kind AuthorizationConfiguration as for
+    /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
 }
 
-/// What can be said when the address is taken.
-const OTHERWISE: &str = "--bind ADDR:PORT names another, --bind 127.0.0.1:0 takes one that is free";
+/// The hint if the address is in use.
+const OTHERWISE: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
-/// More than the largest cluster that Kubernetes is made for.
+/// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let example = "an address and a port, such as 127.0.0.1:6443, 0.0.0.0:6443 or [::1]:6443";
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() && host.parse::<IpAddr>().is_err() => {
-            format!("{host:?} is the name of a host: expected {example}")
+            format!("{host:?} is a host name: expected {example}")
         }
         _ => format!("expected {example}"),
     })
@@ -70,7 +70,7 @@ fn nodes(text: &str) -> Result<usize, String> {
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
-        "Which controllers to run, separated by commas; * for all, behind a - those that are left out, or none: {}",
+        "Controllers to run, separated by commas; * runs all, a leading - excludes one, none runs no controller: {}",
         names.join(", ")
     )
 }
@@ -82,7 +82,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let settings = Settings { bind, nodes, controllers, console, authorizers, otherwise: OTHERWISE };
     let bound = Bound::bind(settings).await?;
     tell_of_replaced(&kubeconfig).await;
-    // The listener takes connections already. What cannot be written ends this before anything has begun.
+    // The listener already accepts connections. If the kubeconfig cannot be written, the command fails before anything
+    // starts.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;
     let shown = bound.console().map(|url| format!("CONSOLE={url}\n")).unwrap_or_default();
     let mut plane = bound.start();
@@ -115,9 +116,9 @@ mod tests {
     #[test]
     fn flags_that_make_no_sense_are_refused_with_what_would() {
         for (flags, message) in [
-            (["--bind", "localhost:6443"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--bind", "localhost:6443"], "\"localhost\" is a host name: expected an address and a port"),
             (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
-            (["--console", "localhost:9090"], "\"localhost\" is the name of a host: expected an address and a port"),
+            (["--console", "localhost:9090"], "\"localhost\" is a host name: expected an address and a port"),
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),

@@ -1,4 +1,4 @@
-//! kube-apiserver: the embedded server, told by the flags of the real one.
+//! kube-apiserver: the embedded server, configured with the real server's flags.
 
 mod support;
 
@@ -22,35 +22,35 @@ use super::flags::{Asked, Flag, Flags, help};
 use crate::{authorization, commands::announce, descriptions};
 
 const FLAGS: &[Flag] = &[
-    Flag { name: "advertise-address", takes: "ip", about: "Where clients are told that the server is" },
+    Flag { name: "advertise-address", takes: "ip", about: "The address that clients are given" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
-    Flag { name: "allow-unsupported-flags", takes: "", about: "Start without what unsupported flags ask for" },
-    Flag { name: "anonymous-auth", takes: "bool", about: "false: requests without credentials are refused" },
-    Flag { name: "authorization-config", takes: "path", about: "A file with the chain of authorizers, webhooks too" },
-    Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow: roles do not matter" },
-    Flag { name: "bind-address", takes: "ip", about: "Where to listen; 127.0.0.1 by default" },
-    Flag { name: "cert-dir", takes: "path", about: "Where apiserver.crt and apiserver.key are, or a CA is put" },
-    Flag { name: "client-ca-file", takes: "path", about: "Whose certificates say who a client is" },
+    Flag { name: "allow-unsupported-flags", takes: "", about: "Start although flags are not supported" },
+    Flag { name: "anonymous-auth", takes: "bool", about: "false: reject requests without credentials" },
+    Flag { name: "authorization-config", takes: "path", about: "A file with the authorizers, including webhooks" },
+    Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow, which ignores roles" },
+    Flag { name: "bind-address", takes: "ip", about: "The address to listen on; 127.0.0.1 by default" },
+    Flag { name: "cert-dir", takes: "path", about: "The folder of apiserver.crt and apiserver.key, or of a new CA" },
+    Flag { name: "client-ca-file", takes: "path", about: "The CAs of client certificates" },
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
-    Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that have to be on" },
-    Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects live in memory" },
+    Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
+    Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
-    Flag { name: "service-account-issuer", takes: "url", about: "In whose name tokens are issued" },
-    Flag { name: "service-account-key-file", takes: "path", about: "Not used: the signing key verifies, too" },
+    Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
+    Flag { name: "service-account-key-file", takes: "path", about: "Not used: the signing key also verifies" },
     Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: ECDSA, P-256" },
     Flag { name: "service-cluster-ip-range", takes: "cidr", about: "The addresses of services" },
     Flag { name: "tls-cert-file", takes: "path", about: "The serving certificate" },
     Flag { name: "tls-cipher-suites", takes: "names", about: "The cipher suites of TLS 1.2" },
     Flag { name: "tls-min-version", takes: "version", about: "VersionTLS12 or VersionTLS13" },
     Flag { name: "tls-private-key-file", takes: "path", about: "Its key" },
-    Flag { name: "token-auth-file", takes: "path", about: "Bearer tokens: token,user,uid[,\"group,group\"] a line" },
+    Flag { name: "token-auth-file", takes: "path", about: "Bearer tokens: token,user,uid[,\"group,group\"] per line" },
 ];
 
-/// What the real one has where nothing is said.
+/// The real server's default.
 const CERTIFICATES: &str = "/var/run/kubernetes";
 const PORT: u16 = 6443;
-/// Lists of the real one lag by up to 100 ms; suites that rely on it need a few milliseconds.
+/// Lists of the real server lag by up to 100 ms. Test suites that rely on this need a few milliseconds.
 const LIST_LAG: Duration = Duration::from_millis(10);
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -71,12 +71,12 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     Ok(server.serve(listener, tls, shutdown::signal()).await?)
 }
 
-/// The server that the flags describe.
+/// Builds the server from the flags.
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
     let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
     let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
     builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
-    // Both families may be given; the first is the one that services get by default.
+    // Both address families may be specified; the first is the default for services.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;
         builder = builder.service_cidr(cidr);
@@ -116,7 +116,8 @@ fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
     Ok(flags.parse(support::ALLOW)?.unwrap_or(variable))
 }
 
-/// The modes of the real server: any that allows a request counts. `Node` adds nothing to the roles of nodes here.
+/// Returns the authorization modes. A request is allowed if one of them allows it. `Node` adds nothing to the RBAC
+/// roles of nodes here.
 fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
     let mut authorization = Authorization::default();
     for mode in flags.list("authorization-mode") {
@@ -136,7 +137,7 @@ fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
     Ok(authorization)
 }
 
-/// What the server proves itself with, and whose certificates it takes.
+/// Returns the server's certificate and the CA of client certificates.
 fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     let directory = Path::new(flags.get("cert-dir").unwrap_or(CERTIFICATES));
     let file = |flag, name| flags.get(flag).map_or_else(|| directory.join(name), PathBuf::from);
@@ -154,11 +155,11 @@ fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     restricted(identity, flags)
 }
 
-/// The same identity for the versions and cipher suites of the flags.
+/// Restricts the identity to the TLS versions and cipher suites of the flags.
 fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
     if let Some(version) = flags.get("tls-min-version") {
         let oldest = match version {
-            // Older ones are never spoken.
+            // Older versions are not supported.
             "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::V1_2,
             "VersionTLS13" => TlsVersion::V1_3,
             _ => return Err(format!("--tls-min-version: unknown tls version {version:?}").into()),
@@ -172,7 +173,7 @@ fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, B
     Ok(identity)
 }
 
-/// A line of a file of tokens.
+/// Parses a line of a token file.
 fn token(line: &str) -> Option<(&str, User)> {
     let mut columns = line.splitn(4, ',').map(|column| column.trim().trim_matches('"'));
     let (token, name, uid) = (columns.next()?, columns.next()?, columns.next()?);

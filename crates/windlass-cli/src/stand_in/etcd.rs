@@ -1,4 +1,4 @@
-//! etcd, as far as whoever starts it looks: it is healthy, and holds nothing.
+//! etcd, as far as envtest uses it: it reports that it is healthy, and stores nothing.
 
 use std::{convert::Infallible, error::Error, future::ready};
 
@@ -20,7 +20,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "unsafe-no-fsync", takes: "", about: "Not used: nothing is stored" },
 ];
 
-/// Where etcd listens unless it is told.
+/// The default client URL of etcd.
 const CLIENT_URL: &str = "http://localhost:2379";
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {

@@ -1,21 +1,21 @@
-//! Command lines of other programs, read with more patience than theirs.
+//! A lenient parser for the command lines of other programs.
 
 use std::{error::Error, fmt, str::FromStr};
 
-/// A flag that has a meaning here.
+/// A supported flag.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flag {
     pub(super) name: &'static str,
-    /// What it takes; empty for switches.
+    /// The type of its value; empty for switches.
     pub(super) takes: &'static str,
     pub(super) about: &'static str,
 }
 
-/// What a command line says. Flags may be there several times, with any value, and may be unknown.
+/// A parsed command line. Flags may be repeated, have any value, and be unknown.
 #[derive(Debug, Default)]
 pub(super) struct Flags(Vec<(String, String)>);
 
-/// What somebody who calls the program wants.
+/// The user's request.
 #[derive(Debug)]
 pub(super) enum Asked {
     Help,
@@ -23,14 +23,14 @@ pub(super) enum Asked {
 }
 
 impl Flags {
-    /// Reads `--flag=value`, `--flag value` and `--switch`, each with one dash or two. What is no flag is passed over.
+    /// Parses `--flag=value`, `--flag value` and `--switch`, each with one dash or two. Other arguments are ignored.
     pub(super) fn read(known: &[Flag], arguments: impl Iterator<Item = String>) -> Asked {
         let mut flags = Vec::new();
         let mut arguments = arguments.peekable();
         while let Some(argument) = arguments.next() {
             let flag = argument.trim_start_matches('-');
             if flag.len() == argument.len() || flag.is_empty() {
-                tracing::info!(argument, "not a flag, and ignored");
+                tracing::info!(argument, "ignoring an argument that is not a flag");
                 continue;
             }
             if matches!(flag, "help" | "h") {
@@ -49,18 +49,18 @@ impl Flags {
         Asked::Run(Self(flags))
     }
 
-    /// All flags with their values, as they were given.
+    /// Iterates over all flags and their values, in the order of the command line.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The value of a flag; the last one counts.
+    /// Returns the value of a flag; the last one is used.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(flag, _)| flag == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a flag, as what it is to be.
+    /// Returns the parsed value of a flag.
     pub(super) fn parse<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, Box<dyn Error>> {
         let parsed = self.get(name).map(|value| {
             value.parse().map_err(|error| format!("invalid argument {value:?} for --{name}: {error}").into())
@@ -68,14 +68,14 @@ impl Flags {
         parsed.transpose()
     }
 
-    /// What is listed by a flag, separated by commas, or by giving it several times.
+    /// Returns the values of a flag that can be repeated or contain commas.
     pub(super) fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         let values = self.0.iter().filter(move |(flag, _)| flag == name);
         values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|item| !item.is_empty())
     }
 }
 
-/// What `--help` prints: a flag a line, as envtest looks for them.
+/// Returns the output of `--help`, with one flag per line, as envtest expects it.
 pub(super) fn help(program: &str, known: &[Flag]) -> String {
     let mut text = format!(
         "{program}, as windlass has it, for tests. Other flags of {program} are ignored, or refused if ignoring them would \
@@ -100,7 +100,7 @@ mod tests {
     fn read(line: &str) -> Flags {
         match Flags::read(KNOWN, line.split(' ').map(str::to_owned)) {
             Asked::Run(flags) => flags,
-            Asked::Help => panic!("nobody asked for help"),
+            Asked::Help => panic!("--help was not requested"),
         }
     }
 

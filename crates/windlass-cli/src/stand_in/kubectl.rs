@@ -1,4 +1,4 @@
-//! kubectl, as far as `windlass` has it.
+//! kubectl, with the commands that `windlass` implements.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{api_resources, api_versions, get, proxy};
 
-/// kubectl, as far as windlass has it
+/// kubectl, with the commands that windlass implements
 #[derive(Debug, Parser)]
 #[command(name = "kubectl")]
 struct Arguments {
@@ -18,9 +18,9 @@ struct Arguments {
 enum Command {
     /// Show objects
     Get(get::Options),
-    /// Show which resources a server serves
+    /// Show the resources that a server supports
     ApiResources(api_resources::Options),
-    /// Show which groups and versions a server serves
+    /// Show the groups and versions that a server supports
     ApiVersions(api_versions::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
@@ -28,7 +28,7 @@ enum Command {
     Other(Vec<String>),
 }
 
-/// The flag that takes nothing of those that say which server is meant.
+/// The only connection flag without a value.
 const SWITCH: &str = "--insecure-skip-tls-verify";
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     }
 }
 
-/// What to do about a command that is not here.
+/// Returns the error for a command that is not implemented.
 fn lacking(words: &[String]) -> String {
     let command = words.first().map(String::as_str).unwrap_or_default();
     format!(
@@ -51,7 +51,7 @@ fn lacking(words: &[String]) -> String {
     )
 }
 
-/// kubectl takes the flags that say which server is meant before the command, too: envtest gives them there.
+/// Moves the command before the connection flags: envtest puts these flags first, which kubectl accepts.
 fn command_first(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut arguments = arguments.peekable();
     let mut flags = Vec::new();
@@ -71,7 +71,9 @@ mod tests {
     #[test]
     fn a_command_that_is_not_here_is_named() {
         let line = ["kubectl", "apply", "-f", "x.yaml", "--server-side"];
-        let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else { panic!("it is here") };
+        let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else {
+            panic!("the command is implemented")
+        };
         assert!(lacking(&words).contains("no command \"apply\""), "{}", lacking(&words));
     }
 

@@ -1,4 +1,4 @@
-//! Additions to the attributes of a type.
+//! Edits of a type's attributes.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use syn::{Item, Meta};
 use super::parse;
 use crate::Error;
 
-/// Whether `#[resource(…)]` of a struct has a flag.
+/// Reports whether `#[resource(…)]` of a struct has a flag.
 pub(crate) fn has_flag(path: &Path, text: &str, name: &str, flag: &str) -> Result<bool, Error> {
     Ok(tokens(&parse(path, text)?, name).iter().any(|token| is(token, flag)))
 }
 
-/// With a flag in `#[resource(…)]` of a struct, behind its version, if it is not there.
+/// Adds a flag to `#[resource(…)]` of a struct, after its version, if it is missing.
 pub(crate) fn with_flag(path: &Path, text: &str, name: &str, flag: &str) -> Result<String, Error> {
     let tokens = tokens(&parse(path, text)?, name);
     if tokens.iter().any(|token| is(token, flag)) {
         return Ok(text.to_owned());
     }
-    // `version`, `=`, and what it is.
+    // The tokens are `version`, `=` and the value.
     let version = tokens.iter().position(|token| is(token, "version")).and_then(|place| tokens.get(place + 2));
     let Some(version) = version else {
         let missing = format!("struct {name} with #[resource(…, version = \"…\", …)]");
@@ -33,7 +33,7 @@ pub(crate) fn with_flag(path: &Path, text: &str, name: &str, flag: &str) -> Resu
     Ok(format!("{before},{gap}{flag}{after}"))
 }
 
-/// What is in `#[resource(…)]` of a struct.
+/// Returns the tokens in `#[resource(…)]` of a struct.
 fn tokens(file: &syn::File, name: &str) -> Vec<TokenTree> {
     let attributes = file.items.iter().find_map(|item| match item {
         Item::Struct(item) if item.ident == name => Some(&item.attrs),

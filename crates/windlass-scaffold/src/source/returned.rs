@@ -1,4 +1,4 @@
-//! Additions to what a function returns.
+//! Edits of the expression that a function returns.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use syn::{Expr, ExprMethodCall, Item, Stmt, spanned::Spanned as _, visit::Visit}
 use super::{compact, parse};
 use crate::{Error, format::formatted};
 
-/// With a call, `.method()`, at the end of what a function returns, if it is not there. Text that was formatted stays formatted.
+/// Appends a call, `.method()`, to the expression that a function returns, if it is missing. Formatted text stays
+/// formatted.
 pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> Result<String, Error> {
     let file = parse(path, text)?;
     let Some(returned) = returned(&file, function) else {
-        let (missing, addition) = (format!("function {function}() that ends with what it returns"), call.to_owned());
+        let (missing, addition) = (format!("function {function}() that ends with an expression"), call.to_owned());
         return Err(Error::NoPlace { path: path.to_owned(), missing, addition });
     };
     let added: String = call.split_whitespace().collect();
@@ -23,8 +24,9 @@ pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> 
     Ok(as_formatted(text, format!("{before}\n        {call}{after}")))
 }
 
-/// With a version of a kind among the manifests. The first version is `.kind::<T>()` of what `manifests` returns; when there is another, the kind
-/// gets a function of its own, which gives a `Definition` of them all.
+/// Adds a version of a kind to the manifests. The first version is added as `.kind::<T>()` to the expression that
+/// `manifests` returns. For a second version, the kind gets its own function, which returns a `Definition` of all
+/// versions.
 pub(crate) fn with_definition(
     path: &Path,
     text: &str,
@@ -55,7 +57,7 @@ pub(crate) fn with_definition(
     Ok(as_formatted(text, format!("{before}definition({name}()){after}{end}{function}")))
 }
 
-/// What stands at the end of a function.
+/// Returns the expression at the end of a function.
 fn returned<'a>(file: &'a syn::File, function: &str) -> Option<&'a Expr> {
     file.items.iter().find_map(|item| match item {
         Item::Fn(item) if item.sig.ident == function => match item.block.stmts.last() {
@@ -66,12 +68,12 @@ fn returned<'a>(file: &'a syn::File, function: &str) -> Option<&'a Expr> {
     })
 }
 
-/// As rustfmt writes it, if it was written so before.
+/// Formats the new text with rustfmt if the old text was formatted.
 fn as_formatted(before: &str, after: String) -> String {
     if formatted(before.to_owned()) == before { formatted(after) } else { after }
 }
 
-/// Looks for `.kind::<T>()` where T is of the kind: where the call stands, without its dot, and T.
+/// Searches for `.kind::<T>()` where T is the kind. Finds the position of the call without its dot, and T.
 struct FirstVersion<'a> {
     kind: &'a str,
     found: Option<(std::ops::Range<usize>, String)>,
@@ -101,10 +103,7 @@ mod tests {
         assert_eq!(once, "pub fn all() -> M {\n  M::new(\"x\")\n        .kind::<a::B>() // mine\n}\n");
         assert_eq!(add(&once).unwrap(), once);
         let error = add("pub fn all() {\n    work();\n}\n").unwrap_err().to_string();
-        assert!(
-            error.contains("src/manifests.rs: there is no function all() that ends with what it returns"),
-            "{error}"
-        );
+        assert!(error.contains("src/manifests.rs: there is no function all() that ends with an expression"), "{error}");
     }
 
     #[test]

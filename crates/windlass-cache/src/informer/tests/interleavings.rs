@@ -1,4 +1,4 @@
-//! Nothing is lost and nothing goes back, whatever happens in whichever order.
+//! Random interleavings of changes and failures: no change is lost, and no state goes back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use windlass_api::{EventType, ListWatchError};
 use super::*;
 use crate::{Transform, testing::WatchList};
 
-/// What a handler must believe to be there, if every notification is a legal step from the one before.
+/// The objects as seen by a handler, and a check that each notification is a legal step.
 #[derive(Clone, Default)]
 struct Belief(Arc<Mutex<BTreeMap<String, Cached<ConfigMap>>>>);
 
@@ -24,11 +24,11 @@ impl Handler<ConfigMap> for Belief {
             }
             Notification::Updated { old, new } => {
                 let before = known.insert(key, new.clone()).expect("only a known object is updated");
-                assert!(before.ptr_eq(&old), "an update goes on from what was told last: {before:?} {old:?}");
+                assert!(before.ptr_eq(&old), "an update starts from the last delivered state: {before:?} {old:?}");
                 let version = |object: &Cached<_>| object.meta().resource_version().as_u64();
-                // Versions begin again in another storage, and there the object is another one.
+                // A replaced storage restarts the versions, and its objects have other UIDs.
                 let is_same = old.meta().uid() == new.meta().uid();
-                assert!(!is_same || version(&new) >= version(&old), "never back: {old:?} {new:?}");
+                assert!(!is_same || version(&new) >= version(&old), "versions never decrease: {old:?} {new:?}");
             }
             Notification::Deleted(deleted) => {
                 let before = known.remove(&key).expect("only a known object is deleted");
@@ -43,19 +43,19 @@ impl Handler<ConfigMap> for Belief {
     }
 }
 
-/// Larger objects are not read.
+/// The size above which objects are not read.
 const LIMIT: usize = 1_000;
 
-/// One interleaving: a server, an informer, and handlers that come and go.
+/// One interleaving: a server, an informer, and handlers that are added and removed.
 struct Play {
     seed: u64,
     entropy: Entropy,
     fake: FakeListWatch,
     informer: Maps,
     handlers: Vec<(Registration, Belief)>,
-    /// Who is on the server in a state that the informer is not to read.
+    /// The objects that are currently too large for the informer to read.
     large: BTreeSet<String>,
-    /// How many notifications were no legal step.
+    /// The number of illegal notifications.
     illegal: Arc<AtomicUsize>,
 }
 
@@ -68,7 +68,7 @@ fn state(object: &Cached<ConfigMap>) -> (String, u64) {
 }
 
 impl Play {
-    /// The way to ask, the queue and the transform are chance.
+    /// Chooses the initial sync, the queue and the transform at random.
     fn new(seed: u64) -> Self {
         let entropy = Entropy::seeded(seed);
         let fake = FakeListWatch::new();
@@ -161,14 +161,15 @@ impl Play {
         }
     }
 
-    /// Another storage, noticed before its versions reach those of the one before: later nobody could tell.
+    /// Replaces the storage and waits until the informer has noticed. Once the new versions reach the old ones, it
+    /// could not be detected.
     async fn lose_everything(&mut self) {
         self.fake.lose_everything();
         self.large.clear();
         sleep(Duration::from_hours(1)).await;
     }
 
-    /// The troubles end, and everybody has the time to catch up.
+    /// Ends all failures and gives every handler the time to catch up.
     async fn calm_down(&mut self) {
         for name in std::mem::take(&mut self.large) {
             self.fake.apply(&map(&name));
@@ -204,8 +205,9 @@ impl Play {
     }
 }
 
-/// Any interleaving of changes, objects that are too large, cut and refused connections, garbage, expired versions, storages
-/// that are lost, resyncs and handlers that come and go, over each of the queues: each handler is told a legal sequence, and in the end everybody knows what the server has.
+/// Random interleavings, with each queue, of changes, objects that are too large, cut and refused connections, garbage,
+/// expired versions, lost storages, resyncs, and handlers that are added and removed. Each handler receives a legal
+/// sequence, and in the end the store and all handlers have the server's state.
 #[tokio::test(start_paused = true)]
 async fn whatever_happens_everybody_ends_up_with_what_the_server_has() {
     for seed in 0..60 {

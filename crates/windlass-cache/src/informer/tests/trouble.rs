@@ -1,4 +1,4 @@
-//! What goes wrong, is told clearly, and does not stop the informer.
+//! Failures that are reported clearly and do not stop the informer.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use windlass_api::{BoxError, EventType, Object, Resource};
@@ -63,7 +63,7 @@ async fn a_transform_runs_once_for_each_object_that_comes_and_for_nothing_else_w
         let _registration = informer.add_handler(diary.clone());
         let run = Run::synced(&informer).await;
         sleep(Duration::from_mins(3)).await;
-        assert!(diary.take().contains(&"updated n/a@2 n/a@2".to_owned()), "a resync shows what there is");
+        assert!(diary.take().contains(&"updated n/a@2 n/a@2".to_owned()), "a resync delivers the current objects");
         assert_eq!(std::mem::take(&mut *calls.lock()), ["a@2", "b@3"]);
         fake.disconnect();
         fake.delete(&key("b"));
@@ -71,7 +71,7 @@ async fn a_transform_runs_once_for_each_object_that_comes_and_for_nothing_else_w
         fake.compact();
         sleep(Duration::from_mins(3)).await;
         assert!(diary.take().contains(&"missed n/b@3".to_owned()), "a tombstone");
-        assert_eq!(*calls.lock(), ["a@2", "c@5"], "what comes again, and what is new");
+        assert_eq!(*calls.lock(), ["a@2", "c@5"], "the repeated and the new object");
         run.stop().await;
     }
 }
@@ -91,7 +91,7 @@ async fn a_transform_that_fails_leaves_the_object_out_and_never_hides_its_deleti
     settle().await;
     assert_eq!(*errors.lock(), ["reading one of configmaps: transforming n/a: bad: 7"]);
     assert_eq!(diary.take(), ["initial n/a@2", "added n/b@4"]);
-    assert_eq!(informer.store().len(), 2, "a as it was before");
+    assert_eq!(informer.store().len(), 2, "a in its previous state");
     fake.delete(&key("a"));
     settle().await;
     assert_eq!(diary.take(), ["deleted n/a@5"]);
@@ -120,7 +120,7 @@ async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone()
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default());
     let index = Index::on_meta("bad", |meta| {
-        assert_ne!(&**meta.name(), "b", "as the test wants it");
+        assert_ne!(&**meta.name(), "b", "expected panic of the test");
         [Arc::clone(meta.name())]
     });
     soon(informer.add_index(index)).await.unwrap();
@@ -155,7 +155,7 @@ async fn garbage_and_an_object_without_a_name_are_told_and_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn an_error_hook_that_panics_harms_nobody() {
     let fake = FakeListWatch::new();
-    let options = InformerOptions::default().on_error(|_| panic!("as the test wants it"));
+    let options = InformerOptions::default().on_error(|_| panic!("expected panic of the test"));
     let informer = Maps::new(Arc::new(fake.clone()), options);
     let run = Run::synced(&informer).await;
     fake.send(EventType::Added, "garbage");
@@ -181,41 +181,41 @@ async fn an_object_of_a_hundred_megabytes_is_an_object() {
     run.stop().await;
 }
 
-/// Panics whatever it is told.
+/// A handler that always panics.
 #[derive(Debug)]
 struct Hysteric;
 
 impl CacheMetrics for Hysteric {
     fn listed(&self, _: usize, _: Duration) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn watch_opened(&self) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn watch_ended(&self, _: u64, _: Duration) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn event(&self, _: EventType) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn failed(&self, _: &InformerError) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn decoding_failed(&self, _: &DecodeError) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn stored(&self, _: usize) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 
     fn handler_panicked(&self) {
-        panic!("as the test wants it");
+        panic!("expected panic of the test");
     }
 }
 
@@ -232,7 +232,7 @@ async fn metrics_that_panic_harm_nobody() {
         let count = Arc::clone(&calls);
         let _registration = informer.add_handler(move |news: Notification<ConfigMap>| {
             *count.lock() += 1;
-            assert!(news.object().get().is_ok(), "as the test wants it");
+            assert!(news.object().get().is_ok(), "expected panic of the test");
         });
         let run = Run::synced(&informer).await;
         fake.send(EventType::Added, "garbage");
@@ -247,14 +247,14 @@ async fn metrics_that_panic_harm_nobody() {
     }
 }
 
-/// An object whose decoder panics on one of the name `bad`.
+/// A type whose decoder panics on an object with the name `bad`.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Fussy(PartialObject);
 
 impl<'de> serde::Deserialize<'de> for Fussy {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = PartialObject::deserialize(deserializer)?;
-        assert!(object.metadata.name.as_deref() != Some("bad"), "as the test wants it");
+        assert!(object.metadata.name.as_deref() != Some("bad"), "expected panic of the test");
         Ok(Self(object))
     }
 }
@@ -283,7 +283,7 @@ async fn a_decoder_that_panics_harms_nobody_whenever_it_runs() {
         soon(informer.wait_for(&version)).await.unwrap();
         let get = |name: &str| informer.store().get(&ObjectRef::new(name).within("n")).unwrap().get();
         let error = get("bad").unwrap_err();
-        assert_eq!(crate::causes(&error), "the decoder panicked: as the test wants it", "{decoding:?}");
+        assert_eq!(crate::causes(&error), "the decoder panicked: expected panic of the test", "{decoding:?}");
         assert_eq!(get("good").unwrap().0.metadata.name.as_deref(), Some("good"));
         running.abort();
     }

@@ -1,4 +1,4 @@
-//! The ways to be told, and to wait.
+//! The ways to receive notifications and to wait.
 
 use futures::StreamExt;
 
@@ -78,7 +78,7 @@ async fn notifications_are_a_stream_that_ends_with_the_informer() {
     drop(dropped);
     run.stop().await;
     assert!(soon(events.next()).await.is_none());
-    assert!(soon(informer.events().next()).await.is_none(), "on one that has stopped there is nothing");
+    assert!(soon(informer.events().next()).await.is_none(), "a stopped informer has no events");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,14 +125,17 @@ async fn who_waits_for_the_version_of_a_write_reads_the_write() {
         soon(informer.wait_for(&fake.version().into())).await.unwrap();
         assert!(informer.store().is_empty(), "{queue}");
         let elsewhere = fake.advance().into();
-        assert!(timeout(Duration::from_secs(1), informer.wait_for(&elsewhere)).await.is_err(), "nothing tells it");
+        assert!(
+            timeout(Duration::from_secs(1), informer.wait_for(&elsewhere)).await.is_err(),
+            "no event or bookmark has this version"
+        );
         fake.bookmark();
         soon(informer.wait_for(&elsewhere)).await.unwrap();
         assert!(matches!(soon(informer.wait_for(&"".into())).await, Err(WaitError::Version(_))));
         run.stop().await;
         let never = soon(informer.wait_for(&(fake.version() + 1).into())).await;
         assert_eq!(never, Err(WaitError::Stopped(Stopped)));
-        assert_eq!(soon(informer.wait_for(&elsewhere)).await, Ok(()), "what it has seen it has seen");
+        assert_eq!(soon(informer.wait_for(&elsewhere)).await, Ok(()), "a version that was reached stays reached");
     }
 }
 
@@ -160,14 +163,14 @@ async fn a_bounded_handler_holds_up_the_store_until_it_has_room() {
             }
         })
     };
-    at_least(3).await.expect("so many may wait");
-    assert!(timeout(Duration::from_millis(50), at_least(4)).await.is_err(), "and no more");
+    at_least(3).await.expect("the bounded queue is full");
+    assert!(timeout(Duration::from_millis(50), at_least(4)).await.is_err(), "the bound is not exceeded");
     for objects in 4..10 {
         release.send(()).unwrap();
-        at_least(objects).await.expect("one more for each that has been dealt with");
+        at_least(objects).await.expect("each processed notification makes room for another");
     }
     registration.remove();
-    at_least(20).await.expect("a handler that is removed holds up nobody");
+    at_least(20).await.expect("a removed handler delays nothing");
     drop(release);
     soon(registration.shut_down()).await;
     assert!(*handled.lock() <= 10, "{}", *handled.lock());
@@ -192,7 +195,7 @@ async fn a_list_may_exceed_the_bound_of_a_handler() {
     run.stop().await;
 }
 
-/// Writes down what it is told.
+/// A receiver of metrics that records its calls.
 #[derive(Debug, Default)]
 struct Counted(Mutex<Vec<String>>);
 
@@ -243,7 +246,7 @@ async fn metrics_are_told_what_an_informer_does() {
     let metrics = Arc::new(Counted::default());
     let options = InformerOptions::default().initial_sync(InitialSync::List).metrics(Arc::clone(&metrics) as _);
     let informer = Maps::new(Arc::new(fake.clone()), options);
-    let _registration = informer.add_handler(|_: Notification<ConfigMap>| panic!("as the test wants it"));
+    let _registration = informer.add_handler(|_: Notification<ConfigMap>| panic!("expected panic of the test"));
     let run = Run::synced(&informer).await;
     settle().await;
     assert_eq!(std::mem::take(&mut *metrics.0.lock()), ["listed 1", "opened", "holds 1", "panicked"]);

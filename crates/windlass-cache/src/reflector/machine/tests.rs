@@ -4,7 +4,7 @@ fn machine(initial_sync: InitialSync) -> Machine {
     Machine::new(Asks { labels: Some("app=x".to_owned()), initial_sync, ..Asks::default() })
 }
 
-/// A machine after these inputs, and its last effect.
+/// Returns a machine after these inputs, and its last effect.
 fn after(machine: Machine, inputs: impl IntoIterator<Item = Input>) -> (Machine, Effect) {
     inputs.into_iter().fold((machine, Effect::Continue), |(machine, _), input| machine.step(input))
 }
@@ -103,15 +103,15 @@ fn a_version_that_cannot_be_served_is_given_up_for_the_most_recent_once() {
     for failure in [Failure::Expired, Failure::TooLarge] {
         let inputs = [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed];
         let (machine, effect) = after(watching(7), inputs);
-        assert_eq!(effect, Effect::List(list(Some("7"), None)), "first from the last version");
+        assert_eq!(effect, Effect::List(list(Some("7"), None)), "starting from the last version");
         let (machine, effect) = machine.step(Input::ListFailed(failure));
         assert_eq!(effect, Effect::List(list(None, Some(500))), "at once");
         let (machine, effect) = machine.step(Input::ListFailed(failure));
         assert_eq!(effect, Effect::Wait(None), "once");
         let (machine, effect) = machine.step(Input::Elapsed);
-        assert_eq!(effect, Effect::List(list(None, Some(500))), "until it worked");
+        assert_eq!(effect, Effect::List(list(None, Some(500))), "until a list has succeeded");
         let (_, effect) = after(machine, [page(3, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed]);
-        assert_eq!(effect, Effect::List(list(Some("3"), None)), "and no longer");
+        assert_eq!(effect, Effect::List(list(Some("3"), None)), "but not after it has succeeded");
     }
 }
 
@@ -147,7 +147,7 @@ fn each_event_advances_the_version_from_which_the_watch_goes_on() {
         (machine, effect) = machine.step(input);
         assert_eq!(effect, expected);
     }
-    assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("15"), "at once, without a list");
+    assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("15"), "immediately, without a list");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
     let (_, effect) = after(watching(7), [event(EventType::Bookmark, 3), Input::Elapsed]);
     assert_eq!(effect, Effect::List(list(None, Some(500))));
     let (_, effect) = watching(7).step(event(EventType::Added, 7));
-    assert_eq!(effect, Effect::Forward, "the same version is not behind");
+    assert_eq!(effect, Effect::Forward, "the same version is not older");
 }
 
 fn probe() -> Effect {
@@ -232,7 +232,7 @@ fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
 #[test]
 fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
     let (machine, effect) = machine(InitialSync::Watch).step(Input::Elapsed);
-    assert_eq!(effect, stream(None), "the most recent, never any");
+    assert_eq!(effect, stream(None), "the most recent version, never any version");
     let mut machine = machine;
     for (input, expected) in [
         (event(EventType::Added, 90), Effect::Collect),
@@ -247,7 +247,7 @@ fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
     }
     assert_eq!(machine.state, State::Watching { catching_up: false });
     let (_, effect) = after(machine, [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed]);
-    assert_eq!(effect, stream(Some("96")), "again, and never back");
+    assert_eq!(effect, stream(Some("96")), "again, and never at an older version");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() 
         let (machine, effect) = after(machine(InitialSync::Watch), [Input::Elapsed, input]);
         assert_eq!(effect, Effect::List(list(Some("0"), Some(500))));
         let (_, effect) = after(machine, [page(7, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed]);
-        assert_eq!(effect, stream(Some("7")), "and tried again in the next");
+        assert_eq!(effect, stream(Some("7")), "tried again in the next round");
     }
 }
 
@@ -291,7 +291,7 @@ fn a_present_state_of_a_version_that_cannot_be_served_is_asked_for_at_the_most_r
         let (machine, effect) = machine.step(Input::WatchFailed(Stage::Opening, failure));
         assert_eq!(effect, stream(None));
         let (_, effect) = machine.step(Input::WatchFailed(Stage::Opening, failure));
-        assert_eq!(effect, Effect::List(list(None, Some(500))), "once, then by list");
+        assert_eq!(effect, Effect::List(list(None, Some(500))), "once, then with a list");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The demo's acts: what is asked of the control plane, and what must be seen to happen.
+//! The acts of the demo: requests to the control plane, and the expected results.
 
 use std::{error::Error, time::Duration};
 
@@ -26,20 +26,20 @@ const REPLICAS: usize = 8;
 const FEWER: usize = 3;
 const IMAGE: &str = "nginx:1.25";
 const NEW_IMAGE: &str = "nginx:1.26";
-/// How long one thing may take to be seen. Far more than it needs: this decides between slow and broken.
+/// The timeout for a result. Far longer than required: it only detects failures.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The acts, and the caches by which the demo sees what happens, as any controller would.
+/// The acts, with the caches that show the results, as in any controller.
 pub(super) struct Play {
     client: Client,
     story: Story,
-    /// Between two acts, so that one can follow.
+    /// The pause between two acts, so that users can follow.
     pause: Duration,
     pods: Lister<Pod>,
     sets: Lister<ReplicaSet>,
     deployments: Lister<Deployment>,
     changed: watch::Receiver<u64>,
-    /// Handlers are told of changes as long as these live.
+    /// Keeps the handlers registered.
     _registrations: [Registrations; 3],
 }
 
@@ -74,22 +74,22 @@ impl Play {
         }
     }
 
-    /// All acts, up to the first thing that should have happened and did not.
+    /// Runs all acts, up to the first missing result.
     pub(super) async fn run(self) -> Outcome {
         let started = Instant::now();
         self.act("A control plane starts in this process: API server, controllers, 3 simulated nodes.");
         self.client.get::<k8s_openapi::api::core::v1::Namespace>(NAMESPACE).await?;
         self.seen(&format!(
-            "the API server answered {:.1} ms after it was asked first",
+            "the API server responded to the first request after {:.1} ms",
             started.elapsed().as_secs_f64() * 1e3
         ));
 
-        self.act(&format!("Somebody wants {REPLICAS} replicas."));
+        self.act(&format!("A user requests {REPLICAS} replicas."));
         self.command(&format!("kubectl create deployment {NAME} --image={IMAGE} --replicas={REPLICAS}"));
         self.client.create(&deployment()).await?;
         self.until(&format!("{REPLICAS} pods run, each on a node and ready"), || self.ready().len() == REPLICAS)
             .await?;
-        self.until("the deployment says so in its status", || self.available() == REPLICAS).await?;
+        self.until("the status of the deployment shows this", || self.available() == REPLICAS).await?;
 
         let victim = self.ready().first().cloned().ok_or("there is no pod to kill")?;
         self.act("A pod dies.");
@@ -100,12 +100,12 @@ impl Play {
             .await?;
         self.until("the deployment is available again", || self.available() == REPLICAS).await?;
 
-        self.act(&format!("{FEWER} are enough."));
+        self.act(&format!("A user scales down to {FEWER} replicas."));
         self.command(&format!("kubectl scale deployment {NAME} --replicas={FEWER}"));
         self.patch(json!({"spec": {"replicas": FEWER}})).await?;
         self.until(&format!("{FEWER} pods are left"), || self.names().len() == FEWER && self.ready().len() == FEWER)
             .await?;
-        self.until("the deployment says so in its status", || self.available() == FEWER).await?;
+        self.until("the status of the deployment shows this", || self.available() == FEWER).await?;
 
         self.act("A new image rolls out.");
         self.command(&format!("kubectl set image deployment/{NAME} nginx={NEW_IMAGE}"));
@@ -126,8 +126,8 @@ impl Play {
         self.command(&format!("kubectl delete deployment {NAME}"));
         self.client.delete::<Deployment>(NAME).within(NAMESPACE).await?;
         self.until("the deployment is gone", || self.deployments.is_empty()).await?;
-        self.until("the garbage collector took its replica sets", || self.sets.is_empty()).await?;
-        self.until("the garbage collector took their pods", || self.pods.is_empty()).await?;
+        self.until("the garbage collector deleted its replica sets", || self.sets.is_empty()).await?;
+        self.until("the garbage collector deleted their pods", || self.pods.is_empty()).await?;
         sleep(self.pause).await;
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Play {
         self.story.tell(&Line::Seen(text.to_owned()));
     }
 
-    /// Waits until something is true of the caches, and lets it be looked at.
+    /// Waits until a condition on the caches holds, then pauses.
     async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         let mut changed = self.changed.clone();
@@ -172,7 +172,7 @@ impl Play {
         self.pods.list().iter().map(|pod| pod.meta().name().to_string()).collect()
     }
 
-    /// The names of the pods that are ready and not on their way out.
+    /// Returns the names of the pods that are ready and not terminating.
     fn ready(&self) -> Vec<String> {
         let pods = self.pods.list();
         let staying = pods.iter().filter(|pod| !pod.meta().is_deleting());
@@ -189,7 +189,7 @@ impl Play {
         specs.flat_map(|spec| spec.containers).filter_map(|container| container.image).collect()
     }
 
-    /// The replicas that the deployment's status tells to be available, of its present generation and template.
+    /// Returns the available replicas from the deployment's status, if it is current; 0 otherwise.
     fn available(&self) -> usize {
         let deployment = self.deployments.list().into_iter().next().and_then(|deployment| deployment.get().ok());
         let Some(deployment) = deployment else { return 0 };

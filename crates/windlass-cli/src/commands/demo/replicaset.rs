@@ -1,7 +1,7 @@
-//! `windlass demo replicaset`: one ReplicaSet goes from 2 replicas to 3, step by step.
+//! `windlass demo replicaset`: scales one ReplicaSet from 2 replicas to 3, step by step.
 //!
-//! Each step is a line that was observed in the running control plane: the watch event that becomes a delta, the store, the
-//! key, the write, the expectation. A step that is not observed ends the demo with an error.
+//! Each step is a line that was observed in the running control plane: the watch event that becomes a delta, the store,
+//! the key, the write, the expectation. If a step is not observed, the demo fails.
 
 mod log;
 mod overheard;
@@ -45,7 +45,7 @@ pub(super) async fn run<W: Write + Send>(
 
     let (stop, stopped) = oneshot::channel::<()>();
     let mut control_plane = tokio::spawn(manager.run(async {
-        // Dropped or told: both mean stop.
+        // A message and a dropped sender both mean stop.
         let _ = stopped.await;
     }));
     let outcome = tokio::select! {

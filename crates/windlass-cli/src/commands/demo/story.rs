@@ -1,4 +1,4 @@
-//! What happens in the control plane, told as it happens.
+//! The output of the demo: events in the control plane as they happen.
 
 use std::{
     collections::BTreeMap,
@@ -16,20 +16,20 @@ use windlass_runtime::{Change, Outcome, ReconcileEvent};
 use super::view::{Line, PodState, View};
 use crate::recorder::Write;
 
-/// The teller. Clones tell the same story.
+/// The writer of the output. Clones write to the same output.
 #[derive(Clone)]
 pub(super) struct Story(Arc<Inner>);
 
 struct Inner {
     began: Instant,
     told: Mutex<Told>,
-    /// Told when nobody reads any more.
+    /// Notified when the output is closed.
     unread: Notify,
 }
 
 struct Told {
     view: View<Out>,
-    /// The first failure to write; whoever reads the story may have gone.
+    /// The first write error, for example because the reader closed the output.
     broken: Option<io::Error>,
     events: usize,
     reconciles: usize,
@@ -39,7 +39,7 @@ struct Told {
 /// Buffered, so that a line and the panel below it reach the terminal in one piece.
 pub(super) type Out = BufWriter<Stdout>;
 
-/// The kinds that the story is about. Nodes beat and leases are renewed all the time; that would drown it.
+/// The kinds that are shown. Updates of nodes and leases are too frequent.
 const CAST: &[&str] = &["Deployment", "ReplicaSet", "Pod"];
 
 impl Story {
@@ -48,12 +48,12 @@ impl Story {
         Self(Arc::new(Inner { began: Instant::now(), told: Mutex::new(told), unread: Notify::new() }))
     }
 
-    /// Waits until what is told cannot be written: whoever read it has gone.
+    /// Waits until the output is closed.
     pub(super) async fn unread(&self) {
         self.0.unread.notified().await;
     }
 
-    /// Tells a line.
+    /// Writes a line.
     pub(super) fn tell(&self, line: &Line) {
         let at = self.0.began.elapsed();
         let told = &mut *self.0.told.lock();
@@ -64,7 +64,7 @@ impl Story {
         self.note(told, written);
     }
 
-    /// A step of a controller.
+    /// Writes an event of a controller.
     pub(super) fn reconciled(&self, event: &ReconcileEvent<'_>) {
         match event {
             ReconcileEvent::Triggered(trigger) => {
@@ -86,8 +86,8 @@ impl Story {
                     Outcome::Done(_) if !matches!(finished.controller, "deployment" | "replicaset") => return,
                     Outcome::Done(action) if action.delay().is_some() => "done for now".to_owned(),
                     Outcome::Done(_) => "done".to_owned(),
-                    Outcome::Gone => "gone, nothing to do".to_owned(),
-                    Outcome::Failed { message, .. } => format!("again, because {}", headline(message)),
+                    Outcome::Gone => "deleted, nothing to do".to_owned(),
+                    Outcome::Failed { message, .. } => format!("retry, because {}", headline(message)),
                     other => format!("{other:?}"),
                 };
                 let key = key(finished.controller, finished.key);
@@ -97,7 +97,7 @@ impl Story {
         }
     }
 
-    /// A write that reached the server.
+    /// Writes a request that reached the server.
     pub(super) fn wrote(&self, write: &Write<'_>) {
         let resource = write.target.split('/').next().unwrap_or_default();
         if matches!(resource, "pods" | "replicasets" | "deployments") {
@@ -106,7 +106,7 @@ impl Story {
         }
     }
 
-    /// A change of a pod, for the panel.
+    /// Updates a pod in the panel.
     pub(super) fn pod(&self, notification: &Notification<Pod>) {
         let (object, gone) = match notification {
             Notification::Added { object, .. } | Notification::Updated { new: object, .. } => (object, false),
@@ -118,7 +118,7 @@ impl Story {
         self.note(told, painted);
     }
 
-    /// Says in the end what was seen, how many requests it took and how long.
+    /// Writes the summary: results, number of requests, duration.
     pub(super) fn sum_up(&self, requests: &BTreeMap<&'static str, usize>, complete: bool) -> io::Result<()> {
         let took = self.0.began.elapsed();
         let (seen, events, reconciles) = {
@@ -128,7 +128,7 @@ impl Story {
             (told.seen.clone(), told.events, told.reconciles)
         };
         self.tell(&Line::Act(
-            if complete { "The loop works. Seen:" } else { "Not everything was seen. Seen:" }.to_owned(),
+            if complete { "The loop works. Seen:" } else { "Not everything was observed. Seen:" }.to_owned(),
         ));
         for text in seen {
             self.tell(&Line::Note(format!("  ✓ {text}")));
@@ -155,17 +155,17 @@ impl Story {
     }
 }
 
-/// What the loop makes of an answer that looks like trouble and is none.
+/// Explains a response that looks like an error but is part of the loop.
 fn meaning(status: u16, reason: &str) -> &'static str {
     match (status, reason) {
-        (409, "AlreadyExists") => " (it is there already)",
-        (409, _) => " (somebody else wrote first: it is read anew and tried again)",
-        (404, _) => " (it is gone already)",
+        (409, "AlreadyExists") => " (it already exists)",
+        (409, _) => " (another client wrote first: it is read again and retried)",
+        (404, _) => " (it is already deleted)",
         _ => "",
     }
 }
 
-/// As the panel shows it; a pod that cannot be decoded is not shown.
+/// Returns the state for the panel; `None` for a pod that cannot be decoded.
 fn state(pod: &Cached<Pod>) -> Option<PodState> {
     if pod.meta().is_deleting() {
         return Some(PodState::Ending);
@@ -187,8 +187,8 @@ fn named(resource: &ApiResource, object: &ObjectKey) -> String {
     format!("{} {}", resource.kind, object.name)
 }
 
-/// Whether an event leads to nothing that is worth telling: the scheduler is done with a pod once it is bound, and
-/// nobody on a node mourns it.
+/// Reports whether an event is not worth showing: the scheduler ignores a pod once it is bound, and the kubelet ignores
+/// a deleted one.
 fn is_aside(controller: &str, change: Change) -> bool {
     match controller {
         "scheduler" => change != Change::Added,
@@ -197,7 +197,7 @@ fn is_aside(controller: &str, change: Change) -> bool {
     }
 }
 
-/// What failed and how, without the causes: a conflict explains itself.
+/// Returns the error without its causes: a conflict needs no further explanation.
 fn headline(message: &str) -> String {
     message.splitn(3, ": ").take(2).collect::<Vec<_>>().join(": ")
 }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn a_conflict_is_explained_to_those_who_meet_it_first() {
         assert!(meaning(409, "Conflict").contains("tried again"));
-        assert!(meaning(409, "AlreadyExists").contains("there already"));
-        assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is gone already)", ""));
+        assert!(meaning(409, "AlreadyExists").contains("already exists"));
+        assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is already deleted)", ""));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the demo shows: lines that scroll, and in a terminal a panel of pods below them that is painted anew.
+//! The view of the demo: scrolling lines, and on a terminal a panel of pods below them.
 
 use std::{
     collections::BTreeMap,
@@ -7,24 +7,24 @@ use std::{
     time::Duration,
 };
 
-/// How long a pod's name is shown at most.
+/// The maximum width of a pod's name.
 const NAME_WIDTH: usize = 24;
-/// A line that is longer than the terminal is wide is cut off from here on, and not continued in the next: lines are counted
-/// to take the panel away.
+/// Disables line wrapping: a line that is longer than the terminal is wide would otherwise take several lines, and
+/// removing the panel relies on the number of lines.
 const NO_WRAP: &str = "\x1b[?7l";
-/// Long lines are continued again.
+/// Enables line wrapping.
 const WRAP: &str = "\x1b[?7h";
-/// Pods side by side in the panel.
+/// The number of pods per line of the panel.
 const COLUMNS: usize = 3;
 
-/// Whether to write colours.
+/// Specifies whether to use colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
     Yes,
     No,
 }
 
-/// How to show things.
+/// The output mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Lines only: the output is a file or a pipe.
@@ -33,30 +33,30 @@ pub(crate) enum Mode {
     Live,
 }
 
-/// One thing to tell.
+/// A line of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// What the demo does next, as a heading.
+    /// A heading: the next action of the demo.
     Act(String),
-    /// What the user would type.
+    /// The equivalent command for a user.
     Command(String),
-    /// A watch event that became a key: what changed, and whose key it is.
+    /// A watch event that became a key: the changed object, and the key.
     Event { change: &'static str, object: String, key: String },
-    /// A worker is done with a key.
+    /// A worker has processed a key.
     Reconciled { key: String, took: Duration, outcome: String },
-    /// A request that was to change something, and what to make of the answer, for those who do not know its number.
+    /// A write request, with an explanation of its status code.
     Write { request: String, status: u16, meaning: &'static str },
     /// One step of a walk-through.
     Step(Step, String),
-    /// Something that had to happen did.
+    /// An expected result was observed.
     Seen(String),
-    /// Something that had to happen did not.
+    /// An expected result was not observed.
     Missed(String),
-    /// Anything else.
+    /// Any other text.
     Note(String),
 }
 
-/// The station of a change that a step of a walk-through shows.
+/// The stage of a change that a step shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Watch,
@@ -67,7 +67,7 @@ pub(crate) enum Step {
     Expectation,
 }
 
-/// A pod as the panel shows it.
+/// The state of a pod in the panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodState {
     Pending,
@@ -76,14 +76,14 @@ pub(crate) enum PodState {
     Ending,
 }
 
-/// Writes lines and, in a terminal, keeps the panel below them.
+/// Writes lines and, on a terminal, the panel below them.
 #[derive(Debug)]
 pub(crate) struct View<W> {
     out: W,
     mode: Mode,
     colour: Colour,
     pods: BTreeMap<String, PodState>,
-    /// How many lines of the terminal the panel takes at this moment.
+    /// The number of terminal lines that the panel currently takes.
     painted: usize,
 }
 
@@ -92,7 +92,7 @@ impl<W: Write> View<W> {
         Self { out, mode, colour, pods: BTreeMap::new(), painted: 0 }
     }
 
-    /// Tells one thing; `at` is the time since the demo began.
+    /// Writes a line; `at` is the time since the start.
     pub(crate) fn line(&mut self, at: Duration, line: &Line) -> io::Result<()> {
         let text = self.text(at, line);
         self.erase()?;
@@ -100,7 +100,7 @@ impl<W: Write> View<W> {
         self.paint()
     }
 
-    /// The state of a pod; `None` when it is gone.
+    /// Sets the state of a pod; `None` removes it.
     pub(crate) fn pod(&mut self, name: &str, state: Option<PodState>) -> io::Result<()> {
         let before = match state {
             Some(state) => self.pods.insert(name.to_owned(), state),
@@ -113,7 +113,7 @@ impl<W: Write> View<W> {
         self.paint()
     }
 
-    /// Takes the panel away.
+    /// Removes the panel.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.erase()?;
         self.out.flush()
@@ -145,7 +145,7 @@ impl<W: Write> View<W> {
 
     fn erase(&mut self) -> io::Result<()> {
         if self.painted > 0 {
-            // Up to the panel's first line, and clear from there to the end of the screen.
+            // Moves to the panel's first line, and clears the rest of the screen.
             write!(self.out, "\x1b[{}A\r\x1b[J", self.painted)?;
             self.painted = 0;
         }
@@ -160,7 +160,7 @@ impl<W: Write> View<W> {
         writeln!(self.out, "{NO_WRAP}\n  pods: {ready} ready of {}", self.pods.len())?;
         let names: Vec<_> = self.pods.iter().collect();
         let rows = names.chunks(COLUMNS);
-        // No wider than it has to be: three pods of a deployment fit the usual 80 columns.
+        // As narrow as possible: three pods of a deployment fit into 80 columns.
         let width = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default().min(NAME_WIDTH);
         self.painted = 2 + rows.len();
         for row in rows {
@@ -289,7 +289,7 @@ mod tests {
         });
         let panel = text.rsplit(NO_WRAP).next().unwrap();
         let (panel, rest) = panel.split_once(WRAP).unwrap();
-        assert_eq!(rest, "", "the terminal is left as it was");
+        assert_eq!(rest, "", "the terminal is restored");
         assert!(panel.contains("-2x7kq") && panel.contains("-wq4mt"), "{panel}");
         assert!(panel.lines().all(|line| line.chars().count() <= 80), "{panel}");
     }

@@ -1,4 +1,4 @@
-//! Objects as they are.
+//! Output of objects as documents.
 
 use std::error::Error;
 

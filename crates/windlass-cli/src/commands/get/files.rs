@@ -1,4 +1,4 @@
-//! The objects that `-f` names: manifests in files, folders and the input.
+//! The objects of `-f`: manifests in files, folders and standard input.
 
 use std::{
     error::Error,
@@ -12,7 +12,7 @@ use windlass_client::read_manifests;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Reads what the files hold; `-` is the input. Of folders, the manifests in them are read, in the order of their names.
+/// Reads the objects of files; `-` is standard input. In folders, the manifests are read in the order of their names.
 pub(super) fn read(files: &[PathBuf]) -> Result<Vec<DynamicObject>> {
     let mut found = Vec::new();
     for path in files {
@@ -45,7 +45,7 @@ fn expanded(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The objects of a text, each with a name, by which it is asked for.
+/// Parses the objects of a text. Each must have a name, which is used to request it.
 fn manifests(text: &str, origin: &str) -> Result<Vec<DynamicObject>> {
     let objects = read_manifests(text).map_err(|error| format!("{origin}: {}", ErrorChain(&error)))?;
     match objects.iter().position(|object| object.metadata.name.as_deref().is_none_or(str::is_empty)) {

@@ -7,27 +7,27 @@ use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
 use windlass_api::{DynamicObject, JsonPathTemplate};
 use windlass_client::{Columns, TextLayout};
 
-/// How objects are shown.
+/// The format of the output.
 #[derive(Clone, Debug)]
 pub(super) enum Format {
-    /// In the server's columns.
+    /// A table with the server's columns.
     Table(Columns),
-    /// As they are.
+    /// The objects as documents.
     Document(Document),
 }
 
-/// How objects are written that are not a table.
+/// A format other than a table.
 #[derive(Clone, Debug)]
 pub(super) enum Document {
     Name,
     Json,
     Yaml,
     JsonPath(JsonPathTemplate),
-    /// Names of columns, and what stands in them.
+    /// The names and values of the columns.
     Columns(Vec<(String, JsonPathTemplate)>),
 }
 
-/// Whether a template may name what an object does not have.
+/// Specifies whether a template may refer to missing fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
     Allowed,
@@ -53,20 +53,22 @@ impl FromStr for Format {
                 let column = |column: &str| {
                     let (name, path) = column
                         .split_once(':')
-                        .ok_or_else(|| format!("{column:?} is no column such as NAME:.metadata.name"))?;
+                        .ok_or_else(|| format!("{column:?} is not a column of the form NAME:.metadata.name"))?;
                     Ok((name.to_owned(), template(&relaxed(path))?))
                 };
                 let columns = columns.split(',').map(column).collect::<std::result::Result<_, String>>()?;
                 Self::Document(Document::Columns(columns))
             }
             _ => {
-                return Err(format!("no output format {text:?}: wide, name, json, yaml, jsonpath=…, custom-columns=…"));
+                return Err(format!(
+                    "unknown output format {text:?}: expected wide, name, json, yaml, jsonpath=…, custom-columns=…"
+                ));
             }
         })
     }
 }
 
-/// A path may stand without braces, and without its first dot.
+/// Completes a path, which may omit the braces and the first dot.
 pub(super) fn relaxed(path: &str) -> String {
     if path.contains('{') {
         path.to_owned()
@@ -77,7 +79,7 @@ pub(super) fn relaxed(path: &str) -> String {
     }
 }
 
-/// An object as it is shown: its fields in order, and without who owns them unless that is asked for.
+/// Returns an object as a value with its fields in order. Without `managed_fields`, that field is omitted.
 pub(super) fn value(object: &DynamicObject, managed_fields: bool) -> Result<Value> {
     let mut value = serde_json::to_value(object)?;
     if !managed_fields && let Some(Value::Object(metadata)) = value.get_mut("metadata") {
@@ -88,7 +90,7 @@ pub(super) fn value(object: &DynamicObject, managed_fields: bool) -> Result<Valu
 }
 
 impl Document {
-    /// The text of some objects, with its last line's end. One that was asked for by name is no list.
+    /// Formats objects as text with a final newline. A single object requested by name is not printed as a list.
     pub(super) fn print(&self, objects: Vec<Value>, single: bool, no_headers: bool, absent: Absent) -> Result<String> {
         Ok(match self {
             Self::Name => objects.iter().map(|object| name(object) + "\n").collect(),
@@ -114,7 +116,7 @@ impl Document {
     }
 }
 
-/// The object, or a list of the objects.
+/// Returns the object, or a list of the objects.
 fn document(mut objects: Vec<Value>, single: bool) -> Value {
     match (single, objects.pop()) {
         (true, Some(object)) => object,
@@ -132,7 +134,7 @@ fn as_json(value: &Value) -> Result<String> {
     Ok(String::from_utf8(text)?)
 }
 
-/// `pod/web-0`, `deployment.apps/web`
+/// Returns `pod/web-0` or `deployment.apps/web`.
 fn name(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let kind = text("/kind").to_lowercase();

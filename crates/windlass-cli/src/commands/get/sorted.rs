@@ -7,7 +7,7 @@ use windlass_api::{Found, JsonPath, Quantity};
 
 use super::format;
 
-/// By which field objects are sorted.
+/// The field to sort by.
 #[derive(Clone, Debug)]
 pub(super) struct SortBy {
     text: String,
@@ -25,9 +25,11 @@ impl FromStr for SortBy {
 }
 
 impl SortBy {
-    /// Sorts items by the field of their objects. Those without it come first; others of one value stay in their order.
+    /// Sorts items by a field of their objects. Items without the field come first; items with equal values keep their
+    /// order.
     ///
-    /// Fails when no object has the field, or when it holds what has no order. Texts that are quantities are ordered as such.
+    /// Returns an error if no object has the field, or a value has no order. Strings that are quantities are compared
+    /// as quantities.
     pub(super) fn sort<T>(&self, items: Vec<T>, object: impl Fn(&T) -> Value) -> Result<Vec<T>, String> {
         let mut keyed = Vec::with_capacity(items.len());
         for item in items {
@@ -42,7 +44,7 @@ impl SortBy {
     }
 }
 
-/// What is ordered, numbers before texts.
+/// A sortable value; numbers come before strings.
 #[derive(Debug, PartialEq)]
 enum Key {
     Null,
@@ -56,7 +58,7 @@ impl Key {
             Value::Null => Ok(Self::Null),
             Value::Number(number) => Ok(Self::Number(number.as_f64().unwrap_or(f64::NAN))),
             Value::String(text) => Ok(Self::Text(text.clone(), text.parse().ok())),
-            other => Err(format!("objects cannot be sorted by what is of type {}", Found::of(other))),
+            other => Err(format!("objects cannot be sorted by values of type {}", Found::of(other))),
         }
     }
 
@@ -76,7 +78,7 @@ impl Ord for Key {
         match (self, other) {
             (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
             (Self::Text(_, Some(one)), Self::Text(_, Some(other))) => one.cmp(other),
-            // Quantities before words: an order has to be the same whichever two of three are compared first.
+            // Quantities come before other strings, so that the order is transitive.
             (Self::Text(one, one_is), Self::Text(other, other_is)) => {
                 other_is.is_some().cmp(&one_is.is_some()).then_with(|| one.cmp(other))
             }

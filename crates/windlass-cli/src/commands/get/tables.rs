@@ -1,4 +1,4 @@
-//! Objects in the columns of the server.
+//! Output of objects as a table with the server's columns.
 
 use std::{error::Error, io, pin::pin};
 
@@ -36,7 +36,7 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// Lists page by page; named objects one by one. What is to be sorted is one table.
+    /// Reads lists page by page and named objects one by one. Output that has to be sorted is a single table.
     async fn read_tables(&self, wanted: &Wanted) -> Result<Vec<Table>, Box<dyn Error>> {
         let mut tables = Vec::new();
         for named in &wanted.names {

@@ -11,7 +11,7 @@ struct Command {
     options: Options,
 }
 
-/// What the command prints, and what it says beside.
+/// Runs the command. Returns its output and its messages.
 async fn get(client: &Client, arguments: &str) -> Result<(String, String), String> {
     let arguments = std::iter::once("get").chain(arguments.split_whitespace());
     let options = Command::try_parse_from(arguments).map_err(|error| error.to_string())?.options;
@@ -25,7 +25,7 @@ async fn printed(client: &Client, arguments: &str) -> String {
     get(client, arguments).await.unwrap().0
 }
 
-/// Two maps in one namespace, one in another, and a service.
+/// Creates a server with two ConfigMaps in one namespace, one in another, and a Service.
 async fn server() -> Client {
     let client = testing::client();
     let create = async |kind: &'static str, plural: &'static str, object: serde_json::Value| {
@@ -45,7 +45,7 @@ async fn server() -> Client {
     client
 }
 
-/// Without ages, which depend on the time.
+/// Removes the ages, which depend on the time.
 fn without_ages(text: &str) -> Vec<String> {
     let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     text.lines()
@@ -189,7 +189,7 @@ async fn what_is_not_there_is_told() {
     assert_eq!(get(&client, "cm nope --ignore-not-found").await.unwrap(), (String::new(), String::new()));
     assert_eq!(get(&client, "cats").await.unwrap_err(), r#"the server has no resource type "cats""#);
     assert!(get(&client, "cm/one cm").await.unwrap_err().contains("TYPE/NAME"));
-    assert!(get(&client, "cm -o nonsense").await.unwrap_err().contains("no output format"));
+    assert!(get(&client, "cm -o nonsense").await.unwrap_err().contains("unknown output format"));
     assert!(get(&client, "cm,svc -w").await.unwrap_err().contains("only one object"));
 }
 
@@ -200,7 +200,7 @@ async fn a_path_can_be_asked_for_as_it_is() {
     assert!(get(&client, "--raw /nothing").await.unwrap_err().contains("404"));
 }
 
-/// Keeps what is written where a test can see it.
+/// A writer whose output a test can read.
 #[derive(Clone)]
 struct Shared(tokio::sync::watch::Sender<String>);
 

@@ -1,25 +1,25 @@
-//! What is asked for: types and names, as kubectl reads its arguments.
+//! The requested types and names, parsed like kubectl's arguments.
 
 use std::error::Error;
 
 use windlass_api::{DynamicObject, ObjectExt as _, TypeMeta};
 use windlass_client::{CachedDiscovery, DeferredRestMapper, DiscoveredResource, MappingError};
 
-/// A type, and which of its objects.
+/// A resource and the requested objects.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) resource: DiscoveredResource,
-    /// None for all.
+    /// Empty for all objects.
     pub(super) names: Vec<Named>,
-    /// Whether other types are asked for, too.
+    /// `true` if other resources are requested as well.
     pub(super) among_others: bool,
 }
 
-/// One object.
+/// A requested object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
-    /// If it is said with the object.
+    /// The namespace, if it is specified with the object.
     pub(super) namespace: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl From<&str> for Named {
     }
 }
 
-/// Reads `TYPE[,TYPE] [NAME ...]` or `TYPE/NAME ...`. A type may be a category: `all`.
+/// Parses `TYPE[,TYPE] [NAME ...]` or `TYPE/NAME ...`. A type may be a category: `all`.
 pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> Result<Vec<Wanted>, Box<dyn Error>> {
     let mapper = DeferredRestMapper::new(discovery.clone());
     let mut wanted: Vec<Wanted> = Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
                 Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
                     add(find(&mapper, kind).await?, vec![name.into()]);
                 }
-                _ => return Err(format!("{argument:?} is not TYPE/NAME, as the other arguments are").into()),
+                _ => return Err(format!("{argument:?} is not TYPE/NAME like the other arguments").into()),
             }
         }
     } else if let Some((types, names)) = arguments.split_first() {
@@ -64,7 +64,7 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
     Ok(together(wanted))
 }
 
-/// The resources of the objects that manifests are about, each in the version that its manifest says.
+/// Returns the resources of the objects in manifests, each in the version of its manifest.
 pub(super) async fn of_manifests(
     objects: Vec<DynamicObject>,
     discovery: &CachedDiscovery,
@@ -103,7 +103,7 @@ async fn category(mapper: &DeferredRestMapper, name: &str) -> Result<Vec<Discove
     Ok(mapper.category(name).into_iter().filter(|resource| resource.supports("list")).cloned().collect())
 }
 
-/// What stands before names: `pod`, `deployment.apps`.
+/// Returns the prefix of names: `pod`, `deployment.apps`.
 pub(super) fn kind_name(resource: &DiscoveredResource) -> String {
     resource.resource.gvk().group_kind().to_string().to_lowercase()
 }

@@ -1,4 +1,4 @@
-//! The requests that a proxy passes on.
+//! The filter of the requests that a proxy forwards.
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -6,13 +6,13 @@ use http::{HeaderMap, Method, header};
 use percent_encoding::percent_decode_str;
 use regex::Regex;
 
-/// Regular expressions, any of which may match.
+/// A list of regular expressions. One of them has to match.
 #[derive(Clone, Debug)]
 pub(super) struct Patterns(Vec<Regex>);
 
-/// The rules of a proxy: those of `kubectl proxy`, and one for the pages of browsers.
+/// The rules of a proxy: those of `kubectl proxy`, and a rule for the origin of web pages.
 ///
-/// Paths are matched as the API server understands them: decoded, both as they are and without `.`, `..` and empty
+/// Paths are matched as the API server interprets them: decoded, both unchanged and without `.`, `..` and empty
 /// segments.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -20,18 +20,18 @@ pub(super) struct Filter {
     pub(super) paths: Patterns,
     pub(super) rejected_paths: Patterns,
     pub(super) rejected_methods: Patterns,
-    /// Pages that may send requests, beside those from this proxy.
+    /// The origins of pages that may send requests, in addition to this proxy's own.
     pub(super) origins: Patterns,
 }
 
-/// The reason why a request is not passed on.
+/// The reason why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the path cannot be decoded")]
     MalformedPath,
-    #[error("this proxy does not pass that on")]
+    #[error("the proxy does not forward this request")]
     Filtered,
-    #[error("this proxy takes no requests from pages of other origins; --accept-origins allows one")]
+    #[error("the proxy rejects requests from pages of other origins; allow one with --accept-origins")]
     ForeignOrigin,
 }
 
@@ -62,7 +62,7 @@ impl Filter {
         let is_known = |origin: &header::HeaderValue| {
             origin.to_str().is_ok_and(|origin| is_same(origin, host) || self.origins.any(origin))
         };
-        // Browsers send it with each WebSocket handshake, and with each request that may change something.
+        // Browsers send `Origin` with every WebSocket handshake and with every request that may write.
         if headers.get_all(header::ORIGIN).iter().all(is_known) { Ok(()) } else { Err(Refusal::ForeignOrigin) }
     }
 }
@@ -73,7 +73,8 @@ fn is_same(origin: &str, host: &str) -> bool {
     authority.is_some_and(|authority| !host.is_empty() && authority.eq_ignore_ascii_case(host))
 }
 
-/// A path as the API server reads it; `None` if it is malformed, or has control characters, which no pattern expects.
+/// Decodes a path like the API server. Returns `None` if it is malformed or contains control characters, which patterns
+/// don't expect.
 fn decoded(path: &str) -> Option<Cow<'_, str>> {
     let is_complete = path
         .split('%')
@@ -83,7 +84,7 @@ fn decoded(path: &str) -> Option<Cow<'_, str>> {
     (is_complete && !path.contains(char::is_control)).then_some(path)
 }
 
-/// A path without empty segments, `.` and `..`.
+/// Removes empty segments, `.` and `..` from a path.
 fn cleaned(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {
@@ -98,7 +99,7 @@ fn cleaned(path: &str) -> String {
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        // The last colon of `[::1]` stands before no port.
+        // The last colon in `[::1]` does not precede a port.
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !port.is_empty() => name,
         _ => host,
     }

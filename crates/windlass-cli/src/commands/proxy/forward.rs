@@ -1,4 +1,4 @@
-//! Passes requests on to the API server, and its answers back as they come.
+//! Forwards requests to the API server, and streams its responses back.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use windlass_client::{Body, Client};
 
 use super::filter::{Filter, Refusal};
 
-/// What concerns one connection, and not what is asked.
+/// Headers that apply to a single connection and are not forwarded.
 const HOP_BY_HOP: &[HeaderName] = &[
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -68,7 +68,7 @@ impl Forward {
         Ok(response)
     }
 
-    /// Once both sides have left HTTP, bytes are carried as they are.
+    /// After both sides have upgraded, bytes are copied unchanged.
     async fn upgrade(&self, mut request: Request<Incoming>, uri: Uri) -> windlass_client::Result<Response<Body>> {
         let near = hyper::upgrade::on(&mut request);
         let (mut head, _) = request.into_parts();
@@ -87,7 +87,7 @@ impl Forward {
         Ok(head.map(|()| Body::empty()))
     }
 
-    /// What is asked of the server; `None` for paths outside the prefix.
+    /// Returns the URI for the server; `None` for paths outside the prefix.
     fn target(&self, uri: &Uri) -> Option<Uri> {
         let whole = uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let path = whole.strip_prefix(&self.prefix)?;
@@ -110,7 +110,7 @@ impl Service<Request<Incoming>> for Forward {
     }
 }
 
-/// The host that a request names: over HTTP/2 it is in the URI.
+/// Returns the host of a request. With HTTP/2, it is in the URI.
 fn host(request: &Request<Incoming>) -> &str {
     let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     named.or_else(|| request.uri().authority().map(Authority::as_str)).unwrap_or_default()

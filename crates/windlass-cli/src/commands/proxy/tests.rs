@@ -15,7 +15,8 @@ struct Command {
     options: Options,
 }
 
-/// A proxy before a new server, and a client that asks it as a browser or curl would: without credentials.
+/// Starts a proxy for a new server. Returns clients of both; the proxy's client sends no credentials, like a browser or
+/// curl.
 async fn proxy(flags: &[&str]) -> (Client, Client, SocketAddr) {
     proxy_of(testing::client(), flags).await
 }
@@ -49,12 +50,12 @@ async fn requests_are_passed_on_and_a_watch_streams_through() {
     let path = format!("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion={version}");
     let watch = client.request(Request::get(path).body(()).unwrap()).await.unwrap();
     let mut events = watch.into_body();
-    // Each event arrives when it happens, not when the watch ends.
+    // Each event arrives when it happens, not at the end of the watch.
     for name in ["one", "two"] {
         let create = Request::post("/api/v1/namespaces/default/configmaps").body(Body::from(map(name))).unwrap();
         assert_eq!(client.request(create).await.unwrap().status(), 201);
         let frame = tokio::time::timeout(std::time::Duration::from_secs(20), events.frame());
-        let event = frame.await.expect("the event comes").unwrap().unwrap().into_data().unwrap();
+        let event = frame.await.expect("the event arrives").unwrap().unwrap().into_data().unwrap();
         let event: Value = serde_json::from_slice(&event).unwrap();
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
@@ -70,7 +71,7 @@ async fn requests_are_passed_on_as_fast_as_they_come() {
             assert_eq!(ask(&client, "/version").await.0, 200);
         }
     };
-    tokio::time::timeout(std::time::Duration::from_mins(1), all).await.expect("no request waits for its turn");
+    tokio::time::timeout(std::time::Duration::from_mins(1), all).await.expect("requests are not rate limited");
 }
 
 #[tokio::test]
@@ -86,7 +87,7 @@ async fn what_the_filter_does_not_know_is_not_passed_on() {
     assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/exec?command=x").await.0, 403);
     let delete = Request::delete("/api/v1/namespaces/default/pods/p").body(()).unwrap();
     assert_eq!(client.request(delete).await.unwrap().status(), 403);
-    // A page of another name that is made to point here.
+    // A page on another host name that resolves to this address.
     let foreign = Request::get("/version").header(header::HOST, format!("evil.example:{}", address.port()));
     assert_eq!(client.request(foreign.body(()).unwrap()).await.unwrap().status(), 403);
     let (open, ..) = proxy(&["--disable-filter"]).await;
@@ -108,7 +109,7 @@ async fn page_of_another_origin_is_refused() {
         client.request(request).await.unwrap().status()
     };
     let maps = "/api/v1/namespaces/default/configmaps";
-    // A form or a script sends it without a Content-Type.
+    // Forms and scripts can send this without a Content-Type.
     assert_eq!(status(Request::post(maps), "http://evil.example").await, 403);
     assert_eq!(status(Request::post(maps), &format!("http://{address}")).await, 201);
     let (open, ..) = proxy(&["--disable-filter"]).await;

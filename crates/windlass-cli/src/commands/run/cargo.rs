@@ -1,4 +1,4 @@
-//! Builds a project, and finds the programs in it.
+//! Builds a project and finds its programs.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,17 @@ use tokio::{
 
 use super::process::Process;
 
-/// The program of a project that writes its manifests.
+/// The name of the project's program that writes its manifests.
 const MANIFESTS: &str = "manifests";
 
-/// The programs of a project, as they were built.
+/// The built programs of a project.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) manager: Program,
     pub(super) manifests: PathBuf,
 }
 
-/// An executable file, as it was at a moment.
+/// An executable file at a point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
@@ -43,37 +43,38 @@ impl Program {
     }
 }
 
-/// Builds the project, and returns where its programs are.
+/// Builds the project and returns its programs.
 pub(super) async fn build(project: &Path, name: &str) -> Result<Built, String> {
     let mut programs = compile(project, &["--lib", "--bins"]).await?;
     let manifests = take_manifests(&mut programs)?;
     Ok(Built { manager: Program::at(manager(programs, name)?), manifests })
 }
 
-/// Builds the program that writes the manifests, and returns where it is.
+/// Builds the program that writes the manifests, and returns its path.
 pub(in crate::commands) async fn build_manifests(project: &Path) -> Result<PathBuf, String> {
     take_manifests(&mut compile(project, &["--bin", MANIFESTS]).await?)
 }
 
 fn take_manifests(programs: &mut BTreeMap<String, PathBuf>) -> Result<PathBuf, String> {
     let manifests = programs.remove(MANIFESTS);
-    manifests.ok_or_else(|| format!("the project has no program {MANIFESTS}, which writes its manifests"))
+    manifests.ok_or_else(|| format!("the project has no program {MANIFESTS} to write its manifests"))
 }
 
-/// Builds targets of the project, and returns the programs among them. Errors in the sources appear on standard error.
+/// Builds targets of the project and returns the programs among them. Compiler errors are printed to standard error.
 ///
-/// The examples are built as well, of which a generated project has none: with them cargo takes the features of the
-/// dev-dependencies into account, as it does for `cargo test`. Otherwise both would compile every crate that has more features in
-/// tests, each for itself.
+/// The examples are built as well, although a generated project has none. This makes cargo enable the features of the
+/// dev-dependencies, as for `cargo test`, so that both share one build. Otherwise each would compile every crate that
+/// has more features in tests.
 async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, PathBuf>, String> {
     let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut cargo = Command::new(&program);
     cargo.arg("build").args(targets).args(["--examples", "--message-format", "json-render-diagnostics"]);
-    // At a terminal cargo draws how far it is, which takes minutes at first; elsewhere its lines are passed on.
+    // On a terminal, cargo shows its progress, because the first build takes minutes. Otherwise its lines are
+    // forwarded.
     let shown = if io::stderr().is_terminal() { Stdio::inherit() } else { Stdio::piped() };
     cargo.current_dir(project).stdout(Stdio::piped()).stderr(shown);
     let mut building = Process::start(cargo).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "cargo is not there: it builds the project".to_owned(),
+        io::ErrorKind::NotFound => "cargo is not installed; it is required to build the project".to_owned(),
         _ => format!("starting cargo: {error}"),
     })?;
     let mut told = String::new();
@@ -86,7 +87,7 @@ async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, Pa
     };
     let mut shown = io::stderr();
     let read = tokio::try_join!(results, pass_on(errors, &mut shown));
-    read.map_err(|error| format!("reading what cargo says: {error}"))?;
+    read.map_err(|error| format!("reading cargo's output: {error}"))?;
     let status = building.ended().await.map_err(|error| format!("waiting for cargo: {error}"))?;
     if !status.success() {
         return Err("the build failed".to_owned());
@@ -94,10 +95,10 @@ async fn compile(project: &Path, targets: &[&str]) -> Result<BTreeMap<String, Pa
     Ok(programs(&told))
 }
 
-/// How cargo says that another cargo has the folder.
+/// The start of cargo's message that another cargo process has locked the folder.
 const WAITS: &str = "    Blocking waiting for";
 
-/// Passes on what cargo says, and tells once that it waits for another.
+/// Forwards cargo's messages, and reports once that it waits for another process.
 async fn pass_on(errors: Option<ChildStderr>, to: &mut impl io::Write) -> io::Result<()> {
     match errors {
         Some(errors) => pass_on_lines(errors, to).await,
@@ -112,13 +113,13 @@ async fn pass_on_lines(errors: impl AsyncRead + Unpin, to: &mut impl io::Write) 
             writeln!(to, "{line}")?;
         } else if !has_told {
             has_told = true;
-            writeln!(to, "waiting for another cargo, which builds in the same folder")?;
+            writeln!(to, "waiting for another cargo process that builds in the same folder")?;
         }
     }
     Ok(())
 }
 
-/// The programs that cargo tells of, by name.
+/// Returns the programs in cargo's messages, by name.
 fn programs(told: &str) -> BTreeMap<String, PathBuf> {
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let executable = |message: Value| {
@@ -130,7 +131,7 @@ fn programs(told: &str) -> BTreeMap<String, PathBuf> {
     messages.filter_map(executable).collect()
 }
 
-/// The one with the project's name, or the only one.
+/// Returns the program with the project's name, or the only one.
 fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBuf, String> {
     if let Some(path) = programs.remove(name) {
         return Ok(path);
@@ -141,7 +142,7 @@ fn manager(mut programs: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBu
         return Ok(path);
     }
     let there = programs.into_keys().collect::<Vec<_>>().join(", ");
-    Err(format!("the manager is the program {name}, and the project has none of that name: {there}"))
+    Err(format!("the project has no program {name} to run as the manager, only: {there}"))
 }
 
 #[cfg(test)]
@@ -157,7 +158,7 @@ warning: unused variable: `a`
 ";
         let mut shown = Vec::new();
         pass_on_lines(told.as_bytes(), &mut shown).await.unwrap();
-        let expected = "waiting for another cargo, which builds in the same folder
+        let expected = "waiting for another cargo process that builds in the same folder
    Compiling shop-operator v0.1.0 (/shop)
 warning: unused variable: `a`
 ";
@@ -175,8 +176,8 @@ not json
         let mut found = programs(told);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["manifests", "shop-operator"]);
         assert_eq!(manager(found.clone(), "shop-operator").unwrap(), Path::new("/t/shop-operator"));
-        assert!(manager(found.clone(), "other").unwrap_err().ends_with("none of that name: manifests, shop-operator"));
+        assert!(manager(found.clone(), "other").unwrap_err().ends_with("manager, only: manifests, shop-operator"));
         found.remove("manifests");
-        assert_eq!(manager(found, "other").unwrap(), Path::new("/t/shop-operator"), "the only one, whatever its name");
+        assert_eq!(manager(found, "other").unwrap(), Path::new("/t/shop-operator"), "the only program, with any name");
     }
 }

@@ -1,4 +1,4 @@
-//! What the manager is told by flags: where to listen, so that it can be asked.
+//! The manager's flags that set its listening addresses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -6,13 +6,13 @@ const HOST: &str = "--webhook-host";
 const WEBHOOKS: &str = "--webhook-port";
 const PROBES: &str = "--health-probe-bind-address";
 
-/// The flags of a manager. What the user says of them holds; else free ports of loopback are taken.
+/// The flags of a manager. The user's flags are kept; otherwise free loopback ports are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) arguments: Vec<String>,
-    /// Where the API server finds webhooks.
+    /// The address of the webhooks for the API server.
     pub(super) webhooks: SocketAddr,
-    /// Where to ask whether it is ready; nowhere, if the user wants no probes.
+    /// The address of the readiness probe; `None` if the user disables probes.
     pub(super) probes: Option<SocketAddr>,
 }
 
@@ -28,7 +28,7 @@ impl Flags {
         };
         if let Some(host) = value(given, HOST) {
             let host: IpAddr = host.parse().map_err(|_| format!("{HOST} {host}: expected an IP address"))?;
-            // What listens everywhere listens on loopback.
+            // A server on all addresses is reachable on loopback.
             if !host.is_unspecified() {
                 webhooks.set_ip(host);
             }
@@ -51,7 +51,7 @@ impl Flags {
     }
 }
 
-/// What a flag is given: `--flag=value` or `--flag value`.
+/// Returns the value of a flag: `--flag=value` or `--flag value`.
 fn value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
     let place = arguments.iter().position(|argument| argument.split('=').next() == Some(flag))?;
     match arguments[place].split_once('=') {
@@ -64,7 +64,7 @@ fn local(port: &str) -> Option<SocketAddr> {
     port.parse::<u16>().ok().filter(|port| *port != 0).map(|port| (Ipv4Addr::LOCALHOST, port).into())
 }
 
-/// A port that nobody has at this moment.
+/// Returns an address with a port that is currently free.
 fn free() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map_err(|error| format!("taking a free port of loopback: {error}"))
@@ -82,7 +82,7 @@ mod tests {
     fn what_the_user_says_holds_and_the_rest_is_added() {
         let said = flags(&["--webhook-port", "9443", "--health-probe-bind-address=:8081"]).unwrap();
         let expected = ["--webhook-port", "9443", "--health-probe-bind-address=:8081", "--webhook-host=127.0.0.1"];
-        assert_eq!(said.arguments, expected, "webhooks are for this machine alone");
+        assert_eq!(said.arguments, expected, "webhooks listen on this machine only");
         assert_eq!(said.webhooks.to_string(), "127.0.0.1:9443");
         let elsewhere = |host| flags(&["--webhook-port=9443", host]).unwrap();
         assert_eq!(elsewhere("--webhook-host=::1").webhooks.to_string(), "[::1]:9443");

@@ -1,7 +1,8 @@
-//! One run at a time in a project.
+//! A lock that allows only one run at a time in a project.
 //!
-//! Two would build in one folder, write the same definitions, and both be what `target/windlass/kubeconfig` means: so the second is refused, and told who
-//! the first is. The lock is the system's, on an open file, and goes with the process, however that ends; the file stays.
+//! Two runs would build in the same folder, write the same CustomResourceDefinitions, and overwrite the same
+//! kubeconfig. So the second one fails with an error that names the first. The lock is an operating system lock on an
+//! open file. It is released when the process ends for any reason; the file remains.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -10,17 +11,17 @@ use std::{
     process,
 };
 
-/// The file, in the project.
+/// The path of the lock file, relative to the project.
 const FILE: &str = "target/windlass/run.lock";
 
-/// Held as long as it is there.
+/// A held lock. Dropping it releases it.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes it, or says which process has it.
+    /// Acquires the lock, or returns an error that names the process holding it.
     pub(super) fn take(project: &Path) -> Result<Self, String> {
         let path = project.join(FILE);
         let failed = |error: std::io::Error| format!("locking {}: {error}", path.display());
@@ -31,11 +32,11 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // What it is called is of use; that it is there is what counts.
+                // The content is only informative; the lock decides.
                 let _ = file.read_to_string(&mut holder);
                 let holder = if holder.trim().is_empty() { "another process" } else { holder.trim() };
                 return Err(format!(
-                    "{holder} runs the project in {} already; it sees what you change, and ends with Ctrl-C",
+                    "{holder} already runs the project in {}; it picks up your changes, and stops with Ctrl-C",
                     project.display()
                 ));
             }
@@ -58,7 +59,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("windlass-lock-{}", Entropy::os().uuid()));
         let first = Lock::take(&folder).unwrap();
         let error = Lock::take(&folder).unwrap_err();
-        let expected = format!("process {}, windlass run, runs the project in {}", process::id(), folder.display());
+        let expected =
+            format!("process {}, windlass run, already runs the project in {}", process::id(), folder.display());
         assert!(error.starts_with(&expected), "{error}");
         drop(first);
         drop(Lock::take(&folder).unwrap());

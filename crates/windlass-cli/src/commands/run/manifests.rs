@@ -1,4 +1,5 @@
-//! What the cluster is told of a project while its manager runs on this machine: definitions, and webhooks that are asked here.
+//! The manifests applied to the cluster while the manager keeps running this machine: CustomResourceDefinitions, and webhooks
+//! that are called here.
 
 use std::{
     collections::BTreeSet,
@@ -13,17 +14,17 @@ use windlass_api::{ApiResource, DynamicObject, ErrorChain, GroupVersionKind, Obj
 use windlass_cel::WrongRule;
 use windlass_client::{Client, read_manifests, wait};
 
-/// Who owns what is written here.
+/// The field manager of the applied objects.
 const OWNER: &str = "windlass-run";
 
-/// Where definitions are.
+/// The folder of the CustomResourceDefinitions.
 pub(super) const DEFINITIONS: &str = "config/crd/bases";
 const WEBHOOKS: &str = "config/webhook";
 
-/// How long the API server may take to serve a kind, and the manager to say whom to trust.
+/// The timeout for the API server to serve a kind, and for the manager to set its CA bundles.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A kind of object that tells the API server something.
+/// A kind of object that configures the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Definition,
@@ -31,11 +32,11 @@ enum Kind {
     Validating,
 }
 
-/// What a project says, with all webhooks at an address of this machine.
+/// The manifests of a project, with all webhooks at an address on this machine.
 #[derive(Debug, Default)]
 pub(super) struct Manifests(Vec<(Kind, DynamicObject)>);
 
-/// What was applied last: what is gone from it is taken away.
+/// The objects of the last application. Objects that are missing in the next one are deleted.
 #[derive(Debug, Default)]
 pub(super) struct Applied(BTreeSet<(Kind, String)>);
 
@@ -59,7 +60,7 @@ impl Kind {
         ApiResource::namespaced(GroupVersionKind::new(group, "v1", kind), plural).cluster_scoped()
     }
 
-    /// Of an object, if it is one of them.
+    /// Returns the kind of an object, if it is one of them.
     fn of(object: &DynamicObject) -> Option<Self> {
         let types = object.types.as_ref()?;
         Self::ALL.into_iter().find(|kind| {
@@ -68,7 +69,7 @@ impl Kind {
         })
     }
 
-    /// Where an object says how webhooks are called.
+    /// Returns the client configurations of an object's webhooks.
     fn calls(self, object: &mut DynamicObject) -> Vec<&mut Value> {
         match self {
             Self::Definition => object
@@ -86,7 +87,8 @@ impl Kind {
 }
 
 impl Manifests {
-    /// Reads the definitions and webhooks of a project. Webhooks of a service are called at the address in its place.
+    /// Reads the CustomResourceDefinitions and webhooks of a project. Webhooks of a service are redirected to
+    /// `address`.
     pub(super) fn of(project: &Path, address: SocketAddr) -> Result<Self, String> {
         let mut manifests = Self::default();
         for folder in [DEFINITIONS, WEBHOOKS] {
@@ -112,8 +114,8 @@ impl Manifests {
         Ok(())
     }
 
-    /// Tells the cluster, and waits until new kinds are served. Webhooks that the project has no more are no more asked; definitions stay, with
-    /// their objects.
+    /// Applies the manifests and waits until new kinds are served. Deletes webhook configurations that the project no
+    /// longer has; CustomResourceDefinitions and their objects remain.
     pub(super) async fn apply(&self, client: &Client, applied: &mut Applied) -> Result<(), String> {
         for (kind, object) in &self.0 {
             let name = object.name();
@@ -140,7 +142,7 @@ impl Manifests {
         Ok(())
     }
 
-    /// Waits until the manager has said whom to trust, wherever a webhook of its is named. It fails with those of which it has not.
+    /// Waits until the manager has set the CA bundle of all its webhooks. The error names the first object without one.
     pub(super) async fn trusted(&self, client: &Client) -> Result<(), String> {
         for (kind, object) in &self.0 {
             if kind.calls(&mut object.clone()).is_empty() {
@@ -155,19 +157,20 @@ impl Manifests {
             };
             let waited = client.dynamic(&kind.resource()).wait_for(name).timeout(PATIENCE).until(told).await;
             waited.map_err(|error| {
-                format!("the manager has not said whom to trust in {} {name}: {}", kind.names().1, ErrorChain(&error))
+                format!("the manager has not set the CA bundle in {} {name}: {}", kind.names().1, ErrorChain(&error))
             })?;
         }
         Ok(())
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Why a server refused something. Rules are told by version, field and expression, not as the JSON in which a server shows them.
+/// Returns the server's reason for a rejection. Validation rules are described by version, field and expression instead
+/// of the server's JSON.
 fn refused(error: &windlass_client::Error) -> String {
     let causes = error.status().and_then(|status| status.details.as_ref()).map(|details| &details.causes);
     let rule = |cause: &windlass_api::Cause| {
@@ -175,10 +178,10 @@ fn refused(error: &windlass_client::Error) -> String {
         Some(format!("\n  {field}: rule {:?}: {why}", rule.unwrap_or_default()))
     };
     let rules: String = causes.into_iter().flatten().filter_map(rule).collect();
-    if rules.is_empty() { ErrorChain(error).to_string() } else { format!("the server refuses it:{rules}") }
+    if rules.is_empty() { ErrorChain(error).to_string() } else { format!("the server rejected it:{rules}") }
 }
 
-/// The files of YAML in a folder, by name; none if it is not there.
+/// Returns the YAML files of a folder, sorted by name; empty if it does not exist.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error: io::Error| format!("reading {}: {error}", folder.display());
     let entries = match fs::read_dir(folder) {
@@ -247,7 +250,7 @@ webhooks:
         let client = crate::testing::client();
         let mut applied = Applied::default();
         let all = manifests(&[DEFINITION, WEBHOOKS]);
-        assert_eq!(all.len(), 2, "a Service is of no use here");
+        assert_eq!(all.len(), 2, "a Service is not applied");
         all.apply(&client, &mut applied).await.unwrap();
         let definitions = client.dynamic(&Kind::Definition.resource());
         let webhooks = client.dynamic(&Kind::Validating.resource());
@@ -256,7 +259,7 @@ webhooks:
         let found = webhooks.get("shop-site").await.unwrap();
         assert_eq!(found.data["webhooks"][0]["clientConfig"], json!({"url": "https://127.0.0.1:9443/validate"}));
 
-        // As the manager does it, which knows the authority.
+        // Sets the CA bundle, as the manager does.
         let patch = |path: &str| windlass_api::Patch::Json(json!([{"op": "add", "path": path, "value": "Q0E="}]));
         webhooks.patch("shop-site", patch("/webhooks/0/clientConfig/caBundle")).await.unwrap();
         all.apply(&client, &mut applied).await.unwrap();
@@ -264,7 +267,7 @@ webhooks:
         assert_eq!(told.data["webhooks"][0]["clientConfig"]["caBundle"], "Q0E=");
         manifests(&[WEBHOOKS]).trusted(&client).await.unwrap();
 
-        // One that the project has no more is not asked; its kinds stay.
+        // A removed webhook configuration is deleted; the project's kinds remain.
         manifests(&[]).apply(&client, &mut applied).await.unwrap();
         assert!(webhooks.get_opt("shop-site").await.unwrap().is_none());
         assert!(definitions.get_opt("sites.shop.example.com").await.unwrap().is_some());
@@ -277,7 +280,7 @@ webhooks:
         let wrong = DEFINITION.replace("{type: object}", &spec);
         let client = crate::testing::client();
         let error = manifests(&[&wrong]).apply(&client, &mut Applied::default()).await.unwrap_err();
-        let expected = "applying CustomResourceDefinition sites.shop.example.com: the server refuses it:\n  spec: rule \"self.size( > 1\": \
+        let expected = "applying CustomResourceDefinition sites.shop.example.com: the server rejected it:\n  spec: rule \"self.size( > 1\": \
                         compilation failed: ERROR: <input>:1:12";
         assert!(error.starts_with(expected) && !error.contains("OptionalOldSelf"), "{error}");
     }
@@ -289,7 +292,7 @@ webhooks:
         webhooks.apply(&client, &mut Applied::default()).await.unwrap();
         let error = webhooks.trusted(&client).await.unwrap_err();
         assert!(
-            error.starts_with("the manager has not said whom to trust in ValidatingWebhookConfiguration shop-site"),
+            error.starts_with("the manager has not set the CA bundle in ValidatingWebhookConfiguration shop-site"),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! Whether a manager is ready, as it says itself.
+//! The readiness probe of a manager.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -8,12 +8,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often it is asked.
+/// The interval between requests.
 const INTERVAL: Duration = Duration::from_millis(25);
-/// How long it may take to answer.
+/// The timeout of a request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Resolves when it answers `/readyz` with 200.
+/// Waits until `/readyz` responds with 200.
 pub(super) async fn ready(probes: SocketAddr) {
     loop {
         if let Ok(Ok(true)) = timeout(ANSWER, ask(probes)).await {
@@ -54,7 +54,7 @@ mod tests {
                 connection.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        timeout(Duration::from_mins(1), ready(address)).await.expect("it is ready in the end");
+        timeout(Duration::from_mins(1), ready(address)).await.expect("it becomes ready");
         asked.await.unwrap();
     }
 }

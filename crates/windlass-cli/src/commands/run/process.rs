@@ -1,4 +1,4 @@
-//! A program that is started here, and leaves nothing behind.
+//! A child process that is terminated together with its own children.
 
 use std::{
     io,
@@ -8,17 +8,17 @@ use std::{
 
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-/// A program in a process group of its own: what is typed at the terminal ends `windlass`, which ends it in its order. Killed with its own
-/// children when dropped.
+/// A program in a separate process group. Signals from the terminal only reach `windlass`, which stops the program.
+/// Dropping this kills the program and its children.
 #[derive(Debug)]
 pub(super) struct Process(Child);
 
-/// How one came to its end.
+/// The way in which a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// It was asked to, and did.
+    /// It ended on request.
     Gracefully(ExitStatus),
-    /// It did not, for as long as it was given.
+    /// It did not end within the grace period and was killed.
     Killed,
 }
 
@@ -29,22 +29,22 @@ impl Process {
         command.stdin(Stdio::null()).kill_on_drop(true).spawn().map(Self)
     }
 
-    /// What it writes, if that is piped.
+    /// Takes the standard output, if it is piped.
     pub(super) fn output(&mut self) -> Option<ChildStdout> {
         self.0.stdout.take()
     }
 
-    /// What it complains of, if that is piped.
+    /// Takes the standard error, if it is piped.
     pub(super) fn errors(&mut self) -> Option<ChildStderr> {
         self.0.stderr.take()
     }
 
-    /// Resolves when it ends. Cancel-safe.
+    /// Waits until the process ends. Cancel-safe.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.0.wait().await
     }
 
-    /// Asks it to end (SIGTERM), and kills it after the grace.
+    /// Requests the process to end (SIGTERM), and kills it after the grace period.
     pub(super) async fn stop(mut self, grace: Duration) -> io::Result<Stopped> {
         self.ask();
         if let Ok(status) = tokio::time::timeout(grace, self.ended()).await {
@@ -58,19 +58,19 @@ impl Process {
 
 #[cfg(unix)]
 impl Process {
-    /// Its id; none once it has been waited for, when the number may be another's.
+    /// Returns the process ID; `None` after it has been waited for, when the ID may be reused.
     fn id(&self) -> Option<rustix::process::Pid> {
         self.0.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
     }
 
     fn ask(&self) {
         if let Some(id) = self.id() {
-            // One that has just ended is asked in vain.
+            // Fails if the process has just ended.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
     }
 
-    /// With all that it has started.
+    /// Kills the process and its children.
     fn kill(&mut self) {
         if let Some(id) = self.id() {
             let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
@@ -80,7 +80,7 @@ impl Process {
 
 #[cfg(not(unix))]
 impl Process {
-    /// There is no way to ask.
+    /// This system has no way to request termination.
     fn ask(&mut self) {
         self.kill();
     }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// A shell that has begun.
+    /// Starts a shell and waits until it runs.
     #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
     async fn shell(script: &str) -> (Process, Lines<BufReader<ChildStdout>>) {
         let mut command = Command::new("sh");
@@ -126,8 +126,8 @@ mod tests {
     async fn one_that_is_dropped_is_gone_with_its_children() {
         let (process, mut output) = shell("echo up; sleep 1000 & wait").await;
         drop(process);
-        // The pipe ends when nobody holds its other end.
+        // The pipe ends when no process holds its other end.
         let ended = tokio::time::timeout(Duration::from_mins(1), output.next_line()).await;
-        assert_eq!(ended.expect("its child is gone too").unwrap(), None);
+        assert_eq!(ended.expect("its child was killed as well").unwrap(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One run: build, tell the cluster, start; and again when files change.
+//! One run of a project: builds it, applies its manifests and starts the manager, and repeats this when files change.
 
 use std::{
     path::PathBuf,
@@ -24,50 +24,50 @@ use super::{
 };
 use crate::commands::announce;
 
-/// How long a manager that is to stop may take.
+/// The grace period of a manager that is stopped.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long one that starts may take to be ready.
+/// The time within which a started manager must become ready.
 const START: Duration = Duration::from_mins(1);
-/// So many changed files are named.
+/// The number of changed files that are listed.
 const NAMED: usize = 3;
 
-/// What there is of a run.
+/// The state of a run.
 pub(super) struct Session {
     place: Place,
     client: Client,
     kubeconfig: PathBuf,
     flags: Flags,
     watcher: Watcher,
-    /// The files that the last round was made of.
+    /// The files that the last round used.
     seen: Snapshot,
     applied: Applied,
     manager: Option<Manager>,
 }
 
-/// A manager that runs.
+/// A running manager.
 struct Manager {
     process: Process,
     program: Program,
     state: State,
 }
 
-/// Whether a manager has come up.
+/// The readiness of a manager.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It was started, and has not said that it is ready.
+    /// Started, but not ready yet.
     Starting,
     Ready,
 }
 
-/// What a round came to.
+/// The result of a round.
 enum Done {
-    /// Another manager runs now.
+    /// A new manager runs.
     Started,
-    /// So many manifests were applied, and the manager is the one of before.
+    /// This many manifests were applied, and the manager is unchanged.
     Kept(usize),
-    /// What was started has ended before it was ready.
+    /// The new manager ended before it was ready.
     Ended,
-    /// What was started is not ready, for this reason.
+    /// The new manager is not ready, for this reason.
     Unready(String),
 }
 
@@ -78,7 +78,7 @@ impl Session {
         Ok(Self { place, client, kubeconfig, flags, watcher, seen, applied, manager: None })
     }
 
-    /// Works until it is dropped. What is wrong with the project is told, and tried again when its files change.
+    /// Runs until it is dropped. Errors in the project are printed; the next round starts when its files change.
     pub(super) async fn work(&mut self) -> Result<(), String> {
         announce("building\n");
         self.round("ready").await?;
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Stops what runs.
+    /// Stops the manager.
     pub(super) async fn stop(&mut self) {
         if let Some(Manager { process, .. }) = self.manager.take()
             && let Ok(Stopped::Killed) = process.stop(GRACE).await
@@ -114,10 +114,10 @@ impl Session {
         }
     }
 
-    /// Does all that a change asks for, and tells what came of it.
+    /// Runs one round and prints its result.
     async fn round(&mut self, started: &str) -> Result<(), String> {
         let begun = Instant::now();
-        // What changes from here on is for the next round.
+        // Later changes belong to the next round.
         self.seen = Snapshot::of(&self.place.folder)?;
         let outcome = self.try_round().await;
         if let Some(told) = self.told(outcome, started, begun) {
@@ -126,17 +126,17 @@ impl Session {
         Ok(())
     }
 
-    /// What a round came to, in words; none where they have been said.
+    /// Returns the message for the result of a round; `None` if it has been printed already.
     fn told(&self, outcome: Result<Done, String>, started: &str, begun: Instant) -> Option<String> {
         Some(match outcome {
             Ok(Done::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
-            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager runs on"),
+            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
             Ok(Done::Ended) => return None,
-            Ok(Done::Unready(why)) => format!("the manager is not there: {why}; waiting for a change"),
+            Ok(Done::Unready(why)) => format!("{why}; waiting for a change"),
             Err(why) => match &self.manager {
-                Some(Manager { state: State::Ready, .. }) => format!("{why}; the manager of before runs on"),
+                Some(Manager { state: State::Ready, .. }) => format!("{why}; the previous manager keeps running"),
                 Some(Manager { state: State::Starting, .. }) => {
-                    format!("{why}; the manager of before is not ready; waiting for a change")
+                    format!("{why}; the previous manager is not ready; waiting for a change")
                 }
                 None => format!("{why}; waiting for a change"),
             },
@@ -151,7 +151,7 @@ impl Session {
         let failed = |error| format!("running {}: {error}", built.manifests.display());
         let status = Process::start(manifests).map_err(failed)?.ended().await.map_err(failed)?;
         if !status.success() {
-            return Err("the definitions were not written".to_owned());
+            return Err("the CustomResourceDefinitions were not written".to_owned());
         }
         self.seen.adopt(DEFINITIONS, &Snapshot::of(folder)?);
         let manifests = Manifests::of(folder, self.flags.webhooks)?;
@@ -170,7 +170,7 @@ impl Session {
         Ok(self.come_up(&manifests).await)
     }
 
-    /// Waits until the manager is ready, has ended, or has had its time.
+    /// Waits until the manager is ready or has ended, or the timeout has passed.
     async fn come_up(&mut self, manifests: &Manifests) -> Done {
         let (client, probes) = (self.client.clone(), self.flags.probes);
         let ready = async {
@@ -210,7 +210,7 @@ impl Session {
     }
 }
 
-/// Resolves when the manager ends by itself; never, if none runs. Cancel-safe.
+/// Waits until the manager ends by itself; never ready if none runs. Cancel-safe.
 async fn ended(manager: &mut Option<Manager>) -> std::io::Result<ExitStatus> {
     match manager {
         Some(manager) => manager.process.ended().await,
@@ -220,7 +220,7 @@ async fn ended(manager: &mut Option<Manager>) -> std::io::Result<ExitStatus> {
 
 fn tell_end(status: std::io::Result<ExitStatus>) {
     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-    announce(&format!("the manager has ended ({how}); it starts again after a change\n"));
+    announce(&format!("the manager exited ({how}); it restarts after a change\n"));
 }
 
 #[cfg(all(test, unix))]
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A session whose manager runs, and listens nowhere.
+    /// Creates a session with a running manager that does not listen.
     #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
     fn session(state: State) -> Session {
         let folder = std::env::temp_dir().join(format!("windlass-session-{}", Entropy::os().uuid()));
@@ -253,11 +253,11 @@ mod tests {
         let mut session = session(State::Starting);
         let outcome = session.come_up(&Manifests::default()).await;
         let told = session.told(Ok(outcome), "ready", Instant::now()).unwrap();
-        assert_eq!(told, "the manager is not there: the manager was not ready within 60 s; waiting for a change");
+        assert_eq!(told, "the manager was not ready within 60 s; waiting for a change");
         let told = |session: &Session| session.told(Err("the build failed".to_owned()), "", Instant::now()).unwrap();
-        assert_eq!(told(&session), "the build failed; the manager of before is not ready; waiting for a change");
+        assert_eq!(told(&session), "the build failed; the previous manager is not ready; waiting for a change");
         session.manager.as_mut().unwrap().state = State::Ready;
-        assert_eq!(told(&session), "the build failed; the manager of before runs on");
+        assert_eq!(told(&session), "the build failed; the previous manager keeps running");
         fs::remove_dir_all(&session.place.folder).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a project that make what runs, as they were at a moment.
+//! A snapshot of the project's files that affect a run.
 
 use std::{
     collections::BTreeMap,
@@ -8,15 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files and folders whose changes count.
+/// The watched files and folders.
 pub(super) const WATCHED: [&str; 4] = ["src", "config", "build.rs", "Cargo.toml"];
 
-/// What each file held, as a hash, by its path in the project.
+/// A hash of each file's content, by its path in the project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Snapshot(BTreeMap<PathBuf, u64>);
 
 impl Snapshot {
-    /// As they are now.
+    /// Takes a snapshot of the current files.
     pub(super) fn of(project: &Path) -> Result<Self, String> {
         let mut snapshot = Self::default();
         for name in WATCHED {
@@ -25,7 +25,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The files that are new, other, or gone since another moment.
+    /// Returns the files that were added, changed or deleted since another snapshot.
     pub(super) fn since<'a>(&'a self, before: &'a Self) -> Vec<&'a Path> {
         let other = self.0.iter().filter(|(path, hash)| before.0.get(*path) != Some(hash)).map(|(path, _)| path);
         let gone = before.0.keys().filter(|path| !self.0.contains_key(*path));
@@ -34,7 +34,7 @@ impl Snapshot {
         paths
     }
 
-    /// Takes what another moment has in a folder: what was written there since is known.
+    /// Copies a folder's files from a newer snapshot, so that changes by our own commands are ignored.
     pub(super) fn adopt(&mut self, folder: &str, other: &Self) {
         self.0.retain(|path, _| !path.starts_with(folder));
         self.0.extend(
@@ -61,14 +61,14 @@ impl Snapshot {
                 self.0.insert(path.to_owned(), hasher.finish());
                 Ok(())
             }
-            // It is gone, or is being replaced at this moment, which will be told.
+            // The file was deleted, or is being replaced, which triggers another event.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed(error)),
         }
     }
 }
 
-/// Whether a file is one that editors, and `windlass create`, write beside another and take away.
+/// Reports whether a file is a temporary one of an editor or of `windlass create`.
 fn is_passing(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.ends_with(".unfinished")
 }
@@ -99,7 +99,7 @@ mod tests {
             write(passing, "2");
         }
         write("src/main.rs", "1");
-        assert!(changes(&before).is_empty(), "what is written anew, as it was, has not changed");
+        assert!(changes(&before).is_empty(), "rewriting the same content is not a change");
         write("src/main.rs", "2");
         write("config/crd/bases/x.yaml", "2");
         fs::remove_file(folder.join("src/api/v1.rs")).unwrap();

@@ -1,4 +1,4 @@
-//! Tells that files have changed; which, a [`Snapshot`](super::snapshot::Snapshot) knows.
+//! A watcher that reports that files have changed. A [`Snapshot`](super::snapshot::Snapshot) determines which.
 
 use std::{path::Path, time::Duration};
 
@@ -7,29 +7,30 @@ use tokio::sync::mpsc;
 
 use super::snapshot::WATCHED;
 
-/// As long as changes follow each other so closely, they are one: an editor that saves all, a `git checkout`.
+/// The quiet period after which successive changes are reported together, for example of an editor that saves all files
+/// or of `git checkout`.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Watches a project.
 pub(super) struct Watcher {
-    /// Watches as long as it is there.
+    /// Watches until it is dropped.
     _watcher: RecommendedWatcher,
     woken: mpsc::Receiver<()>,
 }
 
 impl Watcher {
     pub(super) fn of(project: &Path) -> Result<Self, String> {
-        // One that is waiting to be heard says all there is to say.
+        // One queued notification is sufficient.
         let (wake, woken) = mpsc::channel(1);
         let failed = |error: notify::Error| format!("watching {}: {error}", project.display());
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // To read is not to change, and we read.
+            // Read accesses are ignored: we read the files ourselves.
             if event.is_ok_and(|event| !event.kind.is_access()) {
                 let _ = wake.try_send(());
             }
         })
         .map_err(failed)?;
-        // The folder itself: files are replaced, and what is watched in their place would not be seen.
+        // Watches the folder itself: editors replace files, and a watch on a replaced file would not see changes.
         watcher.watch(project, RecursiveMode::NonRecursive).map_err(failed)?;
         for folder in WATCHED.map(|name| project.join(name)).iter().filter(|path| path.is_dir()) {
             watcher.watch(folder, RecursiveMode::Recursive).map_err(failed)?;
@@ -37,10 +38,11 @@ impl Watcher {
         Ok(Self { _watcher: watcher, woken })
     }
 
-    /// Resolves when something may have changed, and nothing has for a moment. Cancel-safe but for that moment.
+    /// Waits until something may have changed and the quiet period has passed. Cancel-safe except during the quiet
+    /// period.
     pub(super) async fn changed(&mut self) {
         if self.woken.recv().await.is_none() {
-            // Nobody watches any more.
+            // The watcher has been dropped.
             std::future::pending::<()>().await;
         }
         while let Ok(Some(())) = tokio::time::timeout(QUIET, self.woken.recv()).await {}
@@ -69,7 +71,7 @@ mod tests {
             assert!(changed.is_ok(), "{path}");
             fs::read(folder.join(path)).unwrap();
         }
-        assert!(watcher.woken.try_recv().is_err(), "nothing but the writes is told");
+        assert!(watcher.woken.try_recv().is_err(), "only writes are reported");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,19 +1,18 @@
-//! The flags of kube-apiserver that this stand-in does not act on: those that do no harm, and those that it refuses.
+//! The flags of kube-apiserver without an effect in this stand-in: ignored ones, and rejected ones.
 //!
-//! A flag that restricts, records or protects something must not be ignored: whoever gives it relies on it. Everything else
-//! that the stand-in does not know is refused as the real server refuses unknown flags.
+//! A flag that restricts, records or protects something must not be ignored, because users rely on it. Unknown flags
+//! are rejected, as by the real server.
 
 use std::error::Error;
 
 use crate::stand_in::flags::{Flag, Flags};
 
-/// Lets the server start with flags that it does not support; also an environment variable, for tests that cannot add a
-/// flag.
+/// The flag that lets the server start with unsupported flags. There is also an environment variable, for tests that
+/// cannot add a flag.
 pub(super) const ALLOW: &str = "allow-unsupported-flags";
 pub(super) const ALLOW_VARIABLE: &str = "WINDLASS_ALLOW_UNSUPPORTED_FLAGS";
 
-/// Flags without effect here: tuning, logs, and what belongs to etcd, kubelets or other API servers. A name that ends in
-/// `-` stands for all flags that begin with it.
+/// Ignored flags: tuning, logs, and flags for etcd, kubelets or other API servers. A name that ends in `-` is a prefix.
 const IGNORED: &[&str] = &[
     "aggregator-reject-forwarding-redirect",
     "allow-metric-labels",
@@ -80,7 +79,7 @@ const IGNORED: &[&str] = &[
     "watch-cache-sizes",
 ];
 
-/// The loss for each flag that is refused.
+/// The missing feature of each rejected flag.
 const MISSING: &[(&str, &str)] = &[
     ("admission-control", "admission plugins cannot be chosen"),
     ("admission-control-config-file", "admission plugins have no configuration"),
@@ -106,13 +105,13 @@ const MISSING: &[(&str, &str)] = &[
     ("tls-sni-cert-key", "there is one certificate"),
 ];
 
-/// Flags for which the value says whether something is lost.
+/// Flags that are accepted with these values, because they request no missing feature.
 const HARMLESS_VALUES: &[(&str, &str)] = &[
     ("enable-bootstrap-token-auth", "false"),
     ("encryption-provider-config-automatic-reload", "false"),
     ("max-connection-bytes-per-sec", "0"),
     ("service-account-lookup", "true"),
-    // Of an audit log that is not written.
+    // An empty path disables the audit log.
     ("audit-log-path", ""),
     ("audit-policy-file", ""),
 ];
@@ -137,7 +136,7 @@ const ALWAYS_ON: &[&str] = &[
     "ValidatingAdmissionWebhook",
 ];
 
-/// Refuses flags that the stand-in does not support, unless that is allowed: it then warns.
+/// Rejects unsupported flags, or prints a warning if they are allowed.
 pub(super) fn check(flags: &Flags, known: &[Flag], allowed: bool) -> Result<(), Box<dyn Error>> {
     let complaints: Vec<String> = flags.iter().filter_map(|(name, value)| complaint(name, value, known)).collect();
     if complaints.is_empty() {
@@ -150,7 +149,7 @@ pub(super) fn check(flags: &Flags, known: &[Flag], allowed: bool) -> Result<(), 
         return Ok(());
     }
     Err(format!(
-        "{}; --{ALLOW} (or {ALLOW_VARIABLE}=true) starts the server without what they ask for",
+        "{}; --{ALLOW} (or {ALLOW_VARIABLE}=true) starts the server although these flags are not supported",
         complaints.join("; ")
     )
     .into())

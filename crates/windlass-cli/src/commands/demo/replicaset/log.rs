@@ -1,4 +1,4 @@
-//! Everything that was observed, in the order in which it happened.
+//! The observations in the order in which they happened.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use windlass_cache::Cached;
 use windlass_client::Verb;
 use windlass_runtime::{Change, Outcome, ReconcileEvent};
 
-/// The record of a run. Clones are handles to the same record.
+/// The record of a run. Clones are handles of the same record.
 #[derive(Clone, Debug)]
 pub(super) struct Log(Arc<Inner>);
 
@@ -21,7 +21,7 @@ struct Inner {
     changed: watch::Sender<usize>,
 }
 
-/// Something that happened, and when, counted from the start.
+/// An observation and its time since the start.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) at: Duration,
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 pub(super) enum Observed {
     /// A watch was opened.
     Watching { kind: String },
-    /// A watch event is on its way into the event queue, where it becomes a delta.
+    /// A watch event arrived, on its way to the event queue, where it becomes a delta.
     Delta { kind: String, event: EventType, key: ObjectKey, version: String, owner: Option<Arc<str>> },
     /// The store holds this state of a ReplicaSet.
     StoredSet { key: ObjectKey, spec: i32, status: i32 },
@@ -43,15 +43,15 @@ pub(super) enum Observed {
     Key { controller: String, kind: String, change: Change, object: ObjectKey, key: ObjectKey },
     /// A reconcile wrote.
     Wrote { controller: String, key: ObjectKey, reconcile: String, write: Write },
-    /// A reconcile ended well; `again` is when it asks to be called again.
+    /// A reconcile succeeded; `again` is the delay after which it requests to run again.
     Done { reconcile: String, again: Option<Duration> },
 }
 
-/// A request that changed something, and its answer.
+/// A write request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) verb: Verb,
-    /// With its subresource: `replicasets.apps/status`.
+    /// The resource with its subresource: `replicasets.apps/status`.
     pub(super) resource: String,
     pub(super) name: Option<String>,
     pub(super) status: u16,
@@ -71,29 +71,29 @@ impl Log {
         self.0.changed.send_replace(length);
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(super) fn now(&self) -> Duration {
         self.0.began.elapsed()
     }
 
-    /// How many observations there are: the position of the next one.
+    /// Returns the number of observations, which is the position of the next one.
     pub(super) fn position(&self) -> usize {
         self.0.entries.lock().len()
     }
 
-    /// The first match from a position on, with its own position.
+    /// Returns the first match from a position on, with its position.
     pub(super) fn find(&self, from: usize, matches: impl Fn(&Observed) -> bool) -> Option<(usize, Entry)> {
         let entries = self.0.entries.lock();
         let mut rest = entries.iter().enumerate().skip(from);
         rest.find(|(_, entry)| matches(&entry.observed)).map(|(at, entry)| (at, entry.clone()))
     }
 
-    /// How many observations from a position on match.
+    /// Returns the number of matches from a position on.
     pub(super) fn count(&self, from: usize, matches: impl Fn(&Observed) -> bool) -> usize {
         self.0.entries.lock().iter().skip(from).filter(|entry| matches(&entry.observed)).count()
     }
 
-    /// Changes with each observation.
+    /// Returns a receiver that is notified of each observation.
     pub(super) fn changes(&self) -> watch::Receiver<usize> {
         self.0.changed.subscribe()
     }
@@ -129,7 +129,7 @@ impl Log {
         }
     }
 
-    /// Adds a state of a ReplicaSet that the store shows. One that cannot be decoded is not a step of the walk.
+    /// Adds a state of a ReplicaSet in the store, unless it cannot be decoded.
     pub(super) fn stored_set(&self, set: &Cached<ReplicaSet>) {
         let Ok(decoded) = set.get() else { return };
         let spec = decoded.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
@@ -137,7 +137,7 @@ impl Log {
         self.add(Observed::StoredSet { key: set.key().clone(), spec, status });
     }
 
-    /// Adds a pod that the store shows.
+    /// Adds a pod in the store.
     pub(super) fn stored_pod(&self, pod: &Cached<Pod>) {
         self.add(Observed::StoredPod { key: pod.key().clone() });
     }

@@ -1,4 +1,4 @@
-//! Watches that are reported on their way into the caches.
+//! A wrapper of `ListWatch` that records watch events before they reach the caches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use windlass_client::ResourceListWatch;
 
 use super::log::{Log, Observed};
 
-/// A resource as a cache sees it, with each event of its watches in the log.
+/// The `ListWatch` of a resource, which records each watch event in the log.
 #[derive(Debug)]
 pub(super) struct Overheard {
     inner: ResourceListWatch,
@@ -49,7 +49,7 @@ impl ListWatch for Overheard {
     }
 }
 
-/// The delta that an event becomes; `None` for events that are about no object.
+/// Returns the delta of an event; `None` for events without an object.
 fn delta(kind: &str, event: &RawEvent) -> Option<Observed> {
     if !matches!(event.event_type, EventType::Added | EventType::Modified | EventType::Deleted) {
         return None;

@@ -1,4 +1,4 @@
-//! The acts of the walk-through, and what must be observed after each.
+//! The acts of the walk-through, and the expected observations after each.
 
 use std::{error::Error, io::Write, time::Duration};
 
@@ -25,7 +25,7 @@ const NAME: &str = "rs-a";
 const BEFORE: i32 = 2;
 const AFTER: i32 = 3;
 const CONTROLLER: &str = "replicaset";
-/// How long a step may take to be seen. Far more than it needs: this decides between slow and broken.
+/// The timeout for a step. Far longer than required: it only detects failures.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct Walk<W> {
@@ -35,13 +35,13 @@ pub(super) struct Walk<W> {
     pause: Duration,
     sets: Lister<ReplicaSet>,
     pods: Lister<Pod>,
-    /// Handlers are called as long as these exist.
+    /// Keeps the handlers registered.
     _registrations: [Registrations; 2],
 }
 
 impl<W: Write> Walk<W> {
     pub(super) fn new(client: Client, manager: &Manager, log: Log, view: View<W>, pause: Duration) -> Self {
-        // The informers that the controllers use, too: one watch of each kind serves all of them.
+        // The controllers use the same informers: one watch for each kind.
         let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all());
         let pods = manager.cluster().informer::<Pod>(&Watch::all());
         let (of_sets, of_pods) = (log.clone(), log.clone());
@@ -55,12 +55,12 @@ impl<W: Write> Walk<W> {
         Self { client, log, view, pause, sets: sets.store(), pods: pods.store(), _registrations: registrations }
     }
 
-    /// Goes through all steps, up to the first that is not observed.
+    /// Runs all steps, up to the first one that is not observed.
     pub(super) async fn run(mut self) -> Outcome {
         self.act("A control plane starts in this process: API server, controllers, simulated nodes.")?;
         let uid = self.set_up().await?;
 
-        self.act(&format!("{NAME} goes from {BEFORE} replicas to {AFTER}."))?;
+        self.act(&format!("{NAME} scales from {BEFORE} replicas to {AFTER}."))?;
         let start = self.log.position();
         self.line(&Line::Command(format!("kubectl scale replicaset {NAME} -n {NAMESPACE} --replicas={AFTER}")))?;
         let patch = Patch::Merge(json!({"spec": {"replicas": AFTER}}));
@@ -70,7 +70,7 @@ impl<W: Write> Walk<W> {
         self.pod_arrives(key, &uid).await?;
         self.settles(start).await?;
         sleep(self.pause).await;
-        self.act("The loop works: the status is what the spec asks for.")?;
+        self.act("The loop works: the status matches the spec.")?;
         Ok(())
     }
 
@@ -82,13 +82,13 @@ impl<W: Write> Walk<W> {
         }
         let watches = ["ReplicaSet", "Pod"].map(|kind| self.log.count(0, |seen| is_watch(seen, kind)));
         let text = format!(
-            "ReplicaSets and Pods are watched, {} and {} time, however many controllers need them",
+            "ReplicaSets and Pods are watched, {} and {} time, shared by all controllers",
             watches[0], watches[1]
         );
         self.line(&Line::Step(Step::Watch, text))?;
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}}))?;
         self.client.create(&namespace).await?;
-        // Pods need the account that a controller creates in each namespace.
+        // Pods require the service account that a controller creates in each namespace.
         let client = self.client.clone();
         let deadline = Instant::now() + PATIENCE;
         while client.get_opt::<ServiceAccount>("default").within(NAMESPACE).await?.is_none() {
@@ -106,7 +106,7 @@ impl<W: Write> Walk<W> {
         Ok(set.uid().unwrap_or_default().to_owned())
     }
 
-    /// The change becomes a delta, then a state of the store and a key; a worker creates one pod and expects to see it.
+    /// The change becomes a delta, then a state in the store and a key. A worker creates one pod and expects its event.
     /// Returns the position of the key.
     async fn scale_up(&mut self, start: usize, version: &str) -> Outcome<usize> {
         let is_delta = |seen: &Observed| {
@@ -149,7 +149,7 @@ impl<W: Write> Walk<W> {
         Ok(key)
     }
 
-    /// The pod becomes a delta, a state of the store and, by its owner reference, the key of its owner.
+    /// The pod becomes a delta, a state in the store and, through its owner reference, the key of its owner.
     async fn pod_arrives(&mut self, from: usize, uid: &str) -> Outcome {
         let is_delta = |seen: &Observed| {
             matches!(seen, Observed::Delta { kind, event: EventType::Added, owner: Some(owner), .. }
@@ -192,7 +192,7 @@ impl<W: Write> Walk<W> {
         self.step(Step::Store, key, is_stored, what).await.map(drop)
     }
 
-    /// In the end there is one pod more, and no other was created on the way.
+    /// At the end, there is exactly one additional pod, and no other was created in between.
     async fn settles(&mut self, start: usize) -> Outcome {
         let what = format!("{NAME} has {AFTER} ready replicas");
         self.until(&what, |walk| walk.ready() == AFTER).await?;
@@ -204,7 +204,7 @@ impl<W: Write> Walk<W> {
         self.line(&Line::Seen("exactly one pod was created".to_owned()))
     }
 
-    /// Waits for an observation after a position, and shows it. Returns its position.
+    /// Waits for an observation after a position and shows it. Returns its position.
     async fn step(
         &mut self,
         step: Step,
@@ -219,7 +219,7 @@ impl<W: Write> Walk<W> {
         Ok((position, entry))
     }
 
-    /// Waits until something holds; it is tried again with each observation.
+    /// Waits until a condition holds, checking it after each observation.
     async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         let mut changes = self.log.changes();
@@ -247,7 +247,7 @@ impl<W: Write> Walk<W> {
         Ok(self.view.line(self.log.now(), line)?)
     }
 
-    /// The ready replicas that the status reports.
+    /// Returns the number of ready replicas in the status.
     fn ready(&self) -> i32 {
         let set = self.sets.get(&ObjectRef::new(NAME).within(NAMESPACE)).and_then(|set| set.get().ok());
         set.and_then(|set| set.status.as_ref()?.ready_replicas).unwrap_or(0)
