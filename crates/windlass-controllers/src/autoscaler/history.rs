@@ -1,4 +1,4 @@
-//! What was recommended to an autoscaler lately, and what it did. In memory: a restart begins anew.
+//! The recent recommendations and changes of an autoscaler. They are kept in memory and start empty after a restart.
 
 use std::time::Duration;
 
