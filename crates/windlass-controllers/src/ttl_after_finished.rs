@@ -27,7 +27,7 @@ async fn reconcile(job: &Job, cx: &Context) -> Result<Action, ReconcileError> {
     if !wait.is_zero() {
         return Ok(Action::requeue_after(wait));
     }
-    // The TTL may have been extended meanwhile.
+    // The TTL may have been extended in the meantime.
     let Some(live) = cx.live().get_opt::<Job>(job.object_ref()).await? else { return Ok(Action::await_change()) };
     match time_left(&live, now) {
         None => Ok(Action::await_change()),
