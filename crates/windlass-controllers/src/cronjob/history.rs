@@ -66,7 +66,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Deletes the oldest finished jobs beyond the history limits. Failed deletions are logged and tried again in a
+    /// Deletes the oldest finished jobs beyond the history limits. A failed deletion is reported by an event and tried
     /// later reconcile.
     pub(super) async fn clean_up(&mut self) {
         let spec = self.cron.spec.clone();

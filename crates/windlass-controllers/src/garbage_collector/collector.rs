@@ -235,7 +235,7 @@ impl Collector {
         }
     }
 
-    /// Takes an owner that is being deleted from all of its dependents, and lets it go.
+    /// Removes an owner that is being deleted from all of its dependents, then removes its finalizer.
     async fn orphan(&self, uid: &str) -> Result<Outcome> {
         let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
         let resource = self.resource(&case.identity)?;
@@ -258,7 +258,7 @@ impl Collector {
         Ok(Outcome::Done)
     }
 
-    /// Takes an owner from one dependent.
+    /// Removes an owner from one dependent.
     async fn detach(&self, dependent: &Identity, owner: &str) -> Result<()> {
         let resource = self.resource(dependent)?;
         let Some(live) = self.live(&resource, dependent).await? else { return Ok(()) };
@@ -283,7 +283,7 @@ impl Collector {
         .await
     }
 
-    /// Patches an object on top of what it is; again if it changed meanwhile. An object that is gone needs no change.
+    /// Patches an object, and retries on its newer state after a conflict. A missing object needs no change.
     async fn change(
         &self,
         resource: &ApiResource,
@@ -308,11 +308,11 @@ impl Collector {
         Ok(())
     }
 
-    /// The object as the server has it; `None` if it is not there, or only another one of the same name.
+    /// Reads the object from the server. Returns `None` if it does not exist or has another UID.
     async fn live(&self, resource: &ApiResource, identity: &Identity) -> Result<Option<PartialObject>> {
         let namespace = identity.namespace.clone().filter(|_| resource.scope == Scope::Namespaced);
         if resource.scope == Scope::Namespaced && namespace.is_none() {
-            // What is namespaced cannot be where there is no namespace.
+            // A namespaced object cannot exist without a namespace.
             return Ok(None);
         }
         let key = ObjectKey { namespace, name: Arc::clone(&identity.name) };
@@ -342,7 +342,7 @@ impl Collector {
     }
 }
 
-/// The identity that an object of this resource can have: without a namespace if it is cluster-scoped.
+/// Removes the namespace from the identity of a cluster-scoped object.
 fn scoped(identity: Identity, resource: &ApiResource) -> Identity {
     match resource.scope {
         Scope::Namespaced => identity,
@@ -369,8 +369,8 @@ fn has_finalizer(object: &PartialObject, finalizer: &str) -> bool {
     object.finalizers().iter().any(|other| other == finalizer)
 }
 
-/// Replaces one list of the metadata, if the object is still what was looked at. A merge patch, because that is the one
-/// that built-in and custom resources both take.
+/// Builds a patch that replaces one list of the metadata, if the object is unchanged since it was read. A merge patch,
+/// because built-in and custom resources both support it.
 fn patch(live: &PartialObject, field: &str, list: Value) -> Patch {
     let mut metadata = json!({"uid": live.uid(), "resourceVersion": live.resource_version()});
     metadata[field] = list;
