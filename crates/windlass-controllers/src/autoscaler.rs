@@ -310,7 +310,7 @@ impl Sync<'_> {
     }
 
     /// Returns the pods of the target and its selector. Fails if the selector overlaps with that of another autoscaler.
-    #[expect(clippy::type_complexity, reason = "a failure that is told, inside of one that is not")]
+    #[expect(clippy::type_complexity, reason = "the inner error is reported in the status, the outer one is not")]
     fn pods(&mut self, target: &Target) -> Result<Result<(LabelSelector, Vec<Arc<Pod>>), String>, ReconcileError> {
         let text = target.selector();
         if text.is_empty() {

@@ -80,16 +80,16 @@ pub struct Controllers {
 #[non_exhaustive]
 pub enum ControllersError {
     /// The name belongs to no built-in controller.
-    #[error("there is no controller {name:?}; there are: {}, or none", names())]
+    #[error("unknown controller {name:?}: valid names are {}, or none", names())]
     Unknown {
         /// The name as given.
         name: String,
     },
     /// A name in the list is empty.
-    #[error("a name is empty; there are: {}, or none", names())]
+    #[error("a name is empty: valid names are {}, or none", names())]
     Empty,
     /// The list combines `none` with controllers.
-    #[error("none stands alone: it cannot be chosen together with controllers")]
+    #[error("none cannot be combined with controllers")]
     NoneOfSome,
 }
 

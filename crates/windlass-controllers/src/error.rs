@@ -20,17 +20,17 @@ pub enum ReconcileError {
     #[error(transparent)]
     Index(#[from] UnknownIndex),
     /// The object's selector is invalid.
-    #[error("the selector of the object cannot be used")]
+    #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
     /// A conflict on an object other than the reconciled one: the event of its change may not trigger this reconcile
     /// again.
-    #[error("{what} has changed meanwhile")]
+    #[error("{what} has changed in the meantime")]
     Contended {
         /// The object, such as `volume disk`.
         what: String,
     },
     /// The server has an object that the cache does not show yet.
-    #[error("the cache is behind: it does not show {what} yet")]
+    #[error("the cache is stale: it does not show {what} yet")]
     Behind {
         /// The missing object, such as `replica set default/web-5d`.
         what: String,
@@ -56,7 +56,7 @@ impl ReconcileError {
 pub(crate) fn await_newer_state(outcome: Result<Action, ReconcileError>) -> Result<Action, ReconcileError> {
     match outcome {
         Err(error) if error.is_outdated() => {
-            tracing::debug!(%error, "the cache is behind; waiting for the event");
+            tracing::debug!(%error, "the cache is stale; waiting for an event");
             Ok(Action::await_change())
         }
         other => other,

@@ -72,7 +72,7 @@ async fn run(running: Running) -> Result<()> {
             std::panic::resume_unwind(error.into_panic());
         }
     }
-    collector.queue().shut_down_with_drain().await; // which is shut down already: waits for its timer task only
+    collector.queue().shut_down_with_drain().await; // already shut down: only waits for its timer task
     Ok(())
 }
 
@@ -108,7 +108,7 @@ async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, runni
         tokio::select! {
             biased;
             () = running.stop().requested() => return,
-            // An error means that the monitors are gone, so there is no more work.
+            // The receiver fails when the monitors are gone, so the work ends.
             is_ready = ready.wait_for(|ready| *ready) => if is_ready.is_err() { return },
         }
         do_job(&collector, job).await;
@@ -121,7 +121,7 @@ async fn do_job(collector: &Collector, job: Job) {
         Ok(Outcome::Done) => queue.forget(&job),
         Ok(Outcome::Again) => queue.add_rate_limited(job.clone()),
         Err(error) => {
-            tracing::debug!(?job, %error, cause = ?std::error::Error::source(&error), "not done, trying again");
+            tracing::debug!(?job, %error, cause = ?std::error::Error::source(&error), "work item failed; retrying");
             queue.add_rate_limited(job.clone());
         }
     }

@@ -48,7 +48,7 @@ pub(crate) use storage::Storage;
 pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage) {
     let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
     if usize::from(nodes) < count {
-        tracing::warn!(asked = count, simulated = nodes, "there are no addresses for so many nodes");
+        tracing::warn!(asked = count, simulated = nodes, "too few addresses for this many nodes; simulating fewer");
     }
     fleet::add_to(manager, nodes);
     scheduler::add_to(manager, storage);

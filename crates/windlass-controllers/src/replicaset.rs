@@ -3,7 +3,7 @@
 //! Both kinds share one controller, generic over [`Replicated`].
 //!
 //! Guarantees: a reconcile with an up-to-date cache creates exactly the missing pods, or deletes exactly the surplus
-//! ones, in deletion order. Not guaranteed: that there are never more or fewer pods for a moment.
+//! ones, in deletion order. Not guaranteed: the exact number of pods at every moment.
 
 mod kinds;
 mod status;

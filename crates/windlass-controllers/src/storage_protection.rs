@@ -102,7 +102,7 @@ fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
     if claim.is_deleting() && holds(claim, CLAIM) {
         let key = claim.object_ref();
-        // A pod without a node has not started. It is no longer scheduled, because its claim is being deleted.
+        // A pod without a node has not started, and is not scheduled once its claim is being deleted.
         let is_begun = |pod: &Pod| !pods::node_name(pod).is_empty() && !pods::is_finished(pod);
         for pod in consumers_of(&cx.store(), &key)? {
             if is_begun(&*pod.get()?) {

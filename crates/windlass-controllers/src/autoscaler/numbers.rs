@@ -14,19 +14,19 @@ pub(super) const fn float(value: i64) -> f64 {
 }
 
 /// Rounds up to a replica count, saturating.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) fn ceil(value: f64) -> i32 {
     value.ceil() as i32
 }
 
 /// Rounds towards zero, saturating.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) const fn floor(value: f64) -> i32 {
     value as i32
 }
 
 /// Rounds up to an amount, saturating.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) fn ceil_amount(value: f64) -> i64 {
     value.ceil() as i64
 }

@@ -66,8 +66,8 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Deletes the oldest finished jobs beyond the history limits. A failed deletion is reported by an event and tried
-    /// later reconcile.
+    /// Deletes the oldest finished jobs beyond the history limits. A failed deletion is reported by an event and
+    /// retried in a later reconcile.
     pub(super) async fn clean_up(&mut self) {
         let spec = self.cron.spec.clone();
         let kept = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];

@@ -33,7 +33,7 @@ pub(super) struct Rollout<'c> {
     sets: ReplicaSets,
     /// The progress to report in the conditions.
     progress: Option<Progress>,
-    /// Whether the deployment's revision differs from the one on the server.
+    /// `true` if the deployment's revision differs from the one on the server.
     revised: bool,
 }
 

@@ -110,7 +110,7 @@ pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
         cleanup -= remove;
     }
 
-    // Of the available pods, only those above the minimum are removed.
+    // Available pods are removed only as far as they exceed the minimum.
     let mut spare = sets.available_to_stay() - min_available;
     for (_, target) in &mut targets {
         let remove = spare.clamp(0, *target);

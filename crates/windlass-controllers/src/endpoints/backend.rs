@@ -25,9 +25,9 @@ pub(super) struct Backend {
     pub(super) address: String,
     /// The service's ports that the pod has.
     pub(super) ports: Vec<Port>,
-    /// Whether the pod should receive new connections.
+    /// `true` if the pod should receive new connections.
     pub(super) ready: bool,
-    /// Whether the pod is ready, even if it is terminating.
+    /// `true` if the pod is ready, even if it is terminating.
     pub(super) serving: bool,
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Client(#[from] windlass_client::Error),
     /// The server does not serve the kind, or not yet.
-    #[error("no resource is known for {0}")]
+    #[error("no served resource found for {0}")]
     UnknownKind(Identity),
 }
 
@@ -166,7 +166,7 @@ impl Collector {
         let outcome = match judge(&case.dependents, live.finalizers(), &owners) {
             Verdict::Keep => return Ok(()),
             Verdict::Detach(stay) => {
-                tracing::debug!(object = %case.identity, "taking away owners that are gone");
+                tracing::debug!(object = %case.identity, "removing references to owners that are gone");
                 objects.patch(key, patch(live, "ownerReferences", json!(stay))).await.map(drop)
             }
             Verdict::Delete { propagation, unblock } => {
@@ -179,7 +179,7 @@ impl Collector {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                tracing::info!(object = %case.identity, ?propagation, "deleting: its owners are gone");
+                tracing::info!(object = %case.identity, ?propagation, "deleting an object whose owners are gone");
                 let deletion = objects.delete(key).uid(&*case.identity.uid).resource_version(version);
                 deletion.propagation(propagation).await.map(drop)
             }
@@ -211,7 +211,7 @@ impl Collector {
         }
         let resource = self.resource(&owner)?;
         if object.namespace.is_none() && resource.scope == Scope::Namespaced {
-            tracing::warn!(%object, owner = %owner, "a cluster-scoped object names a namespaced owner; it is left alone");
+            tracing::warn!(%object, owner = %owner, "a cluster-scoped object has a namespaced owner; it is kept");
             return Ok(None);
         }
         Ok(Some(match self.live(&resource, &owner).await? {

@@ -1,5 +1,5 @@
-//! The graph of owners and dependents that the informers have shown. A plain value: events go in, work items come out,
-//! and there is no I/O.
+//! The graph of owners and dependents that the informers have shown. A plain value: it takes events and returns work
+//! items, without I/O.
 //!
 //! The graph lags behind the server and is never the reason for a deletion; it only selects the objects to check. It
 //! alone decides one thing: whether an owner's deletion has any blocking or orphaned dependents left.
@@ -77,7 +77,7 @@ pub(crate) struct Dependents {
     pub(crate) count: usize,
     /// The dependents that block the owner's deletion, with their stage.
     pub(crate) blocking: Vec<(Arc<str>, Fate)>,
-    /// Whether a dependent is itself waiting for its dependents. They may include the owner: a cycle.
+    /// `true` if a dependent is itself waiting for its dependents. They may include the owner: a cycle.
     pub(crate) may_be_circular: bool,
 }
 

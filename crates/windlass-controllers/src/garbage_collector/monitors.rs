@@ -27,7 +27,7 @@ pub(crate) struct Monitors {
     tasks: JoinSet<()>,
     /// Notified when a CustomResourceDefinition changes.
     definitions: Arc<Notify>,
-    /// Whether the initial informers have synced. Before that, an owner could seem to have no dependents.
+    /// Becomes `true` when the initial informers have synced. Before that, an owner could seem to have no dependents.
     ready: watch::Sender<bool>,
 }
 
@@ -65,12 +65,12 @@ impl Monitors {
         let discovery = match self.collector.client().discovery().await {
             Ok(discovery) => discovery,
             Err(error) => {
-                tracing::warn!(error = error.chain(), "cannot ask the server what it serves; asking again later");
+                tracing::warn!(error = error.chain(), "discovery failed; retrying later");
                 return;
             }
         };
         for failed in &discovery.failed {
-            tracing::warn!(version = %failed.group_version, "a part of the API does not answer; it is not collected");
+            tracing::warn!(version = %failed.group_version, "discovery of a group version failed; it is not collected");
         }
         let kinds = Arc::new(Kinds::of(&discovery));
         self.collector.learn(&kinds);
@@ -91,7 +91,7 @@ impl Monitors {
             let synced: Vec<_> = fresh.into_iter().map(|resource| self.start(resource)).collect();
             // An informer that stops before it has synced is removed.
             if timeout(SYNC_TIMEOUT, join_all(synced)).await.is_err() {
-                tracing::warn!("some informers have not synced yet; the collector goes on without their objects");
+                tracing::warn!("some informers have not synced yet; the collector starts without their objects");
             }
             tracing::debug!(resources = self.running.len(), objects = self.collector.len(), "the graph is complete");
         }

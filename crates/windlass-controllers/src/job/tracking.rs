@@ -28,7 +28,7 @@ use crate::pods;
 /// The maximum number of uncounted pods whose UIDs are in the status.
 const MOST_UNCOUNTED: usize = 500;
 
-/// Whether a status differs from the one on the server.
+/// The comparison of a status with the one on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Change {
@@ -45,7 +45,7 @@ pub(super) struct Noted {
     pub(super) to_release: Vec<Arc<Pod>>,
     /// The UIDs of the pods that still have the finalizer.
     pub(super) held: HashSet<String>,
-    /// Whether more pods are left than one reconcile counts.
+    /// `true` if more pods are left than one reconcile counts.
     pub(super) is_partial: bool,
 }
 

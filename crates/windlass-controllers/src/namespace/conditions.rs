@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     pub(crate) remaining: BTreeMap<String, usize>,
     /// The number of remaining objects by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// Whether the deletion of other resources waits for pods. The conditions then mention no remaining objects, not
+    /// `true` if the deletion of other resources waits for pods. The conditions then mention no remaining objects, not
     /// even pods, as in kube-controller-manager.
     pub(crate) awaits_pods: bool,
 }

@@ -144,7 +144,7 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
             if found.is_some_and(|node| !is_labelled(&node)) {
                 tracing::warn!(
                     node = host.name(),
-                    "there is a node of that name that is not simulated; it is left alone"
+                    "a node of this name exists that is not simulated; it is not changed"
                 );
             }
             Ok(())

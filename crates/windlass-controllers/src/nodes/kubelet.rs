@@ -42,7 +42,7 @@ struct Kubelets {
 #[derive(Debug, Default)]
 struct State {
     residents: Residents,
-    /// Whether the addresses and ports of pods that existed at startup are recorded.
+    /// `true` once the addresses and ports of pods that existed at startup are recorded.
     seeded: bool,
 }
 

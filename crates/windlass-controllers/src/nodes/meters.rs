@@ -92,12 +92,12 @@ impl Meters {
             if !is_defined {
                 is_defined = match define(&client).await {
                     Ok(is_ours) if !is_ours => {
-                        tracing::warn!("somebody else tells what pods use; what they say themselves is not told");
+                        tracing::warn!("another program provides the pod metrics API; usage annotations are ignored");
                         return;
                     }
                     Ok(_) => true,
                     Err(error) => {
-                        tracing::warn!(error = error.chain(), "cannot define PodMetrics; trying again");
+                        tracing::warn!(error = error.chain(), "cannot create the CRD of PodMetrics; retrying");
                         continue;
                     }
                 };
@@ -123,13 +123,13 @@ async fn round(
         let siblings = if pod.annotations().contains_key(LOAD) { siblings(store, &pod) } else { 1 };
         match metrics.apply(&of_pod(&pod, siblings, now)).force().await {
             Ok(_) => _ = current.insert(key.clone()),
-            Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot tell what a pod uses"),
+            Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot write the metrics of a pod"),
         }
     }
     for key in told.difference(&current) {
         match metrics.delete(ObjectRef::from(key.clone())).await {
             Err(error) if !error.is_not_found() => {
-                tracing::debug!(pod = %key, error = error.chain(), "cannot take back what a pod used");
+                tracing::debug!(pod = %key, error = error.chain(), "cannot delete the metrics of a pod");
             }
             _ => {}
         }

@@ -57,9 +57,9 @@ struct Scheduler {
 #[derive(Debug, Default)]
 struct State {
     ledger: Ledger,
-    /// Whether the ledger contains the pods that existed at startup.
+    /// `true` once the ledger contains the pods that existed at startup.
     seeded: bool,
-    /// Whether to retry the pods that fit on no node.
+    /// `true` if the pods that fit on no node are to be retried.
     wake: bool,
     /// The nodes selected for pods whose volumes are being bound: the UID of the pod, and the node.
     selected: HashMap<ObjectKey, (Option<String>, String)>,
@@ -200,7 +200,7 @@ impl Scheduler {
         };
         let chosen = {
             let mut state = self.state.lock();
-            // Another worker has scheduled it in the meantime.
+            // A different worker has scheduled it in the meantime.
             if state.ledger.is_placed(key, pod) {
                 return Ok(());
             }

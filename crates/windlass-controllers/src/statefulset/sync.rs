@@ -24,7 +24,7 @@ use crate::{error::ReconcileError, pods, revisions};
 /// The maximum number of pods of a parallel set processed at the same time.
 const MOST_AT_ONCE: usize = 512;
 
-/// Whether the next step has to wait.
+/// The result of a step: continue, or wait for a later reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     GoOn,

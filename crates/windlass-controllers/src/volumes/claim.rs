@@ -196,7 +196,7 @@ impl Binder {
         if let Some(reserved) = reserved(&volume, claim) {
             volume = match cx.client().update(&reserved).await {
                 Ok(volume) => volume,
-                // Another claim may have got the volume; that event does not trigger this claim.
+                // The volume may have been bound to another claim; that event does not trigger this claim.
                 Err(error) if error.is_conflict() || error.is_not_found() => {
                     return Err(ReconcileError::Contended { what: format!("volume {}", volume.name()) });
                 }

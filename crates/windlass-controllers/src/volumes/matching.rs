@@ -101,7 +101,7 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Binding<'n> {
     Immediate,
-    /// There is no node yet: only a volume reserved for the claim is bound.
+    /// No node is selected yet: only a volume reserved for the claim is bound.
     Delayed,
     /// The scheduler has selected a node: the volume must be reachable from it.
     OnNode(&'n Node),

@@ -107,7 +107,7 @@ impl ApiMetrics {
     ) -> Result<Vec<MetricValue>, MetricError> {
         let mut request = self.get("custom.metrics.k8s.io", "v1beta2");
         request = match resource {
-            // Metrics of a namespace have a path of their own.
+            // Metrics of a namespace have a separate path.
             "namespaces" => request.resource("namespaces").name(namespace).sub_resource("metrics"),
             _ => request.namespace(namespace).resource(resource.to_owned()).name(name.to_owned()),
         };

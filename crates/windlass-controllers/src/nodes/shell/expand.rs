@@ -185,7 +185,7 @@ impl Arithmetic<'_, '_, '_> {
     }
 }
 
-/// Applies an operator. Returns `None` if there is no result, as for a division by zero.
+/// Applies an operator. Returns `None` if the result is undefined, as for a division by zero.
 pub(super) fn calculate(left: i64, operator: &str, right: i64) -> Option<i64> {
     match operator {
         "+" => left.checked_add(right),

@@ -325,7 +325,7 @@ impl Parser {
     }
 
     /// Parses a redirection. The outer `None` is an error; the inner one is a redirection without effect.
-    #[allow(clippy::option_option, reason = "an error, nothing here, or one that has no effect")]
+    #[allow(clippy::option_option, reason = "an error, no redirection, or one without effect")]
     fn redirect(&mut self) -> Option<Option<Option<Redirect>>> {
         let start = self.at;
         let descriptor = self.peek().filter(char::is_ascii_digit);
