@@ -119,7 +119,7 @@ fn aggregated_roles() {
             let whole = json!({"metadata": {"name": "shop"}, "aggregationRule": {"clusterRoleSelectors": selector}, "rules": []});
             create::<ClusterRole>(&client, whole).await
         })
-        .step("a second role", move |client| async move { create::<ClusterRole>(&client, part("write", "update")).await })
+        .step("another role", move |client| async move { create::<ClusterRole>(&client, part("write", "update")).await })
         .step("the first selected role is deleted", |client| async move {
             client.delete::<ClusterRole>("read").await?;
             Ok(())

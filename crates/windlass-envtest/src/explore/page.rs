@@ -1,4 +1,4 @@
-//! What an exploration has found, as one page that needs nothing from elsewhere.
+//! The report as a self-contained HTML page.
 
 use super::{
     report::{Failure, Report},
@@ -17,7 +17,7 @@ td:nth-child(2){white-space:nowrap}.step td{font-weight:600;border-top:1px solid
 .fault td{background:#4a3c0a}.finding td{background:#561b1e;color:#ffb3b3}ul{color:#ff9a9a}.change td,.ok{color:#6fd39a}}";
 
 impl Report {
-    /// The report as one page of HTML, without scripts.
+    /// Returns the report as one HTML page without scripts.
     #[must_use]
     pub fn html(&self) -> String {
         let mut page = String::from("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">");

@@ -1,4 +1,4 @@
-//! One run of a scenario: a cluster of its own, the program and its lives, the steps, the end.
+//! One run of a scenario: its cluster, the program with its restarts, the steps, and the final state.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -24,23 +24,23 @@ use super::{
 };
 use crate::Environment;
 
-/// The lease of programs of which several run.
+/// The lease of programs with several instances.
 const LEASE: &str = "exploration";
-/// How long it holds, and how often leaders and those who wait for it ask: rarely, for each of these is a request in a run that may take
-/// many minutes of its own time.
+/// The lease duration, the renewal deadline and the retry interval. Long, because each renewal is a request, and a run
+/// may take many minutes of its own time.
 const HOLDS: Duration = Duration::from_secs(18);
 const RENEWED_WITHIN: Duration = Duration::from_secs(12);
 const ASKED_EVERY: Duration = Duration::from_secs(6);
-/// After so much a program that has ended is started again.
+/// The delay before a stopped program is started again.
 const RESTART: Duration = Duration::from_secs(1);
-/// A program that ends more often than this by itself is broken.
+/// A program that stops by itself more often than this is broken.
 const MOST_ENDS: usize = 5;
-/// So late is the write of a leader that is none any more: its successor has been at work for a while.
+/// The delay of a deposed leader's write. Its successor has been active for a while by then.
 const LATE: Duration = Duration::from_secs(45);
-/// So long does a program live on that has lost its lease.
+/// The time that a program keeps running after it has lost its lease.
 const LINGERS: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) findings: Vec<String>,
@@ -52,13 +52,13 @@ pub(crate) struct Run {
     pub(crate) end: State,
     pub(crate) paths: BTreeMap<String, String>,
     pub(crate) requests: usize,
-    /// How many of the plan's perturbations came to pass.
+    /// The number of the plan's faults that were injected.
     pub(crate) hits: usize,
-    /// Whether it went through all steps.
+    /// `true` if all steps were performed.
     pub(crate) is_complete: bool,
 }
 
-/// Carries out a run in a runtime of its own. `paths`: resources to be looked at, wherever they are written to or not.
+/// Performs a run in its own runtime. `paths` are the resources to list even if nothing writes to them.
 pub(crate) fn run(
     scenario: &Arc<Scenario>,
     plan: &Plan,
@@ -111,7 +111,7 @@ async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, Stri
     }
 }
 
-/// Where a run takes place.
+/// The environment of a run.
 struct Stage<'e> {
     env: &'e Environment,
     transport: Transport,
@@ -119,7 +119,7 @@ struct Stage<'e> {
 }
 
 impl Stage<'_> {
-    /// False: it could not go through all steps.
+    /// Performs all steps. Returns `false` if a step failed.
     async fn perform(&self, orders: mpsc::UnboundedReceiver<Command>, paths: &BTreeMap<String, String>) -> bool {
         let world = &self.world;
         for (index, act) in world.scenario.prepare.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Stage<'_> {
             lives: Vec::new(),
             ends: 0,
         };
-        // Dropped with this, it takes the program with it.
+        // Dropping the set also aborts the program.
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.supervise(orders));
 
@@ -171,7 +171,7 @@ impl Stage<'_> {
         true
     }
 
-    /// A user whom something goes wrong for tries again later, when the program may have caught up.
+    /// A user whose request fails retries later, when the program may have caught up.
     async fn step(&self, name: &str, act: &Act) -> bool {
         let Err(failure) = self.act(act).await else { return true };
         let failure = if self.world.plan.is_empty() {
@@ -190,7 +190,7 @@ impl Stage<'_> {
         false
     }
 
-    /// `Err`: why it has failed.
+    /// Performs an action. The error is a message.
     async fn act(&self, act: &Act) -> Result<(), String> {
         let act = timeout(self.world.scenario.patience, AssertUnwindSafe(act(self.client(Who::User))).catch_unwind());
         match act.await {
@@ -211,7 +211,7 @@ impl Stage<'_> {
         }
     }
 
-    /// How far the cluster is.
+    /// Returns the current resource version of the cluster.
     async fn version(&self) -> Option<String> {
         let list = get(&self.transport, "/api/v1/namespaces").await?;
         Reader::default().read(&list).map(|(_, version)| version)
@@ -226,7 +226,7 @@ impl Stage<'_> {
     }
 }
 
-/// Starts the program, lets it die, and starts it again.
+/// Starts, stops and restarts the program.
 struct Supervisor {
     world: Arc<World>,
     transport: Transport,
@@ -234,7 +234,7 @@ struct Supervisor {
     entropy: Entropy,
     running: JoinSet<(usize, windlass_runtime::Result<()>)>,
     lives: Vec<(Arc<Life>, AbortHandle)>,
-    /// How often it has ended by itself.
+    /// The number of times that it has stopped by itself.
     ends: usize,
 }
 
@@ -315,7 +315,7 @@ impl Supervisor {
         }
     }
 
-    /// A program is at its end: because it was aborted, or by itself.
+    /// Handles the end of a program: it was aborted, or stopped by itself.
     async fn ended(&mut self, ended: Result<(usize, windlass_runtime::Result<()>), JoinError>) {
         let (number, outcome) = match ended {
             Err(error) if error.is_cancelled() => return,
