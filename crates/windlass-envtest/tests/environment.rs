@@ -1,4 +1,4 @@
-//! What tests do with an environment, in process and under a paused clock.
+//! The features of an environment, in process and with a paused clock.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -43,7 +43,7 @@ fn website(name: &str) -> Website {
     website
 }
 
-/// A website has a ConfigMap of its name, and is ready then.
+/// Creates a ConfigMap with the website's name, then marks the website as ready.
 async fn reconcile(site: Arc<Website>, cx: Context) -> windlass_runtime::Result<Action> {
     let config = ConfigMap {
         data: Some([("image".to_owned(), site.spec.image.clone())].into()),

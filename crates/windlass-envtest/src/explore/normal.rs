@@ -55,7 +55,7 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
     normal
 }
 
-/// Removes a field. Elements of lists are replaced by null, so that indexes do not change.
+/// Removes a field. Elements of lists are replaced by a placeholder, so that indexes do not change.
 fn hide(object: &mut Value, pointer: &str) {
     let Some((parent, field)) = pointer.rsplit_once('/') else { return };
     match object.pointer_mut(parent) {

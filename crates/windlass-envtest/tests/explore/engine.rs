@@ -25,7 +25,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Two writes, and only the first of them is done again.
+/// Performs two writes, and retries only the first of them.
 async fn reconcile_once(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
     if cx.live().get_opt::<Secret>("web").await?.is_none() {
         cx.client().create(&Secret::named("web").in_namespace("default")).await?;
@@ -96,7 +96,7 @@ fn every_fault_comes_to_pass() {
     }
 }
 
-/// The right program, in a scenario that takes every disturbed run for wrong, and so tells its story.
+/// The correct program in a scenario that fails every run with a fault, so that its event log is reported.
 fn wrong_when_disturbed() -> Scenario {
     let runs = AtomicUsize::new(0);
     right().settled("it is one of the first two runs", move |_| runs.fetch_add(1, Ordering::SeqCst) < 2)
@@ -142,7 +142,8 @@ fn what_goes_wrong_by_itself_is_not_explored() {
 
 #[test]
 fn renewals_of_a_lease_are_not_taken_for_a_loop() {
-    // The lease is renewed every few seconds: more often in all than a program that does not come to rest may ask.
+    // The lease is renewed every few seconds. In total, that is more than the maximum number of requests of a program
+    // that does not settle.
     let patient = right().patience(Duration::from_hours(3)).step("time passes", |_| async {
         tokio::time::sleep(Duration::from_hours(2)).await;
         Ok(())
