@@ -33,7 +33,7 @@ use crate::{
 /// # }
 /// ```
 #[derive(Default)]
-#[must_use = "nothing is started before `start`"]
+#[must_use = "call `start` to start the environment"]
 pub struct EnvironmentBuilder {
     clock: Option<Clock>,
     seed: Option<u64>,
@@ -161,7 +161,7 @@ async fn socket(server: &Server) -> Result<Socket, Error> {
     let serve = move |stop| -> futures::future::BoxFuture<'static, ()> {
         Box::pin(async move {
             if let Err(error) = server.serve(listener, tls, stop).await {
-                tracing::error!(%error, "the server of a test environment cannot serve");
+                tracing::error!(%error, "the test environment's server failed");
             }
         })
     };

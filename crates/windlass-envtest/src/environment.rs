@@ -25,7 +25,7 @@ pub(crate) const NAMESPACE: &str = "default";
 /// A cluster for one test: see the [crate].
 ///
 /// When dropped, it stops everything without waiting. [`Self::stop`] waits, and returns the first error.
-#[must_use = "dropped, it is gone"]
+#[must_use = "the environment stops when dropped"]
 pub struct Environment {
     pub(crate) place: Place,
     transport: Transport,

@@ -47,7 +47,7 @@ pub enum Error {
     #[error("the environment {0}")]
     Lacks(&'static str),
     /// A program sent requests that its roles do not allow.
-    #[error("called, and asked for by no role:{0}")]
+    #[error("requests that no role allows:{0}")]
     NotAskedFor(Missing),
     /// A manager of the environment has failed or panicked.
     #[error("a manager has failed")]

@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// If the timeout expires, the methods panic at the caller's location. The message contains the expectation and the
 /// last state of the object, without managedFields.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is waited for before it is said what"]
+#[must_use = "call a method such as `object` to wait"]
 pub struct Expectations {
     client: Client,
     patience: Duration,
@@ -73,7 +73,7 @@ impl Expectations {
             let broken = self.client.wait_for::<K>(key).until(|found| !condition(found));
             match timeout(patience, broken).await {
                 Err(_) => {}
-                Ok(Ok(found)) => fail(caller, &format!("of {what} something ceased to hold"), &shown(found.as_ref())),
+                Ok(Ok(found)) => fail(caller, &format!("the condition stopped holding for {what}"), &shown(found.as_ref())),
                 Ok(Err(error)) => fail(caller, &format!("watching {what}"), &ErrorChain(&error).to_string()),
             }
         }
@@ -104,7 +104,7 @@ impl Expectations {
         caller: &'static Location<'static>,
         key: ObjectRef<K>,
     ) -> impl Future<Output = ()> + Send {
-        let what = format!("{} {}, which was to go,", K::api_resource().kind, key.key());
+        let what = format!("{} {}, which should be deleted,", K::api_resource().kind, key.key());
         async move {
             let mut last: Option<K> = None;
             let gone = self.client.wait_for::<K>(key).until(|found| {
@@ -158,14 +158,14 @@ async fn within<T>(
 
 fn unmet(what: &str, patience: Duration, error: Option<Error>) -> String {
     match error {
-        None => format!("{what} did not come to be as expected within {patience:?}"),
+        None => format!("{what} did not reach the expected state within {patience:?}"),
         Some(error) => format!("waiting for {what} has failed: {}", ErrorChain(&error)),
     }
 }
 
 /// Formats the state of an object for a panic message.
 fn shown<K: Object>(object: Option<&K>) -> String {
-    let Some(object) = object else { return "it is not there".to_owned() };
+    let Some(object) = object else { return "it does not exist".to_owned() };
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -173,7 +173,7 @@ fn shown<K: Object>(object: Option<&K>) -> String {
     format!("{value:#}")
 }
 
-#[allow(clippy::panic, reason = "a test ends so, where it stands")]
+#[allow(clippy::panic, reason = "a failed expectation fails the test at the caller's location")]
 fn fail(caller: &Location<'_>, what: &str, last: &str) -> ! {
     panic!("{caller}: {what}; last seen: {last}")
 }

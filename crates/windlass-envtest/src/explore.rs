@@ -134,7 +134,7 @@ pub fn replay(scenario: Scenario, plan: &Plan) -> Report {
     Exploration::begin(scenario, Plans::One(plan.clone()))
 }
 
-#[allow(clippy::panic, reason = "a test ends so when its environment makes no sense")]
+#[allow(clippy::panic, reason = "an invalid environment variable fails the test")]
 fn wrong_plan(error: &PlanError) -> ! {
     panic!("{VARIABLE}: {error}")
 }
@@ -173,7 +173,7 @@ impl Exploration {
         };
         if report.reference.is_empty() {
             let differences = compare(&scenario, &reference, &again);
-            report.reference = differences.iter().map(|difference| format!("two runs differ: {difference}")).collect();
+            report.reference = differences.iter().map(|difference| format!("two runs without faults differ: {difference}")).collect();
         }
         if report.reference.is_empty() {
             let most_requests = reference.requests * 10 + 200;

@@ -20,7 +20,7 @@ use crate::{
 /// A selection of requests for a fault, created by [`Environment::on`](crate::Environment::on).
 ///
 /// If several faults match a request, the one that was created first applies.
-#[must_use = "nothing happens before it is said what"]
+#[must_use = "call a method such as `fail` to inject a fault"]
 #[derive(Debug)]
 pub struct Interception {
     taps: Arc<Taps>,
@@ -30,7 +30,7 @@ pub struct Interception {
 }
 
 /// A fault that applies to requests until it is dropped.
-#[must_use = "dropped, it is over"]
+#[must_use = "the fault ends when dropped"]
 pub struct Fault {
     rule: Arc<Rule>,
     taps: Arc<Taps>,

@@ -46,7 +46,7 @@ use crate::{
 ///
 /// No request is rejected, so one run reports all missing permissions. Permissions that every authenticated user has
 /// are not required: discovery, and reviews of one's own access.
-#[must_use = "what was called is known as long as this is there"]
+#[must_use = "requests are recorded until this is dropped"]
 pub struct Permissions {
     client: Client,
     recorder: Recorder,
@@ -94,7 +94,7 @@ impl Environment {
 
     fn permissions_of(&self, grants: Vec<Grant>, origin: Option<PathBuf>) -> Result<Permissions, Error> {
         if grants.is_empty() {
-            return Err(Error::Lacks("was given no role with a rule"));
+            return Err(Error::Lacks("was given no role with rules"));
         }
         // Wraps the shared wire, so that only this client's requests are recorded here.
         let (taps, shared) = (Arc::<Taps>::default(), self.wire());
@@ -167,7 +167,7 @@ impl fmt::Display for Missing {
         list(f, &self.missing)?;
         write!(f, "\nadd to the rules of {}:", self.origin.as_deref().unwrap_or("a role"))?;
         list(f, &self.role)?;
-        write!(f, "\nor, where `windlass generate rbac` writes the role, to what reconciles:")?;
+        write!(f, "\nor, if `windlass generate rbac` writes the role, to the reconciler:")?;
         list(f, &self.attributes)
     }
 }
@@ -483,17 +483,17 @@ metadata: {name: somebody}
         client.apply(&Secret::named("key").in_namespace("default")).await.unwrap();
         let error = permissions.check().unwrap_err();
         let told = error.to_string();
-        assert!(format!("{error:?}").contains(told.split_once('\n').unwrap().1), "unwrap shows the same: {error:?}");
+        assert!(format!("{error:?}").contains(told.split_once('\n').unwrap().1), "unwrap prints the same: {error:?}");
         let lines = told.lines().map(str::trim).collect::<Vec<_>>();
         let expected = [
-            "called, and asked for by no role:",
+            "requests that no role allows:",
             "create secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
             "patch configmaps of the core group (PATCH /api/v1/namespaces/default/configmaps/red)",
             "patch secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
             "add to the rules of a role:",
             "- {apiGroups: [''], resources: [configmaps], verbs: [patch]}",
             "- {apiGroups: [''], resources: [secrets], verbs: [create, patch]}",
-            "or, where `windlass generate rbac` writes the role, to what reconciles:",
+            "or, if `windlass generate rbac` writes the role, to the reconciler:",
             "#[rbac(groups = \"\", resources = \"configmaps\", verbs = \"patch\")]",
             "#[rbac(groups = \"\", resources = \"secrets\", verbs = \"create,patch\")]",
         ];

@@ -47,7 +47,7 @@ pub struct Sent {
 /// # let _ = scaling;
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "it only says which requests are meant"]
+#[must_use = "a matcher has no effect by itself"]
 pub struct Requests {
     /// The accepted verbs; empty for any verb.
     verbs: Vec<Verb>,

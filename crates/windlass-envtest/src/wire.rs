@@ -39,7 +39,7 @@ pub(crate) struct Wire {
 
 /// A broken connection, from the client's point of view.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection was lost, as the test wanted it")]
+#[error("connection lost (injected by the test)")]
 struct Lost;
 
 impl Taps {

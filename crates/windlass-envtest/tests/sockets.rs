@@ -30,7 +30,7 @@ async fn a_kubeconfig_leads_to_the_same_server_until_it_stops() {
     existing.stop().await.unwrap();
 
     env.stop().await.unwrap();
-    assert!(TcpStream::connect(&authority).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(&authority).await.is_err(), "the port is closed");
 }
 
 #[cfg(feature = "webhook")]
@@ -71,7 +71,7 @@ metadata: {name: not-installed}
     assert!(error.chain().contains("denied the request: it says nothing"), "{}", error.chain());
     assert!(env.client().get_opt::<Namespace>("not-installed").await.unwrap().is_none());
     env.stop().await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 #[cfg(feature = "webhook")]

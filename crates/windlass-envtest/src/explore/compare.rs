@@ -44,10 +44,10 @@ fn ends(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
         let empty = Vec::new();
         let (wanted, found) = (wanted.get(key).unwrap_or(&empty), found.get(key).unwrap_or(&empty));
         match (wanted.len(), found.len()) {
-            (1, 0) => differences.push(format!("{resource} {name} is not there in the end")),
-            (0, 1) => differences.push(format!("{resource} {name} is left in the end")),
+            (1, 0) => differences.push(format!("{resource} {name} is missing at the end")),
+            (0, 1) => differences.push(format!("{resource} {name} is left over at the end")),
             (wanted, found) if wanted != found => {
-                differences.push(format!("in the end there are {found} of {resource} {name}, not {wanted}"));
+                differences.push(format!("there are {found} of {resource} {name} at the end, not {wanted}"));
             }
             _ => {
                 for (wanted, found) in wanted.iter().zip(found) {

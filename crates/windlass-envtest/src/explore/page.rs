@@ -26,13 +26,13 @@ impl Report {
         page.push_str(&format!("<title>Exploration of {title}</title><style>{STYLE}</style>"));
         page.push_str(&format!("<h1>Exploration of {title}</h1><p>{}.</p>", escaped(&self.summary())));
         if self.is_clean() {
-            page.push_str("<p class=\"ok\">All runs ended as the one in which nothing went wrong.</p>");
+            page.push_str("<p class=\"ok\">All runs ended like the run without faults.</p>");
         }
         page.push_str(&list(&self.reference));
         for (index, failure) in self.failures.iter().enumerate() {
             page.push_str(&self.section(failure, index == 0));
         }
-        page.push_str("<details><summary>The undisturbed run</summary>");
+        page.push_str("<details><summary>The run without faults</summary>");
         page.push_str(&table(&self.timeline));
         page.push_str("</details></html>\n");
         page

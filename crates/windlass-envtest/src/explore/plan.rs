@@ -63,7 +63,7 @@ pub enum EventFault {
 /// An error of a plan's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{word:?} is no perturbation: crash@5, lose@5, refuse@5, conflict@5, depose@5, rewind@5, freeze@pods:3, lag@pods:3, skip@pods:3, miss@pods:3, cut@pods:3"
+    "{word:?} is not a fault such as crash@5, lose@5, refuse@5, conflict@5, depose@5, rewind@5, freeze@pods:3, lag@pods:3, skip@pods:3, miss@pods:3, cut@pods:3"
 )]
 pub struct PlanError {
     /// The invalid word.
@@ -205,12 +205,12 @@ impl WriteFault {
 
     const fn explained(self) -> &'static str {
         match self {
-            Self::Crash => "the program crashes after write {n}, and is started again",
-            Self::Lose => "write {n} is carried out, and its answer lost",
-            Self::Refuse => "write {n} is refused by a server in trouble",
-            Self::Conflict => "somebody else changes the object just before write {n}",
+            Self::Crash => "the program crashes after write {n}, and restarts",
+            Self::Lose => "write {n} is performed, and its response is lost",
+            Self::Refuse => "write {n} is rejected with an internal error",
+            Self::Conflict => "another client changes the object just before write {n}",
             Self::Depose => "another instance becomes the leader at write {n}, which arrives late",
-            Self::Rewind => "the program crashes after write {n}, and is started again on an API server that is behind",
+            Self::Rewind => "the program crashes after write {n}, and restarts against a stale API server",
         }
     }
 }
@@ -231,15 +231,15 @@ impl EventFault {
 
     const fn explained(self) -> &'static str {
         match self {
-            Self::Freeze => "the cache of {resource} is frozen before event {n} for half a minute, and catches up then",
-            Self::Lag => "the cache of {resource} is frozen before event {n} until the next step, and catches up then",
+            Self::Freeze => "the cache of {resource} is frozen before event {n} for 30 s, and then catches up",
+            Self::Lag => "the cache of {resource} is frozen before event {n} until the next step, and then catches up",
             Self::Skip => {
-                "the cache of {resource} is frozen before event {n} for half a minute, and is listed anew then"
+                "the cache of {resource} is frozen before event {n} for 30 s, and is then relisted"
             }
             Self::Miss => {
-                "the cache of {resource} is frozen before event {n} until the next step, and is listed anew then"
+                "the cache of {resource} is frozen before event {n} until the next step, and is then relisted"
             }
-            Self::Cut => "the watch of {resource} is cut before event {n}, and listed anew",
+            Self::Cut => "the watch of {resource} ends before event {n}, and its cache relists",
         }
     }
 }

@@ -12,7 +12,7 @@ const STORY: usize = 100;
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
-#[must_use = "a report is to be read: `assert` fails the test when something was found"]
+#[must_use = "call `assert` to fail the test if there are findings"]
 #[non_exhaustive]
 pub struct Report {
     /// The scenario's name.
@@ -82,11 +82,11 @@ impl Report {
         let Self { scenario, runs, not_reached, failures, took, .. } = self;
         let (took, rate) = (took.as_secs_f64(), self.runs_per_minute());
         let mut summary = format!(
-            "exploration of {scenario}: {runs} runs, {} of them wrong, in {took:.1} s ({rate:.0} a minute)",
+            "exploration of {scenario}: {runs} runs, {} with findings, in {took:.1} s ({rate:.0} a minute)",
             failures.len()
         );
         if *not_reached > 0 {
-            summary.push_str(&format!("; in {not_reached} the place of the plan was not reached"));
+            summary.push_str(&format!("; {not_reached} did not reach the place of their fault"));
         }
         summary
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.summary())?;
         if !self.reference.is_empty() {
-            writeln!(f, "\nnothing was explored: already when nothing goes wrong on purpose,")?;
+            writeln!(f, "\nnothing was explored, because the run without faults has findings:")?;
             bullets(f, &self.reference)?;
             return story(f, &self.timeline);
         }
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
             bullets(f, &failure.findings)?;
         }
         if let Some(first) = self.failures.first() {
-            writeln!(f, "\nwhat happened in the first of them, which {} replays:", self.replayed_by(&first.plan))?;
+            writeln!(f, "\nevent log of the first failure, replayed with {}:", self.replayed_by(&first.plan))?;
             story(f, &first.timeline)?;
         }
         Ok(())

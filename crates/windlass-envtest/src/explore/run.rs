@@ -68,7 +68,7 @@ pub(crate) fn run(
     let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Run { findings: vec![format!("there is no runtime: {error}")], ..Run::default() },
+        Err(error) => return Run { findings: vec![format!("cannot create a runtime: {error}")], ..Run::default() },
     };
     let played = AssertUnwindSafe(|| runtime.block_on(play(Arc::clone(scenario), plan.clone(), paths, most_requests)));
     std::panic::catch_unwind(played).unwrap_or_else(|panic| Run {
@@ -166,7 +166,7 @@ impl Stage<'_> {
             }
         }
         if let Some(ended) = others.try_join_next() {
-            world.find(format!("what runs beside the program has ended: {}", ending(ended)));
+            world.find(format!("a program that runs alongside has stopped: {}", ending(ended)));
         }
         true
     }
@@ -177,7 +177,7 @@ impl Stage<'_> {
         let failure = if self.world.plan.is_empty() {
             failure
         } else {
-            self.world.say("user", Sort::Step, format!("{name} has failed, and is tried again: {failure}"));
+            self.world.say("user", Sort::Step, format!("{name} has failed and is retried: {failure}"));
             if !self.settle().await {
                 return false;
             }
@@ -186,7 +186,7 @@ impl Stage<'_> {
                 Err(failure) => failure,
             }
         };
-        self.world.find(format!("the step {name:?} has failed: {failure}"));
+        self.world.find(format!("step {name:?} has failed: {failure}"));
         false
     }
 
@@ -197,7 +197,7 @@ impl Stage<'_> {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(ErrorChain(&*error).to_string()),
             Ok(Err(panic)) => Err(words_of(&*panic)),
-            Err(_) => Err("it does not end".to_owned()),
+            Err(_) => Err("it did not finish in time".to_owned()),
         }
     }
 
@@ -259,7 +259,7 @@ impl Supervisor {
                         let (world, busy) = (Arc::clone(&self.world), self.world.fault());
                         tokio::spawn(async move {
                             sleep(LATE).await;
-                            world.say(old.name(), Sort::Fault, "what it had sent arrives");
+                            world.say(old.name(), Sort::Fault, "its delayed write arrives");
                             old.set(Gate::Open);
                             let _ = arrive.send(());
                             sleep(LINGERS).await;
@@ -311,7 +311,7 @@ impl Supervisor {
             life.set(Gate::Dead);
             abort.abort();
             self.world.ended(life);
-            self.world.say(life.name(), Sort::Life, "is gone, with all that it knew");
+            self.world.say(life.name(), Sort::Life, "has crashed, and its memory is lost");
         }
     }
 
@@ -324,15 +324,15 @@ impl Supervisor {
         };
         let words = ending(Ok(outcome));
         let Some((life, _)) = self.lives.iter().find(|(life, _)| life.number == number) else { return };
-        self.world.say(life.name(), Sort::Life, format!("has ended: {words}"));
+        self.world.say(life.name(), Sort::Life, format!("has stopped: {words}"));
         self.world.ended(life);
         if number < self.lives.len() {
-            return; // It has a successor.
+            return; // It has been replaced already.
         }
         life.set(Gate::Dead);
         self.ends += 1;
         if self.ends > MOST_ENDS {
-            return self.world.find(format!("the program ends again and again: {words}"));
+            return self.world.find(format!("the program stops repeatedly: {words}"));
         }
         let _busy = self.world.fault();
         sleep(RESTART).await;
@@ -350,5 +350,5 @@ fn ending(ended: Result<windlass_runtime::Result<()>, JoinError>) -> String {
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words").to_owned()
+    text.unwrap_or("a panic without a message").to_owned()
 }

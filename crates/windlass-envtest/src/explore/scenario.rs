@@ -238,7 +238,7 @@ impl Scenario {
         history: &'s [(String, How)],
     ) -> impl Iterator<Item = String> + 's {
         let always = self.always.iter().filter(|(_, holds)| !holds(state));
-        let always = always.map(|(what, _)| format!("what must always hold did not: {what}"));
+        let always = always.map(|(what, _)| format!("violated condition: {what}"));
         let at = |happening: &Happening| {
             history.iter().position(|(resource, how)| *resource == happening.resource && *how == happening.how)
         };
@@ -253,7 +253,7 @@ impl Scenario {
     /// Returns the violated conditions of the final state.
     pub(crate) fn unmet<'s>(&'s self, state: &'s State) -> impl Iterator<Item = String> + 's {
         let unmet = self.settled.iter().filter(|(_, holds)| !holds(state));
-        unmet.map(|(what, _)| format!("what must hold in the end does not: {what}"))
+        unmet.map(|(what, _)| format!("violated final condition: {what}"))
     }
 
     pub(crate) fn shared(self) -> Arc<Self> {

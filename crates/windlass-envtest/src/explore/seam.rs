@@ -79,7 +79,7 @@ impl ListWatch for Seam {
     fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<Items<ListItem>, ListWatchError>> {
         Box::pin(async move {
             if let Some(version) = self.life.rewind.clone().filter(|_| self.is_rewound()) {
-                let what = format!("is told what was in {} at {version}", self.resource);
+                let what = format!("lists {} as of version {version}", self.resource);
                 self.world.say(self.life.name(), Sort::Fault, what);
                 let then = ListOptions {
                     resource_version: Some(version),
@@ -100,7 +100,7 @@ impl ListWatch for Seam {
         Box::pin(async move {
             if self.is_rewound() && options.initial_events == InitialEvents::Send {
                 // An old state can only be listed.
-                return Err(Status::bad_request("the exploration wants a list").into());
+                return Err(Status::bad_request("the exploration requires a list").into());
             }
             let events = self.inner.watch(options).await?;
             let late = self.is_rewound().then_some(HELD);
@@ -161,11 +161,11 @@ impl Told {
         match fault {
             EventFault::Freeze | EventFault::Skip => {
                 let _busy = self.world.fault();
-                say("is told nothing of this for half a minute");
+                say("gets no events for 30 s");
                 sleep(HELD).await;
             }
             EventFault::Lag | EventFault::Miss => {
-                say("is told nothing of this until the next step");
+                say("gets no events until the next step");
                 let mut step = self.world.step.subscribe();
                 let now = *step.borrow_and_update();
                 let _ = step.wait_for(|step| *step > now).await;
@@ -176,7 +176,7 @@ impl Told {
         }
         say(match fault {
             EventFault::Freeze | EventFault::Lag => "catches up",
-            EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch, and lists anew",
+            EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch and relists",
         });
     }
 }
@@ -191,6 +191,6 @@ fn key_of(body: &[u8]) -> String {
 
 /// Returns the watch error of an expired version.
 fn expired() -> RawEvent {
-    let status = serde_json::to_vec(&Status::expired("the exploration wants a list")).expect("a status is plain data");
+    let status = serde_json::to_vec(&Status::expired("the exploration requires a list")).expect("a status is plain data");
     RawEvent { event_type: EventType::Error, body: Bytes::from(status) }
 }

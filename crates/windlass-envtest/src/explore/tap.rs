@@ -53,7 +53,7 @@ pub(crate) struct Tap {
 
 /// A broken connection.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection was lost, as the plan of the exploration has it")]
+#[error("connection lost (injected by the exploration)")]
 struct Lost;
 
 /// A request that can be sent later.
@@ -106,7 +106,7 @@ impl Tap {
     async fn read(self, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
         let answer = self.transport.oneshot(request).await;
         if matches!(sent.verb, Verb::Get | Verb::List) && !self.world.is_ignored(&resource_of(sent)) {
-            let status = answer.as_ref().map_or_else(|_| "no answer".to_owned(), |answer| answer.status().to_string());
+            let status = answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
             self.world.say(self.who.name(), Sort::Read, format!("{}: {status}", described(sent)));
         }
         answer
@@ -122,15 +122,15 @@ impl Tap {
         match fault {
             WriteFault::Lose => {
                 let answer = self.forward(sent, request, number.clone()).await;
-                told("the answer is lost");
+                told("the response is lost");
                 answer.and(Err(Lost.into()))
             }
             WriteFault::Refuse => {
-                told("the server is in trouble and refuses it");
-                Ok(wire::answer(&Status::internal("the exploration wants it so")))
+                told("the server rejects it with an internal error");
+                Ok(wire::answer(&Status::internal("injected by the exploration")))
             }
             WriteFault::Conflict => {
-                told("somebody else changes the object just before");
+                told("another client changes the object just before");
                 self.touch(sent).await;
                 let answer = self.clone().forward(sent, request, number).await;
                 self.look_whether_the_touch_is_gone(sent).await;
@@ -145,7 +145,7 @@ impl Tap {
                 std::future::pending().await
             }
             WriteFault::Depose => {
-                told("it is stuck on its way, and nothing else of the program gets through");
+                told("it is delayed, and no other request of the program gets through");
                 life.set(Gate::Hung);
                 let (arrive, arrives) = oneshot::channel();
                 world.command(Command::Depose { life: life.number, arrive });
@@ -166,7 +166,7 @@ impl Tap {
         let unanswered = self.world.begin_write(&resource, &path);
         let answer = self.transport.clone().oneshot(request).await;
         let (told, answer) = match answer {
-            Err(error) => (format!("no answer: {error}"), Err(error)),
+            Err(error) => (format!("no response: {error}"), Err(error)),
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
                 let body = body.collect().await?.to_bytes();
@@ -217,7 +217,7 @@ impl Tap {
         let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
         let object: Value = serde_json::from_slice(&object).unwrap_or_default();
         if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
-            self.world.find(format!("{} has undone what somebody else had written just before", described(sent)));
+            self.world.find(format!("{} has overwritten another client's preceding write", described(sent)));
         }
     }
 }

@@ -296,27 +296,27 @@ impl World {
         match event {
             ReconcileEvent::Started(started) => {
                 *self.notes.lock().running.entry(life.number).or_default() += 1;
-                self.say(life.name(), Sort::Reconcile, format!("{} begins {}", started.controller, started.key));
+                self.say(life.name(), Sort::Reconcile, format!("{} reconciles {}", started.controller, started.key));
             }
             ReconcileEvent::Finished(finished) => {
                 let id = format!("{} {}", finished.controller, finished.key);
                 let (ended, failure) = match finished.outcome {
                     Outcome::Done(action) => match action.delay() {
-                        Some(delay) => (format!("is done with it, and comes back in {delay:?}"), None),
-                        None => ("is done with it".to_owned(), None),
+                        Some(delay) => (format!("succeeded, requeued after {delay:?}"), None),
+                        None => ("succeeded".to_owned(), None),
                     },
-                    Outcome::Gone => ("finds it gone".to_owned(), None),
+                    Outcome::Gone => ("the object is gone".to_owned(), None),
                     Outcome::Failed { message, retry } => {
                         let again = matches!(retry, windlass_runtime::Retry::Backoff);
-                        (format!("fails: {message}"), again.then(|| message.clone()))
+                        (format!("failed: {message}"), again.then(|| message.clone()))
                     }
                     Outcome::TimedOut { limit } => {
-                        (format!("takes longer than {limit:?}"), Some("too slow".to_owned()))
+                        (format!("timed out after {limit:?}"), Some("too slow".to_owned()))
                     }
                     Outcome::Panicked { message } => {
-                        (format!("panics: {message}"), Some(format!("panicked: {message}")))
+                        (format!("panicked: {message}"), Some(format!("panicked: {message}")))
                     }
-                    other => (format!("ends: {other:?}"), None),
+                    other => (format!("ended: {other:?}"), None),
                 };
                 self.say(life.name(), Sort::Reconcile, format!("{} {}: {ended}", finished.controller, finished.key));
                 if let Outcome::Panicked { message } = finished.outcome {
@@ -362,7 +362,7 @@ impl World {
             let since = self.notes.lock().last_change.unwrap_or(began);
             tokio::time::sleep_until(since + quiet).await;
             if let Some(most) = self.overran() {
-                return Err(Restless(format!("it made more than {most} requests")));
+                return Err(Restless(format!("it has sent more than {most} requests")));
             }
             let (last, reason) = {
                 let notes = self.notes.lock();
@@ -417,10 +417,10 @@ impl Notes {
     /// Returns the reason why the run has not settled.
     fn reason(&self) -> Option<String> {
         if self.busy > 0 {
-            return Some("what goes wrong is not over".to_owned());
+            return Some("a fault is still active".to_owned());
         }
         if self.running.values().any(|running| *running > 0) {
-            return Some("a reconcile does not end".to_owned());
+            return Some("a reconcile is still in progress".to_owned());
         }
         self.failing.iter().next().map(|(key, message)| format!("{key} fails: {message}"))
     }

@@ -180,5 +180,5 @@ fn errors_that_nobody_hears_of_are_found() {
 #[test]
 fn updates_without_a_version_undo_what_others_write() {
     let report = found(scenario(Bug::Blind), "conflict");
-    assert!(report.to_string().contains("has undone what somebody else had written"), "{report}");
+    assert!(report.to_string().contains("has overwritten another client's preceding write"), "{report}");
 }

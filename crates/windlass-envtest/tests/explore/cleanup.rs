@@ -108,7 +108,7 @@ fn scenario(bug: Bug) -> Scenario {
             client.create(&app("secrets")).await?;
             Ok(())
         })
-        .step("it goes", |client| async move {
+        .step("it is deleted", |client| async move {
             client.delete::<ConfigMap>("web").await?;
             Ok(())
         })

@@ -23,7 +23,7 @@ fn is_found(scenario: Scenario, fault: &str) {
 /// Like [`is_found`], but returns the report.
 fn found(scenario: Scenario, fault: &str) -> Report {
     let report = explore(scenario);
-    assert!(report.reference.is_empty(), "it goes wrong by itself: {report}");
+    assert!(report.reference.is_empty(), "it fails without faults: {report}");
     let finds = |word: &str| report.failures.iter().any(|failure| failure.plan.to_string().starts_with(word));
     assert!(finds(&format!("{fault}@")), "{fault} does not find it: {report}");
     report

@@ -167,7 +167,7 @@ fn names_that_the_server_makes_are_made_twice() {
 #[test]
 fn counting_by_own_writes_survives_a_lagging_cache() {
     let report = explore(scenario(Bug::OwnWritesAreCounted));
-    assert!(report.reference.is_empty(), "it goes wrong by itself: {report}");
+    assert!(report.reference.is_empty(), "it fails without faults: {report}");
     let plans: Vec<_> = report.failures.iter().map(|failure| failure.plan.to_string()).collect();
     let lagging = ["freeze@", "lag@", "skip@", "miss@", "cut@"];
     assert!(plans.iter().all(|plan| lagging.iter().all(|fault| !plan.starts_with(fault))), "{report}");

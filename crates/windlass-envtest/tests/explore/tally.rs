@@ -136,7 +136,7 @@ fn scenario(bug: Bug) -> Scenario {
     if !matches!(bug, Bug::None | Bug::DeparturesCounted) {
         return scenario;
     }
-    scenario.step("the first goes", |client| async move {
+    scenario.step("the first is deleted", |client| async move {
         client.delete::<Secret>("first").await?;
         Ok(())
     })
