@@ -73,7 +73,9 @@ impl Expectations {
             let broken = self.client.wait_for::<K>(key).until(|found| !condition(found));
             match timeout(patience, broken).await {
                 Err(_) => {}
-                Ok(Ok(found)) => fail(caller, &format!("the condition stopped holding for {what}"), &shown(found.as_ref())),
+                Ok(Ok(found)) => {
+                    fail(caller, &format!("the condition stopped holding for {what}"), &shown(found.as_ref()))
+                }
                 Ok(Err(error)) => fail(caller, &format!("watching {what}"), &ErrorChain(&error).to_string()),
             }
         }

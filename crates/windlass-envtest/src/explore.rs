@@ -173,7 +173,8 @@ impl Exploration {
         };
         if report.reference.is_empty() {
             let differences = compare(&scenario, &reference, &again);
-            report.reference = differences.iter().map(|difference| format!("two runs without faults differ: {difference}")).collect();
+            report.reference =
+                differences.iter().map(|difference| format!("two runs without faults differ: {difference}")).collect();
         }
         if report.reference.is_empty() {
             let most_requests = reference.requests * 10 + 200;

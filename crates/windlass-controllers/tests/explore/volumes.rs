@@ -123,33 +123,33 @@ fn storage(name: &str) -> Scenario {
 
 #[test]
 fn claims_get_volumes_of_the_default_class() {
-    let scenario =
-        storage("default class")
-            .step("the default class is created", |client| async move {
-                until::<StorageClass>(&client, "standard", |_| true).await
-            })
-            .step("a claim without a class", |client| async move {
-                let mut plain = claim("data");
-                plain["spec"]["storageClassName"] = Value::Null;
-                create::<PersistentVolumeClaim>(&client, plain).await
-            })
-            .step("it is bound", |client| async move { until_bound(&client, "data").await })
-            .step("it requests more", |client| async move {
-                let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
-                client.patch::<PersistentVolumeClaim>("data", more).await?;
-                Ok(())
-            })
-            .step("it gets more", |client| async move {
-                until(&client, "data", |claim| size_of(claim) == Some("2Gi")).await
-            })
-            .step("it is deleted", |client| async move {
-                client.delete::<PersistentVolumeClaim>("data").await?;
-                Ok(())
-            })
-            .always("there is one volume at most", |state| state.all::<PersistentVolume>().len() <= 1)
-            .settled("the volume was deleted with its claim", |state| {
-                state.all::<PersistentVolume>().is_empty() && state.all::<PersistentVolumeClaim>().is_empty()
-            });
+    let scenario = storage("default class")
+        .step("the default class is created", |client| async move {
+            until::<StorageClass>(&client, "standard", |_| true).await
+        })
+        .step("a claim without a class", |client| async move {
+            let mut plain = claim("data");
+            plain["spec"]["storageClassName"] = Value::Null;
+            create::<PersistentVolumeClaim>(&client, plain).await
+        })
+        .step("it is bound", |client| async move { until_bound(&client, "data").await })
+        .step("it requests more", |client| async move {
+            let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+            client.patch::<PersistentVolumeClaim>("data", more).await?;
+            Ok(())
+        })
+        .step(
+            "it gets more",
+            |client| async move { until(&client, "data", |claim| size_of(claim) == Some("2Gi")).await },
+        )
+        .step("it is deleted", |client| async move {
+            client.delete::<PersistentVolumeClaim>("data").await?;
+            Ok(())
+        })
+        .always("there is one volume at most", |state| state.all::<PersistentVolume>().len() <= 1)
+        .settled("the volume was deleted with its claim", |state| {
+            state.all::<PersistentVolume>().is_empty() && state.all::<PersistentVolumeClaim>().is_empty()
+        });
     explore(scenario).assert();
 }
 

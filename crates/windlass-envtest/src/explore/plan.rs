@@ -233,9 +233,7 @@ impl EventFault {
         match self {
             Self::Freeze => "the cache of {resource} is frozen before event {n} for 30 s, and then catches up",
             Self::Lag => "the cache of {resource} is frozen before event {n} until the next step, and then catches up",
-            Self::Skip => {
-                "the cache of {resource} is frozen before event {n} for 30 s, and is then relisted"
-            }
+            Self::Skip => "the cache of {resource} is frozen before event {n} for 30 s, and is then relisted",
             Self::Miss => {
                 "the cache of {resource} is frozen before event {n} until the next step, and is then relisted"
             }

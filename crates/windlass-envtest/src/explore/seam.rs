@@ -191,6 +191,7 @@ fn key_of(body: &[u8]) -> String {
 
 /// Returns the watch error of an expired version.
 fn expired() -> RawEvent {
-    let status = serde_json::to_vec(&Status::expired("the exploration requires a list")).expect("a status is plain data");
+    let status =
+        serde_json::to_vec(&Status::expired("the exploration requires a list")).expect("a status is plain data");
     RawEvent { event_type: EventType::Error, body: Bytes::from(status) }
 }

@@ -106,7 +106,8 @@ impl Tap {
     async fn read(self, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
         let answer = self.transport.oneshot(request).await;
         if matches!(sent.verb, Verb::Get | Verb::List) && !self.world.is_ignored(&resource_of(sent)) {
-            let status = answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
+            let status =
+                answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
             self.world.say(self.who.name(), Sort::Read, format!("{}: {status}", described(sent)));
         }
         answer

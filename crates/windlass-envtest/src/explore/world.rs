@@ -310,9 +310,7 @@ impl World {
                         let again = matches!(retry, windlass_runtime::Retry::Backoff);
                         (format!("failed: {message}"), again.then(|| message.clone()))
                     }
-                    Outcome::TimedOut { limit } => {
-                        (format!("timed out after {limit:?}"), Some("too slow".to_owned()))
-                    }
+                    Outcome::TimedOut { limit } => (format!("timed out after {limit:?}"), Some("too slow".to_owned())),
                     Outcome::Panicked { message } => {
                         (format!("panicked: {message}"), Some(format!("panicked: {message}")))
                     }
