@@ -6,8 +6,8 @@
 //! it out ([`collector`]).
 //!
 //! Guaranteed: the graph alone never causes a deletion. Before a decision, the object and its owners are read from the
-//! server, and the object is deleted only with the UID and in the state that were read. An owner in another namespace
-//! is not an owner; an event reports it. Events are never touched.
+//! server. The object is deleted only with the UID and in the state that were read. An owner in another namespace is
+//! not an owner; an event reports it. Events are never touched.
 //!
 //! Not guaranteed: the foreground deletion of an owner waits only for dependents that the informers have shown by then,
 //! and an orphaning deletion releases only those. A dependent that is created at the same moment may be missed. An

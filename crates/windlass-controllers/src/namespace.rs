@@ -1,6 +1,6 @@
 //! Namespace: deletes the content of a terminating namespace, and removes its finalizer when the namespace is empty.
 //!
-//! Guaranteed: a namespace is finalized only after a pass that could list every resource and found no object. That pass
+//! Guaranteed: a namespace is finalized only after a pass that could check every resource and found no object. That pass
 //! discovers the resources again, so that custom resources are included. Passes before that only check the resources
 //! that had objects left. Not guaranteed: an order of deletion, except that pods are deleted first.
 

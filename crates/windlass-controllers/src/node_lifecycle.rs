@@ -1,6 +1,6 @@
 //! NodeLifecycle: maintains node metadata that the control plane is responsible for. It records the registration event,
-//! sets the TTL annotation for kubelets, copies the well-known labels to their older names, and sets the taints that
-//! correspond to the node's conditions.
+//! sets the TTL annotation for kubelets, and copies the well-known labels to their older names. It also sets the taints
+//! that correspond to the node's conditions.
 //!
 //! Not implemented: marking unresponsive nodes, and evicting pods from nodes that are not ready.
 

@@ -68,8 +68,8 @@ pub(crate) fn from_template<K: Resource>(owner: &K, template: PodTemplateSpec) -
     pod.controlled_by(owner)
 }
 
-/// Sorts pods by deletion preference. First come unscheduled, pending and unready pods, then those with a low deletion
-/// cost, on crowded nodes, ready for a shorter time, with more restarts, and younger ones.
+/// Sorts pods by deletion preference. First come unscheduled, pending and unready pods. Then come pods with a low
+/// deletion cost, on crowded nodes, ready for a shorter time, with more restarts, and younger ones.
 ///
 /// `crowd` returns the number of active pods of the same owner on the pod's node.
 pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], crowd: impl Fn(&Pod) -> usize) {

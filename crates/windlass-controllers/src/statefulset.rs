@@ -1,9 +1,9 @@
 //! StatefulSet: runs pods with stable identities, each with its ordinal, its name and its claims.
 //!
 //! Guarantees: no two pods of an ordinal exist at the same time. Unless the set is parallel, a pod is created only when
-//! all pods before it are available, and deleted only when all pods after it are gone. Not guaranteed: that a pod keeps
-//! its node. Decisions are computed on plain values ([`identity`], [`claims`], [`status`]); [`sync`] reads and writes,
-//! pod by pod.
+//! all pods before it are available. It is deleted only when all pods after it are gone. Not guaranteed: that a pod
+//! keeps its node. Decisions are computed on plain values ([`identity`], [`claims`], [`status`]); [`sync`] reads and
+//! writes, pod by pod.
 
 mod claims;
 mod identity;

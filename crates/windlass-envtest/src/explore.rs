@@ -32,12 +32,19 @@
 //!
 //! # Injected faults
 //!
-//! The first run is recorded: each request with its client and its response, and each event that reached a cache. For
-//! each write of the program there is one run per [`WriteFault`]: the program crashes after the write, the response is
-//! lost, the write is rejected, it conflicts with another client's write, the program loses its leadership while the
-//! write is in flight, or it crashes and restarts against a stale API server. For each event there is one run per
-//! [`EventFault`]: a cache is stale for a while, misses the events of that time, or relists. [`Scenario::pairs`] adds
-//! runs with two faults.
+//! The first run is recorded: each request with its client and its response, and each event that reached a cache.
+//!
+//! For each write of the program there is one run per [`WriteFault`]:
+//!
+//! - The program crashes after the write.
+//! - The response is lost.
+//! - The write is rejected.
+//! - The write conflicts with another client's write.
+//! - The program loses its leadership while the write is in flight.
+//! - The program crashes after the write and restarts against a stale API server.
+//!
+//! For each event there is one run per [`EventFault`]: a cache is stale for a while, misses the events of that time, or
+//! relists. [`Scenario::pairs`] adds runs with two faults.
 //!
 //! # Checks
 //!
@@ -52,10 +59,10 @@
 //!
 //! # When a run has settled
 //!
-//! A run has settled if nothing has changed in the cluster for 45 seconds ([`Scenario::quiet`]) of the run's time, no
-//! reconcile is in progress, no failed reconcile waits for its retry, and no fault is active. The clock of a run is
-//! paused while there is work to do, so this takes no real time. Later periodic work of a controller, such as an hourly
-//! resync, is not waited for.
+//! A run has settled if nothing has changed in the cluster for 45 seconds ([`Scenario::quiet`]) of the run's time. In
+//! addition, no reconcile is in progress or waits for a retry, and no fault is active. The clock of a run is paused while
+//! there is work to do, so this takes no real time. Later periodic work of a controller, such as an hourly resync, is not
+//! waited for.
 //!
 //! # Replaying
 //!

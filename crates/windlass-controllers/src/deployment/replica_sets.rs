@@ -151,7 +151,7 @@ impl<'c> Rollout<'c> {
     }
 
     /// Handles an existing replica set of that name. Either it is ours and the cache does not show it yet, or another
-    /// template has the same hash and the next attempt uses another name.
+    /// template has the same hash. In the latter case, the next attempt uses another name.
     async fn resolve_collision(&mut self, wanted: &ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
         let Some(live) = self.cx.live().get_opt::<ReplicaSet>(wanted.object_ref()).await? else { return Ok(()) };
         let same = template::find_new(&self.deployment, std::slice::from_ref(&live)).is_some();

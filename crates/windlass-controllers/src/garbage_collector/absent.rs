@@ -9,7 +9,7 @@ use super::identity::Identity;
 /// The maximum number of entries.
 const CAPACITY: usize = 500;
 
-/// A bounded cache of identities that do not exist on the server, so that a thousand dependents of one owner do not
+/// A bounded cache of identities that do not exist on the server. With it, a thousand dependents of one owner do not
 /// cause a thousand requests. UIDs are never reused, so an entry never becomes false. The oldest entries are dropped
 /// first.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ pub(crate) struct Monitors {
     tasks: JoinSet<()>,
     /// Notified when a CustomResourceDefinition changes.
     definitions: Arc<Notify>,
-    /// Becomes `true` when the initial informers have synced. Before that, an owner could seem to have no dependents.
+    /// `true` while no informer waits for its initial sync. Before that, an owner could seem to have no dependents.
     ready: watch::Sender<bool>,
 }
 
@@ -49,7 +49,7 @@ impl Monitors {
         }
     }
 
-    /// Returns a receiver that becomes `true` when the initial informers have synced.
+    /// Returns a receiver whose value is `true` while no informer waits for its initial sync.
     pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }

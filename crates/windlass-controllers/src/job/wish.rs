@@ -60,7 +60,7 @@ pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     manager.is_some_and(|manager| manager != THIS_CONTROLLER)
 }
 
-/// Returns `true` if pods are replaced only when they have failed, not already when they are terminating.
+/// Returns `true` if pods are replaced only when they have finished, not already when they are terminating.
 pub(super) fn replaces_only_ended(job: &Job) -> bool {
     let policy = job.spec.as_ref().and_then(|spec| spec.pod_replacement_policy.as_deref());
     policy == Some("Failed") || failure_policy(job).is_some()
@@ -81,7 +81,7 @@ pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == TRACKING)
 }
 
-/// Returns `true` if the pod counts as failed. A terminating pod does, unless the job replaces only failed pods.
+/// Returns `true` if the pod counts as failed. A terminating pod does, unless the job replaces only finished pods.
 pub(super) fn has_failed(job: &Job, pod: &Pod) -> bool {
     match pods::phase(pod) {
         "Failed" => true,
