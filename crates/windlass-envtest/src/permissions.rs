@@ -383,7 +383,7 @@ fn is_of(rule: &str, resource: &str) -> bool {
         || rule.strip_prefix("*/").is_some_and(|wanted| part(resource).as_deref() == Some(wanted))
 }
 
-/// Returns `true` if a rule's URL equals the path, or is a prefix of it that ends with `*`.
+/// Returns `true` if a rule's URL matches the path. A trailing `*` matches any rest.
 fn covers(url: &str, path: &str) -> bool {
     url == path || url.strip_suffix('*').is_some_and(|beginning| path.starts_with(beginning))
 }
