@@ -1,4 +1,4 @@
-//! What `windlass import` writes is compiled here, and says what the importer took it to say.
+//! Compiles the output of `windlass import`, and checks that its CRDs equal the imported ones.
 
 use windlass::api::crd::{CustomResource, Definition};
 

@@ -1,4 +1,4 @@
-//! Runs every program against a server on a socket, as its reader would, and looks at what it prints.
+//! Runs every program against a server on a socket, and checks its output.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -25,10 +25,10 @@ use windlass_client::{
 };
 use windlass_server::{Server, TlsIdentity};
 
-/// How long to wait for a line that a program must print: this decides between slow and broken.
+/// The timeout for a line that a program must print.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server on a free port, and the kubeconfig that leads there; both end with this.
+/// A server on a free port, and its kubeconfig. Dropping it stops the server and deletes the file.
 struct Lab {
     kubeconfig: PathBuf,
     client: Client,
@@ -54,7 +54,7 @@ impl Lab {
         Self { kubeconfig, client, server, _stop: stop }
     }
 
-    /// What a program prints, when it ends well.
+    /// Runs a program until it ends successfully, and returns its output.
     async fn run(&self, program: &'static str, arguments: &[&str]) -> String {
         let mut command = command(program, &self.kubeconfig);
         command.args(arguments);
@@ -71,14 +71,14 @@ impl Lab {
         self.client.create(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
     }
 
-    /// What a kubelet would say.
+    /// Writes the status of a running pod, as a kubelet would.
     async fn start_pod(&self, name: &str) {
         let status = json!({"status": {"phase": "Running", "podIP": "10.1.2.3"}});
         self.client.patch::<Pod>(name, Patch::Merge(status)).within("default").subresource("status").await.unwrap();
     }
 }
 
-/// A program that prints lines until it is stopped; dropping this stops it.
+/// A program that prints lines until it is stopped. Dropping it stops the program.
 struct Watching {
     child: Child,
     lines: UnboundedReceiver<String>,
@@ -98,7 +98,7 @@ impl Watching {
         line.expect("the program prints nothing more").expect("the program has ended")
     }
 
-    /// Waits for a line that ends with this. A deletion may be preceded by updates.
+    /// Waits for a line with this ending. A deletion may be preceded by updates.
     async fn wait_for(&mut self, end: &str) {
         while !self.line().await.ends_with(end) {}
     }
@@ -110,7 +110,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -183,7 +183,7 @@ async fn a_watch_tells_the_life_of_a_pod() {
     lab.run(env!("CARGO_BIN_EXE_test_pod"), &["create"]).await;
     lab.start_pod("test").await;
     lab.run(env!("CARGO_BIN_EXE_test_pod"), &["delete"]).await;
-    // Of the deletion, two: that it is to be gone, and that it is.
+    // A deletion causes two events: the deletion timestamp is set, then the pod is removed.
     for line in ["ADDED test Pending", "MODIFIED test Running", "MODIFIED test Running", "DELETED test Running"] {
         assert_eq!(watching.line().await, line);
     }
@@ -211,7 +211,7 @@ async fn workers_print_the_newest_state_of_queued_pods() {
     let lab = Lab::start("workqueue").await;
     lab.create_pod("early").await;
     let mut program = Watching::start(&mut command(env!("CARGO_BIN_EXE_informer_workqueue"), &lab.kubeconfig));
-    // A worker may be faster than the line that says how many there are.
+    // A worker may print its line before the line with the number of pods.
     let first = [program.line().await, program.line().await];
     assert!(first.contains(&"SYNCED 1 pods, 3 workers".to_owned()), "{first:?}");
     assert!(first.iter().any(|line| line.ends_with(": default/early is Pending")), "{first:?}");

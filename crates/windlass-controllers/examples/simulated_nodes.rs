@@ -1,12 +1,12 @@
-//! Simulated nodes for a cluster that has a control plane but no machines: a scheduler binds pods to them, and the pods
-//! walk from Pending to Running without a container anywhere.
+//! Runs simulated nodes for a cluster that has a control plane but no machines. A scheduler binds pods to them, and the
+//! pods pass from Pending to Running without running containers.
 //!
 //! ```sh
 //! KUBECONFIG=cluster.kubeconfig cargo run -p windlass-controllers --example simulated_nodes -- 3
 //! ```
 //!
-//! The argument is the number of nodes, 3 without it. They stay in the cluster when the program ends, and are no longer
-//! ready then.
+//! The argument is the number of nodes, 3 by default. When the program ends, the nodes stay in the cluster and become
+//! not ready.
 
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{Manager, shutdown};

@@ -1,11 +1,11 @@
-//! HorizontalPodAutoscaler: sets the scale of a target so that what is measured comes near to what is wanted.
+//! HorizontalPodAutoscaler: scales a target so that its metrics approach their target values.
 //!
-//! Guarantees: never fewer replicas than the least, nor more than the most that the object allows, where it scales at all; a
-//! target at zero replicas is left alone; each object is looked at once in a period, however many events there are of it. Not
-//! guaranteed: that a metric is up to date, and that what was recommended before a restart is remembered after it.
+//! Guarantees: when the controller scales a target, the replica count stays between the object's minimum and maximum. A
+//! target with zero replicas is not scaled. Each object is reconciled once per period, regardless of the number of
+//! events. Not guaranteed: that a metric is up to date, or that recommendations survive a restart.
 //!
-//! What metrics ask for ([`replicas`]) and how far and fast the number goes ([`behavior`]) is decided on values; [`compute`]
-//! looks metrics up, [`target`] reads and writes scales, and this file puts them together.
+//! The metric calculations ([`replicas`]) and the scaling limits ([`behavior`]) are computed on plain values.
+//! [`compute`] fetches metrics, [`target`] reads and writes scales, and this file combines them.
 
 mod behavior;
 mod compute;
@@ -51,7 +51,7 @@ use self::{
 use crate::error::ReconcileError;
 pub use settings::Autoscaling;
 
-/// Autoscalers looked at at the same time.
+/// The number of autoscalers reconciled at the same time.
 const WORKERS: usize = 5;
 
 /// Adds the controller to a manager.
@@ -79,7 +79,7 @@ pub(crate) fn add_to(manager: &mut Manager, settings: Autoscaling) {
     );
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Autoscalers {
     recorder: Recorder,
@@ -90,11 +90,11 @@ struct Autoscalers {
     selectors: Selectors,
 }
 
-/// What is remembered of one autoscaler.
+/// The state kept in memory for one autoscaler.
 #[derive(Debug, Default)]
 struct Known {
     history: History,
-    /// Not before then is it looked at again.
+    /// The time of the next reconcile.
     due: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ async fn reconcile(
     let now = Instant::now();
     {
         let mut known = autoscalers.known.lock();
-        // The first look, too, comes after a period: metrics of what has just begun mean little.
+        // The first reconcile also waits for one period: the metrics of a new target mean little.
         let due = Some(now + autoscalers.settings.period);
         let known = known.entry(key.key().clone()).or_insert_with(|| Known { due, ..Known::default() });
         if let Some(rest) = known.due.map(|due| due.saturating_duration_since(now)).filter(|rest| !rest.is_zero()) {
@@ -130,31 +130,31 @@ async fn reconcile(
         time: cx.clock().now(),
     };
     sync.act().await?;
-    // Failures wait for their turn, too: metrics do not come faster for being asked for more often.
+    // A failed write also waits for the next period; an earlier retry would not get newer metrics.
     if let Err(error) = sync.tell().await {
         tracing::warn!(autoscaler = %key, error = error.chain(), "cannot write a status");
     }
     Ok(Action::requeue_after(autoscalers.settings.period))
 }
 
-/// One look at one autoscaler.
+/// One reconcile of one autoscaler.
 #[derive(Debug)]
 struct Sync<'s> {
     cx: &'s Context,
     autoscalers: &'s Autoscalers,
     key: &'s ObjectKey,
     object: &'s HorizontalPodAutoscaler,
-    /// As this look has brought it so far.
+    /// The status as computed so far by this reconcile.
     status: HorizontalPodAutoscalerStatus,
     now: Instant,
     time: Timestamp,
 }
 
-/// What metrics make of a number of replicas.
+/// The outcome of evaluating the metrics: a new replica count.
 #[derive(Debug)]
 struct Decision {
     replicas: i32,
-    /// Why, if it is another number than before.
+    /// The reason for the change, if the count changes.
     reason: String,
     metrics: Vec<MetricStatus>,
 }
@@ -203,7 +203,8 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Where the number goes; `None` if metrics cannot say it, which is told.
+    /// Computes the new replica count. Returns `None` if the metrics do not yield one; the status then gives the
+    /// reason.
     async fn decide(&mut self, target: &Target) -> Result<Option<Decision>, ReconcileError> {
         let spec = &self.object.spec;
         let (current, least, most) = (target.wanted(), spec.min_replicas.unwrap_or(1), spec.max_replicas);
@@ -228,19 +229,19 @@ impl Sync<'_> {
                 return Ok(None);
             }
         };
-        // A metric that wants less than nothing wants nothing.
+        // A negative recommendation counts as zero.
         let wanted = wanted.max(0);
         let reason = match wanted.cmp(&current) {
             Ordering::Greater => format!("{metric} above target"),
             Ordering::Less => "All metrics below target".to_owned(),
-            // An earlier recommendation is what counts then; the real one gives no reason for that.
+            // Here an earlier recommendation decides; kube-controller-manager gives no reason in that case.
             Ordering::Equal => String::new(),
         };
         let replicas = self.limit(current, wanted, least);
         Ok(Some(Decision { replicas, reason, metrics }))
     }
 
-    /// The most that any of the metrics asks for, and which one does; and what is told of all of them.
+    /// Returns the highest recommendation of all metrics with the name of that metric, and the status of every metric.
     async fn ask(
         &mut self,
         target: &Target,
@@ -282,7 +283,7 @@ impl Sync<'_> {
         Ok((self.judge(most, &failures, specs.len(), target.wanted()), told))
     }
 
-    /// Metrics of which nothing is known do not keep others from growing the target, but from shrinking it.
+    /// If a metric is unavailable, the other metrics can still scale the target up, but not down.
     fn judge(
         &mut self,
         most: Option<(i32, String)>,
@@ -303,13 +304,13 @@ impl Sync<'_> {
                 let invalid = failures.len();
                 Err(format!("invalid metrics ({invalid} invalid out of {all}), first error is: {summary}"))
             }
-            // The server puts one in where there is none.
+            // The server adds a default metric if the list is empty.
             (_, None) => Err("there are no metrics".to_owned()),
         }
     }
 
-    /// The pods of the target, by a selector that is nobody else's.
-    #[expect(clippy::type_complexity, reason = "a failure that is told, inside of one that is not")]
+    /// Returns the pods of the target and its selector. Fails if the selector overlaps with that of another autoscaler.
+    #[expect(clippy::type_complexity, reason = "the inner error is reported in the status, the outer one is not")]
     fn pods(&mut self, target: &Target) -> Result<Result<(LabelSelector, Vec<Arc<Pod>>), String>, ReconcileError> {
         let text = target.selector();
         if text.is_empty() {
@@ -357,7 +358,7 @@ impl Sync<'_> {
         verdict.replicas
     }
 
-    /// For policies, which let so much change in a period.
+    /// Records the change; policies limit the change within a period.
     fn remember(&self, before: i32, after: i32) {
         let Some(behavior) = &self.object.spec.behavior else { return };
         let (up, down) = settings::completed(behavior);
@@ -388,7 +389,7 @@ impl Sync<'_> {
         self.status.current_replicas = Some(current);
         self.status.desired_replicas = desired;
         self.status.current_metrics = Some(metrics).filter(|metrics| !metrics.is_empty());
-        // The real one does not tell it, and takes it away where somebody did.
+        // kube-controller-manager does not set this field and clears it if another client has set it.
         self.status.observed_generation = None;
     }
 
@@ -401,7 +402,7 @@ impl Sync<'_> {
         self.autoscalers.recorder.record(self.object, note);
     }
 
-    /// Writes the status, if it is another than before.
+    /// Writes the status if it has changed.
     async fn tell(&self) -> Result<(), windlass_client::Error> {
         if Some(&self.status) == self.object.status.as_ref() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Which controllers there are, and which of them to run.
+//! The list of built-in controllers, and the choice of the ones to run.
 
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
@@ -11,60 +11,60 @@ use crate::{
     statefulset, storage_protection, ttl_after_finished, volumes,
 };
 
-/// How many nodes are simulated unless it is said.
+/// The default number of simulated nodes.
 const NODES: usize = 3;
 
 /// A built-in controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum BuiltIn {
-    /// Rollouts.
+    /// Rolls out Deployments.
     Deployment,
-    /// So many pods of a template.
+    /// Keeps the replica count of ReplicaSets.
     ReplicaSet,
-    /// The same, for older users.
+    /// Keeps the replica count of ReplicationControllers.
     ReplicationController,
-    /// Pods that are told apart, each with its name and its claims.
+    /// Runs the pods of StatefulSets, each with a stable name and its own claims.
     StatefulSet,
-    /// A pod on each node.
+    /// Runs one pod of a DaemonSet on each matching node.
     DaemonSet,
-    /// Pods that run until they have succeeded.
+    /// Runs pods until enough of them have succeeded.
     Job,
-    /// Jobs that begin when they are due.
+    /// Creates Jobs on a schedule.
     CronJob,
-    /// The end of jobs that are over.
+    /// Deletes finished Jobs after their time to live.
     TtlAfterFinished,
-    /// How many pods may be evicted.
+    /// Computes the number of allowed evictions of PodDisruptionBudgets.
     Disruption,
-    /// How many replicas there are to be, by what is measured.
+    /// Scales workloads by metrics.
     HorizontalPodAutoscaling,
-    /// Which pods are behind a service.
+    /// Writes the EndpointSlices of services.
     EndpointSlice,
-    /// Slices for the Endpoints that users write.
+    /// Mirrors user-defined Endpoints to EndpointSlices.
     EndpointSliceMirroring,
-    /// Which pods are behind a service, for older readers.
+    /// Writes the Endpoints of services, for clients that do not read EndpointSlices.
     Endpoints,
-    /// The end of namespaces.
+    /// Deletes the content of terminating namespaces.
     Namespace,
-    /// What every namespace has: its default account, the certificate authority.
+    /// Creates the default ServiceAccount and the certificate authority's ConfigMap in each namespace.
     ServiceAccount,
-    /// The rules of roles that gather those of others.
+    /// Fills aggregated ClusterRoles with the rules of the selected roles.
     RoleAggregation,
-    /// The end of what has lost its owners.
+    /// Deletes dependents whose owners are gone.
     GarbageCollector,
-    /// Claims bound to volumes, and volumes of deleted claims reclaimed.
+    /// Binds claims to volumes, and reclaims the volumes of deleted claims.
     PersistentVolume,
-    /// The claims of pods with generic ephemeral volumes.
+    /// Creates the claims of pods with generic ephemeral volumes.
     EphemeralVolume,
-    /// The end of claims and volumes, not before that of their use.
+    /// Protects claims and volumes that are in use from deletion.
     StorageProtection,
-    /// What a control plane adds to nodes.
+    /// Sets the taints, labels and annotations that a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
     Nodes,
 }
 
-/// The controllers of a control plane, and what they need to know of it.
+/// A selection of controllers, with their settings.
 #[derive(Clone, Debug)]
 #[must_use = "controllers do nothing until they are added to a manager"]
 pub struct Controllers {
@@ -75,26 +75,26 @@ pub struct Controllers {
     autoscaling: Autoscaling,
 }
 
-/// Why a choice of controllers cannot be read.
+/// An invalid selection of controllers.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ControllersError {
-    /// A name that is no built-in controller's.
-    #[error("there is no controller {name:?}; there are: {}, or none", names())]
+    /// The name belongs to no built-in controller.
+    #[error("unknown controller {name:?}: valid names are {}, or none", names())]
     Unknown {
-        /// The name as it was given.
+        /// The name as given.
         name: String,
     },
-    /// Nothing stands where a name should.
-    #[error("a name is empty; there are: {}, or none", names())]
+    /// A name in the list is empty.
+    #[error("a name is empty: valid names are {}, or none", names())]
     Empty,
-    /// No controllers, and some.
-    #[error("none stands alone: it cannot be chosen together with controllers")]
+    /// The list combines `none` with controllers.
+    #[error("none cannot be combined with controllers")]
     NoneOfSome,
 }
 
 impl BuiltIn {
-    /// All of them, in the order in which they are shown.
+    /// All built-in controllers, in display order.
     pub const ALL: &[Self] = &[
         Self::Deployment,
         Self::ReplicaSet,
@@ -120,7 +120,7 @@ impl BuiltIn {
         Self::Nodes,
     ];
 
-    /// The name in flags and logs.
+    /// Returns the name used in flags and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -157,12 +157,12 @@ impl fmt::Display for BuiltIn {
 }
 
 impl Controllers {
-    /// All controllers.
+    /// Selects all controllers.
     pub fn all() -> Self {
         Self::of(BuiltIn::ALL.iter().copied())
     }
 
-    /// Some controllers.
+    /// Selects the given controllers.
     pub fn of(chosen: impl IntoIterator<Item = BuiltIn>) -> Self {
         Self {
             chosen: chosen.into_iter().collect(),
@@ -173,49 +173,50 @@ impl Controllers {
         }
     }
 
-    /// How many nodes are simulated, `node-0` and on; 3 by default.
+    /// Sets the number of simulated nodes, named `node-0`, `node-1` and so on. Defaults to 3.
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// How long things take on the simulated nodes.
+    /// Sets the durations on the simulated nodes.
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// The certificate authority of the API server, as PEM. Without it, namespaces get no ConfigMap that holds it.
+    /// Sets the certificate authority of the API server, as PEM. Without it, namespaces get no ConfigMap with the
+    /// certificate.
     pub fn root_ca(mut self, pem: impl Into<Arc<str>>) -> Self {
         self.root_ca = Some(pem.into());
         self
     }
 
-    /// How horizontal pod autoscalers are run, and where their metrics come from.
+    /// Sets the autoscaler's settings and its source of metrics.
     pub fn autoscaling(mut self, autoscaling: Autoscaling) -> Self {
         self.autoscaling = autoscaling;
         self
     }
 
-    /// Whether this one is among them.
+    /// Returns `true` if the controller is selected.
     pub fn contains(&self, controller: BuiltIn) -> bool {
         self.chosen.contains(&controller)
     }
 
-    /// Whether there are none.
+    /// Returns `true` if no controller is selected.
     pub fn is_empty(&self) -> bool {
         self.chosen.is_empty()
     }
 
-    /// Returns the storage of the nodes. Without a controller that binds claims, pods do not wait for them.
+    /// Returns the storage mode of the nodes. If no controller binds claims, pods do not wait for their claims.
     fn storage(&self) -> nodes::Storage {
         if self.contains(BuiltIn::PersistentVolume) { nodes::Storage::Simulated } else { nodes::Storage::None }
     }
 
-    /// Adds them to a manager.
+    /// Adds the selected controllers to a manager.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn add_to(&self, manager: &mut Manager) {
         for controller in &self.chosen {
             match controller {
@@ -249,7 +250,8 @@ impl Controllers {
 impl FromStr for Controllers {
     type Err = ControllersError;
 
-    /// Names separated by commas, `*` for all, or `none`; one behind a `-` is left out, whatever else is said of it.
+    /// Parses names separated by commas, `*` for all controllers, or `none`. A name after `-` is excluded, whatever its
+    /// position.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "none" {
             return Ok(Self::of([]));

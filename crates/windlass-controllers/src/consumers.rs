@@ -7,7 +7,7 @@ use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Index, Lister, UnknownIndex};
 use windlass_runtime::Watch;
 
-/// The pods by the claims that they use.
+/// Indexes pods by the claims that they use.
 static BY_CLAIM: LazyLock<Index<Pod>> = LazyLock::new(|| {
     Index::on_object("pods by claim", |pod| claims_of(pod).iter().map(ToString::to_string).collect::<Vec<_>>())
 });
@@ -19,7 +19,7 @@ pub(crate) fn consumers() -> Watch<Pod> {
 
 /// Returns the pods that use a claim. Takes time in proportion to their number.
 ///
-/// Fails if the pods are not watched with [`consumers`].
+/// Returns an error if the pods are not watched with [`consumers`].
 pub(crate) fn consumers_of(
     pods: &Lister<Pod>,
     claim: &ObjectRef<PersistentVolumeClaim>,
@@ -27,7 +27,7 @@ pub(crate) fn consumers_of(
     pods.by_index(BY_CLAIM.name(), &claim.to_string())
 }
 
-/// Returns the claims that a pod names, and those that are created for it.
+/// Returns the claims that a pod names and the claims created for its ephemeral volumes.
 pub(crate) fn claims_of(pod: &Pod) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let named = volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
@@ -38,7 +38,7 @@ pub(crate) fn claims_of(pod: &Pod) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     named.map(|name| ObjectRef::new(name).within(pod.namespace().unwrap_or_default())).collect()
 }
 
-/// Returns the name of the claim that is created for an ephemeral volume of a pod.
+/// Returns the name of the claim created for an ephemeral volume of a pod.
 pub(crate) fn ephemeral_claim(pod: &Pod, volume: &str) -> String {
     format!("{}-{volume}", pod.name())
 }

@@ -1,8 +1,9 @@
-//! CronJob: begins a job whenever one is due.
+//! CronJob: creates a job at each scheduled time.
 //!
-//! Guarantees: no two jobs for one time, whatever is interrupted, because the time is in the job's name. Not guaranteed: that
-//! a job begins to the second, nor that none overlap where they should not, when the cache of jobs is late. When a job is
-//! due is decided on values ([`schedule`], [`due`]); this file looks, asks them, and writes.
+//! Guarantees: at most one job per scheduled time, even after an interruption, because the job's name contains the
+//! time. Not guaranteed: that a job starts on the second. If the cache of jobs is stale, jobs can overlap despite
+//! `concurrencyPolicy`. The schedule is computed on plain values ([`schedule`], [`due`]); this file reads the objects
+//! and writes the results.
 
 mod due;
 mod history;
@@ -35,9 +36,9 @@ use crate::{
     versions::Versions,
 };
 
-/// Cron jobs reconciled at the same time.
+/// The number of cron jobs reconciled at the same time.
 const WORKERS: usize = 5;
-/// The annotation of a job that says for which time it is.
+/// The annotation with a job's scheduled time.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// Adds the controller to a manager.
@@ -52,11 +53,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
     ));
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct CronJobs {
     recorder: Recorder,
-    /// Of the cron jobs, whose status says which time was the last.
+    /// The last written versions of the cron jobs; their status holds the last scheduled time.
     versions: Versions,
 }
 
@@ -90,7 +91,7 @@ struct Sync<'c> {
     jobs: &'c CronJobs,
     key: &'c ObjectKey,
     cron: CronJob,
-    /// As this reconcile has brought it so far.
+    /// The status as computed so far by this reconcile.
     status: CronJobStatus,
     children: Vec<Arc<Job>>,
     now: Timestamp,
@@ -136,7 +137,7 @@ impl Sync<'_> {
             }
             self.begin(at).await?;
         }
-        // With what was begun just now: the next one is counted from there.
+        // The next time is computed from the job that was just created.
         let mut begun = self.cron.clone();
         begun.status = Some(self.status.clone());
         let next = due::next(&begun, &schedule, self.now);
@@ -155,7 +156,7 @@ impl Sync<'_> {
         Schedule::parse(&spec.schedule, spec.time_zone.as_deref())
     }
 
-    /// Begins the job of a time, if it may still begin and has not yet.
+    /// Creates the job of a scheduled time, unless its deadline has passed or the job already exists.
     async fn begin(&mut self, at: Timestamp) -> Result<(), ReconcileError> {
         let latest = due::deadline(&self.cron).and_then(|deadline| at.checked_add(deadline).ok());
         if latest.is_some_and(|latest| latest < self.now) {
@@ -186,7 +187,7 @@ impl Sync<'_> {
                 created
             }
             Err(error) if error.is_already_exists() => {
-                // Begun, and not told of; or somebody else's.
+                // Either an earlier reconcile created it without recording it, or it belongs to another owner.
                 let found = self.cx.live().get_opt::<Job>(job.object_ref()).await?;
                 let is_known = |found: &Job| active.iter().any(|known| known.uid.as_deref() == found.uid());
                 match found.filter(|found| found.is_controlled_by(&self.cron) && !is_known(found)) {
@@ -206,7 +207,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Deletes what still runs.
+    /// Deletes the active jobs.
     async fn replace(&mut self, active: &[ObjectReference]) -> Result<(), ReconcileError> {
         for reference in active {
             let key = ObjectRef::<Job>::new(reference.name.clone().unwrap_or_default())
@@ -223,7 +224,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// The job of a time, which is in its name.
+    /// Builds the job of a scheduled time. Its name contains the time.
     fn job(&self, at: Timestamp) -> Job {
         let template = self.cron.spec.job_template.clone();
         let from = template.metadata.unwrap_or_default();
@@ -264,7 +265,7 @@ fn reference(job: &Job) -> ObjectReference {
     }
 }
 
-/// Whether the job is over: by which condition.
+/// Returns the type of the condition that finished the job, or `None` if the job is not finished.
 fn ended(job: &Job) -> Option<&str> {
     end(job).map(|condition| &*condition.type_)
 }

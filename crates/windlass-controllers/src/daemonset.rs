@@ -1,9 +1,9 @@
-//! DaemonSet: keeps a pod on every node that is for it.
+//! DaemonSet: runs a pod on every eligible node.
 //!
-//! Guarantees: while the cache shows what was written, no node gets a second pod, but for the one that is to take over where
-//! the set allows a surge; no more pods than allowed are missing for the sake of an update. Where pods belong is found out
-//! from labels, affinities and taints ([`place`]); the scheduler binds them. What is decided is decided on values ([`plan`],
-//! [`status`]); this file looks, asks them, and writes.
+//! Guarantees: while the cache shows the controller's own writes, no node gets a second pod, except for a surge pod
+//! during an update. An update never makes more pods unavailable than allowed. Labels, affinities and taints determine
+//! the eligible nodes ([`place`]); the scheduler binds the pods. Decisions are computed on plain values ([`plan`],
+//! [`status`]); this file reads the objects and writes the results.
 
 mod backoff;
 mod history;
@@ -37,9 +37,9 @@ use crate::{
     versions::Versions,
 };
 
-/// The most pods that one reconcile creates or deletes.
+/// The maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 250;
-/// Daemon sets reconciled at the same time.
+/// The number of daemon sets reconciled at the same time.
 const WORKERS: usize = 2;
 
 /// Adds the controller to a manager.
@@ -56,7 +56,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .watches_with(Watch::<Pod>::all(), move |pod| {
                 ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
             })
-            // A node that changes may be for any of them.
+            // A changed node can be eligible for any daemon set.
             .watches_with(Watch::<Node>::all().filter_updates(place::may_differ), move |_| {
                 all.list().iter().map(Cached::object_ref).collect::<Vec<ObjectRef<DaemonSet>>>()
             })
@@ -68,11 +68,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Sets {
     control: PodControl,
-    /// Of the sets, whose status counts the names that have collided.
+    /// The last written versions of the daemon sets; their status holds the count of name collisions.
     versions: Versions,
     backoffs: Backoffs,
 }
@@ -89,7 +89,7 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
         sets.control.recorder().record(&*set, Note::warning("SelectingAll", message));
         return Ok(Action::await_change());
     };
-    // Its pods and revisions may be gone, or nobody's, by now.
+    // Its pods and revisions may already be deleted or orphaned.
     if set.is_deleting() {
         return Ok(Action::await_change());
     }
@@ -131,7 +131,8 @@ struct Sync<'c> {
 }
 
 impl Sync<'_> {
-    /// First every node gets what it should have, and only then pods are replaced. Also how long failed pods have to stay.
+    /// Creates missing pods and deletes surplus pods; if there are none, replaces outdated pods. Also returns the
+    /// remaining back-off of failed pods.
     async fn act(&self) -> (Result<(), Error>, Option<Duration>) {
         let keep = self.look.keep();
         let (ended, wait) = self.of_ended(&keep);
@@ -143,7 +144,8 @@ impl Sync<'_> {
         (self.write(&create, &delete).await, wait)
     }
 
-    /// The pods that have ended and may go, and when the others may. It is told of those that go.
+    /// Returns the finished pods to delete now, and the wait until the next one may be deleted. Records an event for
+    /// each pod to delete.
     fn of_ended(&self, plan: &Plan) -> (Vec<Arc<Pod>>, Option<Duration>) {
         let (mut ended, mut wait) = (Vec::new(), None::<Duration>);
         let set = self.look.set;
@@ -185,7 +187,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// When something will have changed that no event tells of.
+    /// Schedules the next reconcile for changes that cause no event.
     fn next_look(&self, wait: Option<Duration>) -> Action {
         let min_ready = min_ready_seconds(self.look.set);
         let available = pods::next_available(self.look.by_node.values().flatten(), min_ready, self.look.now);
@@ -194,7 +196,7 @@ impl Sync<'_> {
     }
 }
 
-/// The set's selector; `None` when it selects everything.
+/// Returns the set's selector, or `None` if it selects everything.
 fn selector(set: &DaemonSet) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &set.spec else { return Ok(None) };
     ownership::selecting(&spec.selector)

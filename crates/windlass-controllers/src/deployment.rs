@@ -1,7 +1,8 @@
-//! Deployment: replaces the pods of one template by those of another, without losing too many at once.
+//! Deployment: replaces the pods of an old template by pods of the new one, and limits how many are unavailable at a
+//! time.
 //!
-//! Each template has its replica set; a rollout moves replicas from the old ones to the new one. What is decided is
-//! decided on values ([`scale`], [`status`], [`template`]); this file looks, asks them, and writes.
+//! Each template has a ReplicaSet. A rollout moves replicas from the old ReplicaSets to the new one. Decisions are
+//! computed on plain values ([`scale`], [`status`], [`template`]); this file reads the objects and writes the results.
 
 mod annotation;
 mod replica_sets;
@@ -34,7 +35,7 @@ use crate::{
     versions::Versions,
 };
 
-/// Deployments reconciled at the same time.
+/// The number of deployments reconciled at the same time.
 const WORKERS: usize = 5;
 
 /// Adds the controller to a manager.
@@ -49,10 +50,10 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<Deployment>::new()
             .named("deployment")
             .owns_with(ownership::managed_by::<Deployment, ReplicaSet>())
-            // Recreate waits for the last old pod to go.
+            // The Recreate strategy waits until the last old pod is gone.
             .watches_with(Watch::<Pod>::all(), move |pod| deployment_of_ending_pod(&sets, pod))
             .concurrency(WORKERS)
-            // Boxed: a rollout's future is large, and workers hold one each.
+            // Boxed: the future of a rollout is large, and each worker holds one.
             .reconcile_keys(move |key, cx| {
                 let memory = Arc::clone(&memory);
                 async move { await_newer_state(Box::pin(reconcile(key, cx, memory)).await) }
@@ -60,17 +61,17 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Memory {
     recorder: Recorder,
-    /// Replica sets that were created.
+    /// The created replica sets that the cache does not show yet.
     expectations: Expectations,
-    /// Of the deployments, as their status was written.
+    /// The versions of the deployments at their last status write.
     versions: Versions,
 }
 
-/// The deployment of a pod that is on its way out, by way of its replica set.
+/// Returns the deployment of a terminating pod, by way of its replica set.
 fn deployment_of_ending_pod(sets: &Lister<ReplicaSet>, pod: &Cached<Pod>) -> Option<ObjectRef<Deployment>> {
     let meta = pod.meta();
     let set = meta.controller().filter(|owner| meta.is_deleting() && ownership::is_kind::<ReplicaSet>(owner))?;
@@ -87,7 +88,7 @@ async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>)
         return Ok(Action::await_change());
     };
     let Some(selector) = selector(&deployment)? else {
-        // The API server allows no empty selector; it would claim every replica set.
+        // The API server rejects an empty selector; it would claim every replica set.
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         memory.recorder.record(&*deployment, Note::warning("SelectingAll", message));
         return Ok(Action::await_change());
@@ -121,12 +122,13 @@ async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>)
     }
     let deadline = rollout.write_status().await?;
     let wait = deadline.and_then(|at| Duration::try_from(at.duration_since(cx.clock().now())).ok());
-    // A second late rather than a moment early, when the deadline would not have passed yet.
+    // One second late, because a moment too early the deadline would not have passed yet.
     Ok(wait.map_or_else(Action::await_change, |wait| Action::requeue_after(wait + Duration::from_secs(1))))
 }
 
 impl Memory {
-    /// Whether the cache shows what was written: on an older state all would be done once more, and refused.
+    /// Reports whether the cache shows the controller's own writes. A reconcile of an older state would repeat them,
+    /// and the server would reject them.
     fn caught_up(&self, key: &ObjectRef<Deployment>, deployment: &Deployment, sets: &[Cached<ReplicaSet>]) -> bool {
         let seen = |uid: &str| match sets.iter().find(|set| *set.meta().uid() == *uid) {
             None => Seen::Absent,
@@ -137,7 +139,7 @@ impl Memory {
     }
 }
 
-/// One step of a rolling update: up, or else down.
+/// Performs one step of a rolling update: scales up the new replica set, or else scales down old ones.
 async fn roll(rollout: &mut Rollout<'_>) -> Result<(), ReconcileError> {
     rollout.sync_new(replica_sets::IfMissing::Create).await?;
     let target = scale::new_replicas(rollout.deployment(), rollout.sets());
@@ -153,7 +155,8 @@ async fn roll(rollout: &mut Rollout<'_>) -> Result<(), ReconcileError> {
     rollout.clean_up().await
 }
 
-/// One step of a replacement: first the old ones go, all of them, then the new ones come.
+/// Performs one step of the Recreate strategy: scales the old replica sets to zero, waits for their pods, then scales
+/// up the new one.
 async fn recreate(cx: &Context, rollout: &mut Rollout<'_>) -> Result<(), ReconcileError> {
     rollout.sync_new(replica_sets::IfMissing::Leave).await?;
     let down: Vec<_> = rollout.sets().old_active().map(|set| (set.name().to_owned(), 0)).collect();
@@ -173,7 +176,7 @@ async fn recreate(cx: &Context, rollout: &mut Rollout<'_>) -> Result<(), Reconci
     rollout.clean_up().await
 }
 
-/// Whether a pod of an old replica set is still running.
+/// Reports whether an unfinished pod of an old replica set exists.
 fn has_old_pods(cx: &Context, sets: &ReplicaSets) -> Result<bool, ReconcileError> {
     let Some(namespace) = sets.old.first().and_then(ObjectExt::namespace) else { return Ok(false) };
     for pod in cx.store::<Pod>().within(namespace).list() {
@@ -186,7 +189,7 @@ fn has_old_pods(cx: &Context, sets: &ReplicaSets) -> Result<bool, ReconcileError
     Ok(false)
 }
 
-/// Whether the deployment asks for another number of replicas than its replica sets were sized for.
+/// Reports whether the deployment's replica count differs from the one that its replica sets were scaled for.
 fn size_changed(deployment: &Deployment, sets: &ReplicaSets) -> bool {
     let desired = desired_replicas(deployment).to_string();
     let sized_for = |set: &ReplicaSet| set.annotations().get(annotation::DESIRED_REPLICAS).cloned();
@@ -198,17 +201,17 @@ fn is_paused(deployment: &Deployment) -> bool {
     deployment.spec.as_ref().and_then(|spec| spec.paused).unwrap_or(false)
 }
 
-/// The deployment's selector; `None` when it selects everything.
+/// Returns the deployment's selector, or `None` if it selects everything.
 fn selector(deployment: &Deployment) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &deployment.spec else { return Ok(None) };
     ownership::selecting(&spec.selector)
 }
 
-/// What a rollout has to say of whether it is paused; nothing when that is no news.
+/// Returns the new progress if the rollout was paused or resumed since the last status, otherwise `None`.
 fn pause_progress(deployment: &Deployment) -> Option<Progress> {
     status::deadline_seconds(deployment)?;
     let was_paused = status::progressing_reason(deployment) == Some("DeploymentPaused");
-    // A deadline that has passed stays told: a pause does not undo it.
+    // A pause does not overwrite an exceeded deadline.
     let timed_out = status::progressing_reason(deployment) == Some("ProgressDeadlineExceeded");
     match (is_paused(deployment), was_paused) {
         (true, false) if !timed_out => Some(Progress::Paused),

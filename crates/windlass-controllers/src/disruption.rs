@@ -1,8 +1,9 @@
-//! PodDisruptionBudget: tells how many pods may be evicted now.
+//! PodDisruptionBudget: computes the number of pods that may be evicted now.
 //!
-//! Guarantees: what the status allows was true of the pods and scales that the cache showed; when they cannot be found out,
-//! nothing is allowed. The API server takes from what is allowed with each eviction, and notes the pod; this controller forgets
-//! those that went, or that did not go in time. What is counted is counted on values ([`count`]); this file looks and writes.
+//! Guarantees: the allowed disruptions in the status were correct for the pods and scales in the cache. If they cannot
+//! be computed, no disruption is allowed. The API server decrements the allowed disruptions at each eviction and
+//! records the pod. This controller removes the record when the pod is gone or was not deleted in time. The numbers are
+//! computed on plain values ([`count`]); this file reads the objects and writes the results.
 
 mod count;
 mod scale;
@@ -57,11 +58,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
 #[derive(Debug)]
 struct Budgets {
     recorder: Recorder,
-    /// For owners of pods that are no built-in ones.
+    /// Resolves pod owners of kinds that are not built in.
     mapper: DeferredRestMapper,
 }
 
-/// The budgets that select a pod.
+/// Returns the budgets that select a pod.
 fn budgets_of(budgets: &Lister<PodDisruptionBudget>, pod: &Cached<Pod>) -> Vec<ObjectRef<PodDisruptionBudget>> {
     let meta = pod.meta();
     let Some(namespace) = meta.namespace() else { return Vec::new() };
@@ -73,7 +74,7 @@ fn budgets_of(budgets: &Lister<PodDisruptionBudget>, pod: &Cached<Pod>) -> Vec<O
     budgets.within(Arc::clone(namespace)).list().iter().filter_map(selects).collect()
 }
 
-/// `None` selects nothing; an empty selector everything.
+/// Returns the budget's selector. `None` selects nothing; an empty selector selects everything.
 fn selector(budget: &PodDisruptionBudget) -> Result<Option<LabelSelector>, ReconcileError> {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     Ok(selector.map(LabelSelector::try_from).transpose()?)
@@ -117,11 +118,11 @@ async fn reconcile(budget: &PodDisruptionBudget, cx: &Context, budgets: &Budgets
         cx.client().update_status(&changed).await?;
     }
     let wait = wait.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
-    // A moment late, when the time has passed.
+    // One second late, so that the time has certainly passed.
     Ok(wait.map_or_else(Action::await_change, |wait| Action::requeue_after(wait + Duration::from_secs(1))))
 }
 
-/// How many pods there should be, and how many of them healthy.
+/// Returns the expected number of pods and the required number of healthy pods.
 async fn expected(
     budget: &PodDisruptionBudget,
     pods: &[Arc<Pod>],

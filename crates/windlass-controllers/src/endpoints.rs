@@ -1,10 +1,10 @@
-//! Endpoints: tells which pods are behind a service, in EndpointSlices and, for older readers, in Endpoints.
+//! Endpoints: publishes the pods of a service in EndpointSlices and, for older clients, in Endpoints.
 //!
-//! Guaranteed: a service with a selector has slices that hold its pods with their addresses, ports and readiness, each pod
-//! in one slice, and an object of the older kind that says the same. Endpoints that users write for a service without a
+//! Guaranteed: a service with a selector has slices with the addresses, ports and readiness of its pods, each pod in
+//! one slice. It also has an Endpoints object with the same content. User-defined Endpoints of a service without a
 //! selector are mirrored into slices.
 //!
-//! Not guaranteed: which slice a pod is in. Not there: hints for topology, a second IP family of pods.
+//! Not guaranteed: which slice a pod is in. Not implemented: topology hints, and a second IP family of pods.
 
 mod backend;
 mod mirror;

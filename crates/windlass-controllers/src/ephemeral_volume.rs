@@ -17,7 +17,7 @@ use crate::{
     error::ReconcileError,
 };
 
-/// The name in events.
+/// The component name in events.
 const COMPONENT: &str = "ephemeral_volume";
 
 /// Adds the controller to a manager.
@@ -28,7 +28,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::watching(consumers())
             .named("ephemeral-volume")
             .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| {
-                // The index is there: the store is that of a watch which has it.
+                // The store belongs to a watch with this index.
                 let pods = consumers_of(&pods, &claim.object_ref()).unwrap_or_default();
                 pods.iter().map(Cached::object_ref).collect::<Vec<_>>()
             })
@@ -52,7 +52,7 @@ async fn reconcile(pod: &Pod, cx: &Context, recorder: &Recorder) -> Result<Actio
             Some(known) => conflict(pod, &known),
             None => match cx.client().create(&wanted).await {
                 Ok(_) => None,
-                // The cache does not show it yet. Its event comes, and shows whose it is.
+                // The cache does not show the claim yet. Its event triggers another reconcile, which checks the owner.
                 Err(error) if error.is_already_exists() => None,
                 Err(error) => {
                     let why = format!("ephemeral volume {}: create PVC {}: {error}", volume.name, wanted.name());
@@ -68,7 +68,7 @@ async fn reconcile(pod: &Pod, cx: &Context, recorder: &Recorder) -> Result<Actio
     Ok(Action::await_change())
 }
 
-/// Returns the reason why a pod cannot use a claim, if there is one.
+/// Returns the reason why a pod cannot use a claim, if any.
 fn conflict(pod: &Pod, claim: &PersistentVolumeClaim) -> Option<String> {
     if claim.is_controlled_by(pod) {
         return None;
@@ -77,7 +77,7 @@ fn conflict(pod: &Pod, claim: &PersistentVolumeClaim) -> Option<String> {
     Some(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
 }
 
-/// Returns the claim of an ephemeral volume.
+/// Builds the claim of an ephemeral volume.
 fn claim(pod: &Pod, volume: &str, source: &EphemeralVolumeSource) -> PersistentVolumeClaim {
     let template = source.volume_claim_template.clone().unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();

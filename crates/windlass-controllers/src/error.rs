@@ -1,4 +1,4 @@
-//! Why a reconcile of a built-in controller fails.
+//! The errors of the built-in controllers' reconciles.
 
 use thiserror::Error;
 use windlass_api::SelectorError;
@@ -6,38 +6,40 @@ use windlass_cache::{DecodeError, UnknownIndex};
 use windlass_client::Verb;
 use windlass_runtime::Action;
 
-/// Every one of these is tried again with back-off.
+/// An error of a built-in controller's reconcile. Each of them is retried with back-off.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReconcileError {
-    /// The API server did not do what was asked.
+    /// The API server rejected a request or could not be reached.
     #[error(transparent)]
     Client(#[from] windlass_client::Error),
     /// An object in the cache cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A cache has not the index by which it was asked.
+    /// A cache lacks the requested index.
     #[error(transparent)]
     Index(#[from] UnknownIndex),
-    /// The object's selector makes no sense.
-    #[error("the selector of the object cannot be used")]
+    /// The object's selector is invalid.
+    #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
-    /// A conflict over an object that is not the reconciled one: the event of its change may not lead back to this.
-    #[error("{what} has changed meanwhile")]
+    /// A conflict on an object other than the reconciled one: the event of its change may not trigger this reconcile
+    /// again.
+    #[error("{what} has changed in the meantime")]
     Contended {
         /// The object, such as `volume disk`.
         what: String,
     },
-    /// The server has something that the cache does not show yet.
-    #[error("the cache is behind: it does not show {what} yet")]
+    /// The server has an object that the cache does not show yet.
+    #[error("the cache is stale: it does not show {what} yet")]
     Behind {
-        /// What is missing, such as `replica set default/web-5d`.
+        /// The missing object, such as `replica set default/web-5d`.
         what: String,
     },
 }
 
 impl ReconcileError {
-    /// Whether the cache is behind the server: seen by what it lacks, or by a write that failed since the object has changed meanwhile, or is gone.
+    /// Reports whether the cache is stale: it lacks an object, or a write failed because the object has changed or is
+    /// gone.
     fn is_outdated(&self) -> bool {
         let error = match self {
             Self::Behind { .. } => return true,
@@ -49,12 +51,12 @@ impl ReconcileError {
     }
 }
 
-/// A write on an outdated state is no failure: the event that outdated it makes the key dirty again, and the next look
-/// finds the newer state. Retrying before that would only fail again.
+/// A write on an outdated state is not an error: the event that outdated it queues the key again, and the next
+/// reconcile finds the newer state. An earlier retry would fail again.
 pub(crate) fn await_newer_state(outcome: Result<Action, ReconcileError>) -> Result<Action, ReconcileError> {
     match outcome {
         Err(error) if error.is_outdated() => {
-            tracing::debug!(%error, "the cache is behind; waiting for the event");
+            tracing::debug!(%error, "the cache is stale; waiting for an event");
             Ok(Action::await_change())
         }
         other => other,

@@ -1,4 +1,4 @@
-//! What a controller has done that its cache does not show yet.
+//! A controller's own writes that its cache does not show yet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_api::ObjectKey;
 
-/// How long an expectation holds. A write whose effect has not been seen by then never will be: the object came and went
-/// between two looks, or the cache missed it.
+/// The time after which an expectation expires. A write without a visible effect by then never gets one: the object was
+/// created and deleted between two reconciles, or the cache missed it.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Creations and deletions, per owner, that the cache has yet to show.
+/// Creations and deletions, per owner, that the cache does not show yet.
 ///
-/// A controller that counts its replicas in a cache which lags behind its own writes would create too many. So it notes
-/// the uids of what it created and deleted, and does not count again before the cache has caught up with them. Unlike
-/// counters that event handlers decrement, uids can be checked against the cache at any time: a missed or doubled event
-/// does no harm.
+/// A controller that counts its replicas in a stale cache would create too many. So it records the UIDs of the objects
+/// it created and deleted, and does not count again before the cache shows them. client-go's expectations are counters
+/// that event handlers decrement. UIDs can be checked against the cache at any time, so a missed or repeated event does
+/// no harm.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
     owners: Mutex<HashMap<ObjectKey, Expected>>,
@@ -26,33 +26,33 @@ pub(crate) struct Expectations {
 struct Expected {
     created: HashSet<Arc<str>>,
     deleted: HashSet<Arc<str>>,
-    /// When the last of them was noted.
+    /// The time when the last of them was recorded.
     since: Instant,
 }
 
-/// What the cache shows of an object.
+/// The state of an object in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It is not there.
+    /// The object does not exist.
     Absent,
-    /// It is there and not being deleted.
+    /// The object exists and is not being deleted.
     Alive,
-    /// It is there, being deleted.
+    /// The object exists and is being deleted.
     Deleting,
 }
 
 impl Expectations {
-    /// The controller created an object for `owner`.
+    /// Records that the controller created an object for `owner`.
     pub(crate) fn created(&self, owner: &ObjectKey, uid: &str) {
         self.note(owner, |expected| expected.created.insert(uid.into()));
     }
 
-    /// The controller deleted an object of `owner`.
+    /// Records that the controller deleted an object of `owner`.
     pub(crate) fn deleted(&self, owner: &ObjectKey, uid: &str) {
         self.note(owner, |expected| expected.deleted.insert(uid.into()));
     }
 
-    /// Drops what the cache shows by now, and tells whether nothing is left to wait for.
+    /// Drops the expectations that the cache fulfils by now, and returns `true` if none is left.
     pub(crate) fn satisfied(&self, owner: &ObjectKey, seen: impl Fn(&str) -> Seen) -> bool {
         let mut owners = self.owners.lock();
         let Some(expected) = owners.get_mut(owner) else { return true };
@@ -66,12 +66,12 @@ impl Expectations {
         satisfied
     }
 
-    /// How long to wait at most for the expectations of an owner.
+    /// Returns the maximum time to wait for the expectations of an owner.
     pub(crate) const fn timeout() -> Duration {
         TIMEOUT
     }
 
-    /// The owner is gone.
+    /// Drops the expectations of a deleted owner.
     pub(crate) fn forget(&self, owner: &ObjectKey) {
         self.owners.lock().remove(owner);
     }

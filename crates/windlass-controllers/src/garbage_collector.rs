@@ -1,15 +1,17 @@
-//! Garbage collector: deletes what has lost its owners, and lets owners go in the order that was asked for.
+//! Garbage collector: deletes objects whose owners are gone, and completes foreground and orphaning deletions of
+//! owners.
 //!
-//! Informers of everything that can be deleted feed a [`graph`] of owners and dependents; what may need a decision becomes
-//! a job; a worker looks at the server, lets the [`decision`] be made and carries it out ([`collector`]).
+//! Informers of all deletable resources feed a [`graph`] of owners and dependents. An object that may need a decision
+//! becomes a work item. A worker reads the object and its owners from the server, computes the [`decision`] and carries
+//! it out ([`collector`]).
 //!
-//! Guaranteed: nothing is deleted because the graph says so. Before an object is judged, it and its owners are read from
-//! the server, and it is deleted only in the state and with the uid that were judged. An owner in another namespace is no
-//! owner, which an event tells. Events are never touched.
+//! Guaranteed: the graph alone never causes a deletion. Before a decision, the object and its owners are read from the
+//! server. The object is deleted only with the UID and in the state that were read. An owner in another namespace is
+//! not an owner; an event reports it. Events are never touched.
 //!
-//! Not guaranteed: the foreground deletion of an owner waits, and its orphaning lets go, only of dependents that the
-//! informers have shown by then; one that is created at the same moment may be missed. An object whose owner is of a kind
-//! that is not served is kept until that kind is known.
+//! Not guaranteed: the foreground deletion of an owner waits only for dependents that the informers have shown by then,
+//! and an orphaning deletion releases only those. A dependent that is created at the same moment may be missed. An
+//! object whose owner's kind is not served is kept until that kind is served.
 
 mod absent;
 mod collector;
@@ -31,13 +33,14 @@ use self::{
     monitors::Monitors,
 };
 
-/// The controller's name, which is also that of its writes.
+/// The controller's name and its field manager.
 const NAME: &str = "garbagecollector";
-/// Jobs done at the same time.
+/// The number of work items processed at the same time.
 const WORKERS: usize = 8;
-/// How long it takes at most until resources are noticed that no CustomResourceDefinition tells of.
+/// The interval of rediscovery, for resources that no CustomResourceDefinition announces.
 const REDISCOVERY: Duration = Duration::from_secs(30);
-/// After a change of a CustomResourceDefinition: a server may serve the new kind a moment after it has said so.
+/// The delays of rediscovery after a change of a CustomResourceDefinition: a server may serve the new kind a moment
+/// after it reports the kind as established.
 const AFTER_DEFINITION: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(5)];
 
 /// Adds the controller to a manager.
@@ -69,11 +72,11 @@ async fn run(running: Running) -> Result<()> {
             std::panic::resume_unwind(error.into_panic());
         }
     }
-    collector.queue().shut_down_with_drain().await; // which is shut down already: waits for its timer task only
+    collector.queue().shut_down_with_drain().await; // already shut down: only waits for its timer task
     Ok(())
 }
 
-/// Keeps the informers in step with what the server serves, without an end.
+/// Keeps the informers in step with the served resources, without end.
 async fn follow(monitors: &mut Monitors) {
     let definitions = monitors.definitions();
     let mut pauses = VecDeque::new();
@@ -90,7 +93,7 @@ async fn follow(monitors: &mut Monitors) {
     }
 }
 
-/// Does jobs until the end.
+/// Processes work items until shutdown.
 async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, running: Running) {
     let queue = collector.queue();
     loop {
@@ -105,7 +108,7 @@ async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, runni
         tokio::select! {
             biased;
             () = running.stop().requested() => return,
-            // An error means that the monitors are gone, and with them the need to work.
+            // The receiver fails when the monitors are gone, so the work ends.
             is_ready = ready.wait_for(|ready| *ready) => if is_ready.is_err() { return },
         }
         do_job(&collector, job).await;
@@ -118,7 +121,7 @@ async fn do_job(collector: &Collector, job: Job) {
         Ok(Outcome::Done) => queue.forget(&job),
         Ok(Outcome::Again) => queue.add_rate_limited(job.clone()),
         Err(error) => {
-            tracing::debug!(?job, %error, cause = ?std::error::Error::source(&error), "not done, trying again");
+            tracing::debug!(?job, %error, cause = ?std::error::Error::source(&error), "work item failed; retrying");
             queue.add_rate_limited(job.clone());
         }
     }

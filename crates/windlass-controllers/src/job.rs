@@ -1,8 +1,8 @@
 //! Job: runs pods until enough of them have succeeded, or too many have failed.
 //!
-//! Guarantees: every pod that ends is counted once, whatever is interrupted; a job that is over stays as it is. Not
-//! guaranteed: that never more pods than asked for succeed, when they are asked for one by one. What is decided is decided
-//! on values ([`look`], [`plan`], [`tracking`]); this file looks, asks them, and writes.
+//! Guarantees: every finished pod is counted once, even after an interruption; a finished job does not change. Not
+//! guaranteed: an exact number of succeeded pods, if the job is not indexed. Decisions are computed on plain values
+//! ([`look`], [`plan`], [`tracking`]); this file reads the objects and writes the results.
 
 mod backoff;
 mod failure;
@@ -38,9 +38,9 @@ use crate::{
     pod_control::{PodControl, Written},
 };
 
-/// Jobs reconciled at the same time.
+/// The number of jobs reconciled at the same time.
 const WORKERS: usize = 5;
-/// The least time that a job waits before it replaces pods.
+/// The minimum time that a job waits before it replaces pods.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Adds the controller to a manager.
@@ -64,7 +64,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     orphans::add_to(manager);
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Jobs {
     control: PodControl,
@@ -104,7 +104,7 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
     failure.map_or_else(|| Ok(sync.next_look()), |error| Err(error.into()))
 }
 
-/// The job's pods, after adopting and releasing.
+/// Returns the job's pods, after adopting and releasing.
 async fn pods_of(
     cx: &Context,
     job: &Job,
@@ -115,7 +115,7 @@ async fn pods_of(
     let mut pods = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         let mut pod = pod.get()?;
-        // The cache does not show yet that it was adopted.
+        // The cache does not show the adoption yet.
         if !pod.is_controlled_by(job) && !wish::is_tracked(&pod) {
             let finalizers = &mut Arc::make_mut(&mut pod).metadata_mut().finalizers;
             finalizers.get_or_insert_default().push(wish::TRACKING.to_owned());
@@ -132,15 +132,15 @@ struct Sync<'c> {
     key: &'c ObjectKey,
     look: Look,
     now: Timestamp,
-    /// When pods can be replaced.
+    /// The wait until pods can be replaced.
     wait: Option<Duration>,
-    /// Of the condition that says whether the job is suspended.
+    /// The change of the `Suspended` condition.
     suspension: Change,
 }
 
 impl Sync<'_> {
-    /// Creates and deletes pods, and finds out whether that was all. The failure of a write is told, and does not keep
-    /// what has been achieved from being told, too.
+    /// Creates and deletes pods, and determines whether the job is finished. The error of a failed write is returned,
+    /// and does not keep the rest of the status from being written.
     async fn act(&mut self) -> Result<Option<Error>, ReconcileError> {
         if self.look.verdict.is_some() {
             let active = self.look.active.clone();
@@ -178,7 +178,7 @@ impl Sync<'_> {
                 self.look.counts.active += look::count(written.pods.iter());
                 written.failure
             }
-            // What is too much does not count as failed: it is let go first.
+            // Surplus pods do not count as failed: their finalizer is removed first.
             Plan::Delete(pods) => {
                 let mut released = Vec::new();
                 let outcome = tracking::release_all(self.cx, &pods, |pod| released.push(Arc::clone(pod))).await;
@@ -202,14 +202,14 @@ impl Sync<'_> {
             ("False", "JobResumed", "Job resumed", "Resumed")
         };
         if tracking::set_condition(status, "Suspended", value, reason, message, now) == Change::Changed {
-            // The time that a job is active begins anew when it is resumed.
+            // The start time is reset when the job is resumed.
             status.start_time = (!is_suspended).then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
             self.suspension = Change::Changed;
             self.jobs.control.recorder().record(&self.look.job, Note::normal(event, message));
         }
     }
 
-    /// Counts what has ended, and tells.
+    /// Counts finished pods and writes the status.
     async fn track(&mut self) -> Result<(), ReconcileError> {
         let counts = tracking::note_counts(&mut self.look);
         let noted = tracking::note(&mut self.look, self.now);
@@ -258,7 +258,7 @@ impl Sync<'_> {
         }
     }
 
-    /// When something will have changed that no event tells of.
+    /// Schedules the next reconcile for changes that cause no event.
     fn next_look(&self) -> Action {
         let deadline = look::deadline(&self.look.job).filter(|_| self.look.verdict.is_none());
         let deadline = deadline.map(|at| Duration::try_from(at.duration_since(self.now)).unwrap_or_default());
@@ -267,7 +267,7 @@ impl Sync<'_> {
     }
 }
 
-/// The job's selector; `None` when it selects everything.
+/// Returns the job's selector, or `None` if it selects everything.
 fn selector(job: &Job) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(selector) = job.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else { return Ok(None) };
     ownership::selecting(selector)

@@ -1,9 +1,10 @@
 //! The built-in controllers of a Kubernetes control plane, and a simulator of its nodes.
 //!
-//! All of them are ordinary users of the public API: they run beside the embedded server as beside a real one, and
-//! know neither. Each is small on purpose, to be read as an example.
+//! All controllers use the public API only. They run against the embedded server and against a real one, and depend on
+//! neither. Each is small, so that it can be read as an example.
 //!
-//! Decisions are made on values (how many replicas, which pods, what status), apart from the code that looks and writes.
+//! Decisions (the number of replicas, the pods to delete, the status) are computed on plain values, separate from the
+//! code that reads and writes objects.
 
 mod consumers;
 mod error;

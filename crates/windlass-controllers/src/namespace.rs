@@ -1,8 +1,8 @@
-//! Namespace: empties what is being deleted, and lets it go when nothing is left.
+//! Namespace: deletes the content of a terminating namespace, and removes its finalizer when the namespace is empty.
 //!
-//! Guaranteed: a namespace is finalized only after a pass that found nothing in it and could look at everything.
-//! Resources are discovered anew in that pass, so that custom ones count; while something is left, only that is looked at.
-//! Not guaranteed: an order, but that pods go first.
+//! Guaranteed: a namespace is finalized only after a pass that could check every resource and found no object. That pass
+//! discovers the resources again, so that custom resources are included. Passes before that only check the resources
+//! that had objects left. Not guaranteed: an order of deletion, except that pods are deleted first.
 
 mod conditions;
 mod content;
@@ -20,11 +20,11 @@ use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
 use self::content::Unfinished;
 use crate::error::ReconcileError;
 
-/// Namespaces emptied at the same time.
+/// The number of namespaces emptied at the same time.
 const WORKERS: usize = 4;
-/// The finalizer in the spec that this controller answers for.
+/// This controller's finalizer in the namespace's spec.
 const FINALIZER: &str = "kubernetes";
-/// The pauses between two passes over the same namespace.
+/// The range of pauses between two passes over the same namespace.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(10);
 
 /// Adds the controller to a manager.
@@ -39,10 +39,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
     ));
 }
 
-/// What the last pass over each namespace has left, by the namespace's uid. Forgotten, all is looked at.
+/// The resources with remaining objects after the last pass, by the namespace's UID. Without an entry, a pass checks
+/// all resources.
 type Memory = Arc<Mutex<HashMap<String, Unfinished>>>;
 
-/// Namespaces that are being deleted.
+/// The namespaces that are being deleted.
 #[derive(Debug)]
 struct Terminating;
 
@@ -63,7 +64,7 @@ impl Predicate<Namespace> for Terminating {
 async fn reconcile(namespace: Arc<Namespace>, cx: Context, memory: &Memory) -> Result<Action, ReconcileError> {
     let client = cx.live();
     let uid = namespace.uid().unwrap_or_default();
-    // Whatever comes of it, nothing is kept of a namespace that nobody looks at again.
+    // Removed first, so that no entry of a finished namespace is left behind.
     let before = memory.lock().remove(uid).unwrap_or_default();
     let live = client.get_opt::<Namespace>(namespace.object_ref()).await?;
     let Some(live) = live.filter(|live| live.uid() == namespace.uid() && is_ours(live)) else {
@@ -97,7 +98,7 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context, memory: &Memory) -> R
     }
 }
 
-/// Somebody else has changed the namespace, or it is gone: neither is a failure.
+/// The namespace was changed by another client, or it is gone; neither is an error.
 fn after_write(error: windlass_client::Error) -> Result<Action, ReconcileError> {
     if error.is_conflict() {
         Ok(Action::requeue_after(*PAUSES.start()))
@@ -108,13 +109,13 @@ fn after_write(error: windlass_client::Error) -> Result<Action, ReconcileError> 
     }
 }
 
-/// Whether the namespace is being deleted and waits for this controller.
+/// Reports whether the namespace is being deleted and still has this controller's finalizer.
 fn is_ours(namespace: &Namespace) -> bool {
     let finalizers = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten());
     namespace.is_deleting() && finalizers.into_iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Until the next pass: a quarter of the time that it has taken already, within reason.
+/// Returns the pause until the next pass: a quarter of the time since the deletion, within [`PAUSES`].
 fn pause(namespace: &Namespace, now: Timestamp) -> Duration {
     let since = namespace.metadata.deletion_timestamp.as_ref().map_or(now, |at| at.0);
     let elapsed = Duration::try_from(now.duration_since(since)).unwrap_or_default();

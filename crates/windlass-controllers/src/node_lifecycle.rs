@@ -1,8 +1,8 @@
-//! NodeLifecycle: what a control plane adds to a node that has come: the event that it is known, how long its kubelet
-//! may remember secrets and config maps, the older names of its labels, and the taints that keep new pods away for what
-//! its conditions say.
+//! NodeLifecycle: maintains node metadata that the control plane is responsible for. It records the registration event,
+//! sets the TTL annotation for kubelets, and copies the well-known labels to their older names. It also sets the taints
+//! that correspond to the node's conditions.
 //!
-//! Not there: what becomes of nodes that are silent, and the eviction of pods from nodes that are not ready.
+//! Not implemented: marking unresponsive nodes, and evicting pods from nodes that are not ready.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,17 +21,17 @@ use windlass_runtime::{
 
 use crate::error::{ReconcileError, await_newer_state};
 
-/// How long a kubelet may remember what pods refer to, in seconds.
+/// The annotation with the time, in seconds, for which a kubelet may cache the Secrets and ConfigMaps of its pods.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
-/// The more nodes ask, the longer. Up to so many nodes, so many seconds.
+/// The TTL by cluster size: up to this number of nodes, this number of seconds.
 const TTLS: [(usize, u32); 4] = [(100, 0), (500, 15), (1000, 30), (2000, 60)];
-/// For more than those.
+/// The TTL in seconds for larger clusters.
 const LONGEST_TTL: u32 = 300;
 
-/// Labels, and the names that they had before.
+/// The well-known labels and their older names.
 const LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
-/// Conditions, and the taints of those that are in such a state.
+/// The node conditions, with the status that causes a taint, and that taint.
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", "node.kubernetes.io/not-ready"),
     ("Ready", "Unknown", "node.kubernetes.io/unreachable"),
@@ -40,13 +40,13 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
-/// The taint of a node that somebody has closed.
+/// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// What is known of the nodes.
+/// The nodes seen so far.
 struct Register {
-    /// The uids of those that were told of.
+    /// The UIDs of the nodes whose registration was recorded.
     known: Mutex<HashSet<String>>,
     recorder: Recorder,
 }
@@ -79,7 +79,7 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
     }
     let mut patch = json!({ "metadata": metadata });
     if let Some(taints) = taints(&node, cx.clock().now()) {
-        // All of them, and so only on top of what was looked at.
+        // A merge patch replaces the whole list, so it carries the resource version of the cached node.
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
         patch["spec"] = json!({ "taints": taints });
     }
@@ -89,7 +89,8 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
     Ok(Action::await_change())
 }
 
-/// The taints that a node is to have, if they are others than it has. Those that say nothing of its conditions stay.
+/// Returns the taints that a node should have, or `None` if they are unchanged. Taints that do not correspond to
+/// conditions are kept.
 fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.as_ref();
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
@@ -113,14 +114,14 @@ fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
 }
 
 impl Register {
-    /// Tells of a node that is new.
+    /// Records an event for a node seen for the first time.
     fn note(&self, node: &Node) {
         let uid = node.uid().unwrap_or_default();
         if !self.known.lock().insert(uid.to_owned()) {
             return;
         }
         let name = node.name();
-        // As people look for it: by name, without a version.
+        // `kubectl describe node` searches events by name and UID, without a resource version.
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),

@@ -1,16 +1,18 @@
-//! A simulator of nodes: Node objects that are ready, a scheduler that binds pods to nodes, and kubelets that walk their
-//! pods through life, without a container anywhere.
+//! A simulator of nodes: ready Node objects, a scheduler that binds pods to nodes, and kubelets that advance their pods
+//! through the pod lifecycle without running containers.
 //!
-//! Guaranteed: only pods on nodes that this simulator has created are touched by the kubelets, whatever else is in the
-//! cluster; each running pod has an address that no other running pod has. The scheduler binds to any node, as the
-//! default scheduler does.
+//! Guaranteed: the kubelets only touch pods on nodes that this simulator has created. Each running pod has an address
+//! that no other running pod has. The scheduler binds to any node, as the default scheduler does.
 //!
-//! A small interpreter ([`shell`]) runs the commands of containers in pods that are meant to end; containers with other commands
-//! succeed after a while. A pod with the annotation `windlass.dev/ready: "false"` runs without becoming ready.
+//! A small interpreter ([`shell`]) runs the container commands of pods that are expected to terminate. Containers with
+//! other commands succeed after a delay. A pod with the annotation `windlass.dev/ready: "false"` runs without becoming
+//! ready.
 //!
-//! Where a controller binds claims to volumes, the nodes have storage ([`storage`]): a provisioner that makes volumes with nothing behind them.
+//! If a controller binds claims to volumes, the nodes have storage ([`storage`]): a provisioner that creates volumes
+//! without data behind them.
 //!
-//! Pods that say by annotations what they use have metrics ([`meters`]), so that autoscalers have something to go by.
+//! Pods can declare their resource usage by annotations; the simulator publishes it as metrics ([`meters`]) for
+//! autoscalers.
 //!
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
 
@@ -41,11 +43,12 @@ use self::{addresses::MOST_NODES, meters::Meters};
 pub use pace::Pace;
 pub(crate) use storage::Storage;
 
-/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. There are addresses for 3,072 nodes.
+/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. Pod addresses suffice for 3,072
+/// nodes.
 pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage) {
     let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
     if usize::from(nodes) < count {
-        tracing::warn!(asked = count, simulated = nodes, "there are no addresses for so many nodes");
+        tracing::warn!(asked = count, simulated = nodes, "too few addresses for this many nodes; simulating fewer");
     }
     fleet::add_to(manager, nodes);
     scheduler::add_to(manager, storage);

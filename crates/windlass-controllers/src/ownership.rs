@@ -1,4 +1,4 @@
-//! Who manages an object: adopting what belongs to a controller and letting go of what no longer does.
+//! Ownership of objects: a controller adopts matching orphans and releases objects that no longer match.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use windlass_runtime::{Context, Watch};
 
 use crate::error::ReconcileError;
 
-/// What a controller is to do about an object that it sees.
+/// The action to take on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// It is the controller's, and matches.
+    /// The owner controls the object, and the selector matches.
     Keep,
-    /// It is nobody's, and matches.
+    /// The object has no controller, and the selector matches.
     Adopt,
-    /// It is the controller's, and matches no more.
+    /// The owner controls the object, but the selector no longer matches.
     Release,
-    /// It is none of its business.
+    /// The object does not concern the owner.
     Ignore,
 }
 
-/// What an owner selects; `None` when that is everything, which nobody means.
+/// Parses an owner's selector. Returns `None` for an empty selector, which would match everything.
 pub(crate) fn selecting(selector: &v1::LabelSelector) -> Result<Option<LabelSelector>, ReconcileError> {
     let selector = LabelSelector::try_from(selector)?;
     Ok(Some(selector).filter(|selector| !selector.is_empty()))
 }
 
-/// Decides by metadata alone. An owner that is being deleted neither adopts nor releases.
+/// Decides on an object by its metadata alone. An owner that is being deleted neither adopts nor releases.
 pub(crate) fn claim<O: Object>(owner: &O, selector: &LabelSelector, object: &Meta) -> Claim {
     let matches = selector.matches(|label| object.label(label));
     match object.controller() {
@@ -43,7 +43,8 @@ pub(crate) fn claim<O: Object>(owner: &O, selector: &LabelSelector, object: &Met
     }
 }
 
-/// A watch of what owners of kind `O` manage, with the index by which [`candidates`] finds that, and what nobody manages.
+/// Returns a watch of `T` with an index of the objects that owners of kind `O` control, and of the objects without a
+/// controller. [`candidates`] uses it.
 pub(crate) fn managed_by<O: Resource, T: Resource>() -> Watch<T> {
     Watch::all().index(Index::on_meta(index_name::<O>(), |meta| match meta.controller() {
         Some(owner) => Some(Arc::clone(&owner.uid)).filter(|_| is_kind::<O>(owner)),
@@ -51,8 +52,8 @@ pub(crate) fn managed_by<O: Resource, T: Resource>() -> Watch<T> {
     }))
 }
 
-/// What an owner may have to claim: what it manages, and what nobody in its namespace does. Takes time in proportion to what
-/// it finds, whatever else there is.
+/// Returns the objects that an owner may claim: the objects it controls, and those in its namespace without a
+/// controller. Takes time in proportion to their number, independent of all other objects.
 pub(crate) fn candidates<O: Resource, T: Resource>(cx: &Context, owner: &O) -> Result<Vec<Cached<T>>, UnknownIndex> {
     let (store, index) = (cx.store::<T>(), index_name::<O>());
     let mut found = store.by_index(&index, owner.uid().unwrap_or_default())?;
@@ -64,12 +65,12 @@ fn index_name<O: Resource>() -> String {
     format!("managed by {}", O::api_resource().gvr().group_resource())
 }
 
-/// No uid begins so.
+/// The index value of objects without a controller. No UID starts with a slash.
 fn orphans(namespace: &str) -> String {
     format!("/{namespace}")
 }
 
-/// The owners that would adopt an object which nobody manages.
+/// Returns the owners that would adopt an object without a controller.
 pub(crate) fn who_wants<O: Resource, T: Object>(
     owners: &Lister<O>,
     object: &Cached<T>,
@@ -84,10 +85,10 @@ pub(crate) fn who_wants<O: Resource, T: Object>(
     owners.within(Arc::clone(namespace)).list().iter().filter_map(wants).collect()
 }
 
-/// The objects of `candidates` that are the owner's, after adopting and releasing.
+/// Adopts and releases the `candidates`, and returns those that the owner controls afterwards.
 ///
-/// Adoption asks the server first whether the owner still is who the cache says: the object must not get an owner that
-/// is gone, for the garbage collector would delete it.
+/// Before the first adoption, the owner is read from the server. If an object were adopted by a deleted owner, the
+/// garbage collector would delete it.
 pub(crate) async fn claim_all<O, T>(
     client: &Client,
     owner: &O,
@@ -101,7 +102,7 @@ where
     claim_with(client, owner, selector, candidates, None).await
 }
 
-/// The same; what is adopted gets the finalizer, and what is released loses it.
+/// Like [`claim_all`], but also adds the finalizer to adopted objects and removes it from released ones.
 pub(crate) async fn claim_with<O, T>(
     client: &Client,
     owner: &O,
@@ -125,8 +126,8 @@ where
                     may_adopt = Some(is_alive(client, owner).await?);
                 }
                 if may_adopt == Some(true) {
-                    // It shows up as owned in the cache soon, and is counted then; who creates meanwhile creates too
-                    // many, so it is counted now.
+                    // Counted now, although the cache does not show the adoption yet: otherwise the caller would create
+                    // too many.
                     ignore_gone(adopt(client, owner, &object, finalizer).await)?;
                     claimed.push(object);
                 }
@@ -167,13 +168,13 @@ async fn release<O: Resource, T: Resource>(
     patch_metadata(client, object.meta(), metadata).await.map(|_: T| ())
 }
 
-/// The uid in the patch is a precondition: another object of the same name is not meant.
+/// Patches metadata with the UID as a precondition: a recreated object of the same name is not patched.
 async fn patch_metadata<T: Resource>(client: &Client, meta: &Meta, mut metadata: Value) -> Result<T, Error> {
     metadata["uid"] = json!(meta.uid());
     client.patch::<T>(ObjectRef::from(meta.key().clone()), Patch::Strategic(json!({"metadata": metadata}))).await
 }
 
-/// An object that is gone, or is another one by now, need not be claimed.
+/// Ignores errors for an object that is gone or was recreated: it need not be claimed.
 fn ignore_gone(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.is_not_found() || error.is_conflict() || error.is_invalid() => Ok(()),
@@ -181,17 +182,17 @@ fn ignore_gone(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Whether an owner reference names an object of kind `K`, in whatever version.
+/// Returns `true` if an owner reference names an object of kind `K`, in any version.
 pub(crate) fn is_kind<K: Resource>(owner: &OwnerRef) -> bool {
     names_kind::<K>(owner.group(), &owner.kind)
 }
 
-/// As [`is_kind`], of a reference as decoded objects have it.
+/// Like [`is_kind`], for the reference type of decoded objects.
 pub(crate) fn refers_to<K: Resource>(owner: &v1::OwnerReference) -> bool {
     names_kind::<K>(group_of(owner), &owner.kind)
 }
 
-/// The group of the owner's kind; empty for the core group.
+/// Returns the group of the owner's kind; empty for the core group.
 pub(crate) fn group_of(owner: &v1::OwnerReference) -> &str {
     owner.api_version.split_once('/').map_or("", |(group, _)| group)
 }

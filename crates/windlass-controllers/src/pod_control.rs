@@ -1,4 +1,5 @@
-//! Creating and deleting the pods of an owner, as the controllers of workloads do it: told by events, in batches that grow.
+//! Creation and deletion of an owner's pods, shared by the workload controllers: with events, and in batches of growing
+//! size.
 
 use std::sync::Arc;
 
@@ -14,23 +15,23 @@ use windlass_runtime::{
 
 use crate::expectations::{Expectations, Seen};
 
-/// How many pods the first batch of creations has; each batch that succeeds doubles the next.
+/// The size of the first batch of creations. Each batch that succeeds doubles the next.
 const FIRST_BATCH: usize = 1;
 
-/// Writes pods, and remembers what the cache has yet to show of that.
+/// Writes pods, and remembers the writes that the cache does not show yet.
 #[derive(Debug)]
 pub(crate) struct PodControl {
     expectations: Expectations,
     recorder: Recorder,
 }
 
-/// How far a number of writes has come.
+/// The outcome of a number of writes.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Written {
-    /// The pods that were written, as the server answered or as they were before it deleted them.
+    /// The written pods: created ones as returned by the server, deleted ones in their last cached state.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// Why it is not all of them. Nothing, when the namespace is going away: no pod is missed in it.
+    /// The error that stopped the writes. `None` if the namespace is being deleted: then no pod is missing.
     pub(crate) failure: Option<Error>,
 }
 
@@ -43,7 +44,7 @@ impl PodControl {
         &self.recorder
     }
 
-    /// Whether the cache, which has these pods, shows everything that was done for the owner.
+    /// Reports whether these cached pods reflect all writes for the owner.
     pub(crate) fn caught_up(&self, owner: &ObjectKey, pods: &[Cached<Pod>]) -> bool {
         self.expectations.satisfied(owner, |uid| match pods.iter().find(|pod| *pod.meta().uid() == *uid) {
             None => Seen::Absent,
@@ -52,12 +53,12 @@ impl PodControl {
         })
     }
 
-    /// The owner is gone.
+    /// Drops the state of a deleted owner.
     pub(crate) fn forget(&self, owner: &ObjectKey) {
         self.expectations.forget(owner);
     }
 
-    /// Creates in batches of growing size, so that a template that the server refuses is refused once, not a hundred times.
+    /// Creates pods in batches of growing size, so that an invalid template is rejected once, not a hundred times.
     pub(crate) async fn create<O: Resource>(&self, cx: &Context, owner: &O, pods: Vec<Pod>) -> Written {
         let key = owner.object_ref();
         let mut written = Written::default();
@@ -85,7 +86,7 @@ impl PodControl {
         written
     }
 
-    /// Deletes all of them at once. One that is gone, or another of its name, counts as deleted.
+    /// Deletes all pods at once. A pod that is gone or was recreated counts as deleted.
     pub(crate) async fn delete<O: Resource>(&self, cx: &Context, owner: &O, pods: &[Arc<Pod>]) -> Written {
         let key = owner.object_ref();
         let deletions = pods.iter().map(|pod| async {
@@ -116,12 +117,12 @@ impl PodControl {
     }
 }
 
-/// Whether the namespace is going away: no pod can be created in it, and none is missed.
+/// Returns `true` if a creation failed because the namespace is being deleted.
 pub(crate) fn is_leaving(error: &Error) -> bool {
     error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"))
 }
 
-/// The server's own words, if it said any.
+/// Returns the server's message, if the error has one.
 pub(crate) fn words(error: &Error) -> String {
     error.status().map_or_else(|| error.to_string(), ToString::to_string)
 }

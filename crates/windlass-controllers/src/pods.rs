@@ -1,4 +1,4 @@
-//! What controllers ask of pods.
+//! Properties of pods used by several controllers.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -10,41 +10,41 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodTemplateSpec};
 use windlass_api::{Object as _, ObjectExt, Resource};
 
-/// The annotation by which a user says which pods of a set are cheap to lose.
+/// The annotation with a pod's deletion cost: pods with a lower cost are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Whether the pod counts as a replica: neither finished nor on its way out.
+/// Returns `true` if the pod counts as a replica: neither finished nor terminating.
 pub(crate) fn is_active(pod: &Pod) -> bool {
     !is_finished(pod) && !pod.is_deleting()
 }
 
-/// Whether all its containers have ended for good.
+/// Returns `true` if the pod has succeeded or failed.
 pub(crate) fn is_finished(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether it is being deleted and has not ended yet.
+/// Returns `true` if the pod is being deleted and has not finished yet.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     pod.is_deleting() && !is_finished(pod)
 }
 
-/// Whether it is ready to serve.
+/// Returns `true` if the pod is ready.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_condition(pod).is_some_and(|condition| condition.status == "True")
 }
 
-/// Whether it has been ready for at least `min_ready_seconds`.
+/// Returns `true` if the pod has been ready for at least `min_ready_seconds`.
 pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     is_ready(pod) && (min_ready_seconds <= 0 || available_at(pod, min_ready_seconds).is_some_and(|at| at <= now))
 }
 
-/// When a ready pod becomes available, if it stays ready.
+/// Returns the time when a ready pod becomes available, if it stays ready.
 pub(crate) fn available_at(pod: &Pod, min_ready_seconds: i32) -> Option<Timestamp> {
     let since = ready_condition(pod)?.last_transition_time.as_ref()?.0;
     since.checked_add(SignedDuration::from_secs(min_ready_seconds.into())).ok()
 }
 
-/// How long until the next of them becomes available that is ready.
+/// Returns the time until the next ready pod becomes available.
 pub(crate) fn next_available<'p>(
     pods: impl IntoIterator<Item = &'p Arc<Pod>>,
     min_ready_seconds: i32,
@@ -55,7 +55,7 @@ pub(crate) fn next_available<'p>(
     next.and_then(|at| Duration::try_from(at.duration_since(now)).ok())
 }
 
-/// A pod of an owner's template, to be named by the server.
+/// Builds a pod from an owner's template. The server generates its name.
 pub(crate) fn from_template<K: Resource>(owner: &K, template: PodTemplateSpec) -> Pod {
     let from = template.metadata.unwrap_or_default();
     let mut pod = Pod { spec: template.spec, ..Pod::default() };
@@ -68,10 +68,10 @@ pub(crate) fn from_template<K: Resource>(owner: &K, template: PodTemplateSpec) -
     pod.controlled_by(owner)
 }
 
-/// Puts the pods that are best deleted first: unscheduled, pending, unready, cheap, crowded on their node, ready for a
-/// shorter time, often restarted, young.
+/// Sorts pods by deletion preference. First come unscheduled, pending and unready pods. Then come pods with a low
+/// deletion cost, on crowded nodes, ready for a shorter time, with more restarts, and younger ones.
 ///
-/// `crowd` tells how many active pods of the same owner run on the node of a pod.
+/// `crowd` returns the number of active pods of the same owner on the pod's node.
 pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], crowd: impl Fn(&Pod) -> usize) {
     pods.sort_by(|a, b| {
         let by = |rank: fn(&Pod) -> u8| rank(a).cmp(&rank(b));
@@ -86,7 +86,7 @@ pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], crowd: impl Fn(&Pod) -> u
     });
 }
 
-/// The name of the pod's node; empty before it is scheduled.
+/// Returns the name of the pod's node; empty before the pod is scheduled.
 pub(crate) fn node_name(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
@@ -116,7 +116,7 @@ fn deletion_cost(pod: &Pod) -> i32 {
     pod.annotations().get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
-/// A pod that became ready later goes first; one that does not say since when, before all.
+/// A pod that became ready later is deleted first. A pod without that time comes before all others.
 fn compare_ready_since(a: &Pod, b: &Pod) -> Ordering {
     if !(is_ready(a) && is_ready(b)) {
         return Ordering::Equal;

@@ -1,9 +1,9 @@
-//! ReplicaSet and ReplicationController: keep so many pods of a template running.
+//! ReplicaSet and ReplicationController: keep the desired number of pods of a template running.
 //!
-//! There is one controller, over whatever says how many pods of which template it wants ([`Replicated`]).
+//! Both kinds share one controller, generic over [`Replicated`].
 //!
-//! Guarantees: between two looks at a cache that has caught up, exactly the missing pods are created and exactly the
-//! surplus is deleted, the least useful first. Not guaranteed: that there are never more or fewer pods for a moment.
+//! Guarantees: a reconcile with an up-to-date cache creates exactly the missing pods, or deletes exactly the surplus
+//! ones, in deletion order. Not guaranteed: the exact number of pods at every moment.
 
 mod kinds;
 mod status;
@@ -28,25 +28,25 @@ use crate::{
     versions::Versions,
 };
 
-/// The most pods that one reconcile creates or deletes.
+/// The maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
-/// Replica sets reconciled at the same time.
+/// The number of replica sets reconciled at the same time.
 const WORKERS: usize = 5;
 
-/// What wants so many pods of a template.
+/// A kind that specifies a number of pods of a template.
 trait Replicated: Resource {
     /// The controller's name in flags and logs.
     const CONTROLLER: &'static str;
-    /// Its name in events.
+    /// The component name in events.
     const COMPONENT: &'static str;
 
-    /// `None` when it selects everything.
+    /// Returns the selector, or `None` if it selects everything.
     fn selector(&self) -> Result<Option<LabelSelector>, ReconcileError>;
     fn replicas(&self) -> i32;
     fn min_ready_seconds(&self) -> i32;
     fn template(&self) -> Option<&PodTemplateSpec>;
     fn status(&self) -> Option<ReplicaSetStatus>;
-    /// What the kind has no field for is not told.
+    /// Sets the status. Values without a field in the kind are dropped.
     fn set_status(&mut self, status: ReplicaSetStatus);
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     add::<ReplicaSet>(manager);
 }
 
-/// Adds that of replication controllers.
+/// Adds the controller of replication controllers to a manager.
 pub(crate) fn add_older_to(manager: &mut Manager) {
     add::<ReplicationController>(manager);
 }
@@ -79,11 +79,11 @@ fn add<K: Replicated>(manager: &mut Manager) {
     );
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Replicas {
     control: PodControl,
-    /// Of the sets, as their status was written.
+    /// The versions of the sets at their last status write.
     versions: Versions,
 }
 
@@ -99,12 +99,12 @@ async fn reconcile<K: Replicated>(
     };
     let set = set.get()?;
     let Some(selector) = set.selector()? else {
-        // The API server allows no empty selector; it would claim every pod.
+        // The API server rejects an empty selector; it would claim every pod.
         return Ok(Action::await_change());
     };
 
     let candidates = ownership::candidates::<K, Pod>(&cx, &*set)?;
-    // What was done shows up by itself, and is told then: once, and not each time that a part of it has shown up.
+    // The events of the pending writes trigger further reconciles. The status is written once all of them are visible.
     if !replicas.control.caught_up(key.key(), &candidates) || !replicas.versions.caught_up(key.key(), &*set) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
@@ -133,13 +133,13 @@ async fn reconcile<K: Replicated>(
     Ok(next_look(&*set, &active, now))
 }
 
-/// When something will have changed that no event tells of: a pod becomes available by the passing of time.
+/// Schedules the next reconcile for a change that causes no event: a pod becomes available as time passes.
 fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], now: Timestamp) -> Action {
     let next = pods::next_available(active, set.min_ready_seconds(), now);
     next.map_or_else(Action::await_change, Action::requeue_after)
 }
 
-/// What was done to have as many pods as are wanted.
+/// The action taken to reach the desired number of pods.
 #[derive(Clone, Copy)]
 enum Scaled {
     Not,
@@ -149,7 +149,7 @@ enum Scaled {
     Down,
 }
 
-/// Why not all pods could be created or deleted.
+/// The error of a creation or deletion of pods.
 struct ScaleFailure {
     verb: ScaleVerb,
     error: Error,
@@ -203,7 +203,7 @@ async fn scale<K: Replicated>(
     }
 }
 
-/// How many of the pods are on each node.
+/// Returns the number of pods on each node.
 fn crowd(active: &[Arc<Pod>]) -> HashMap<String, usize> {
     let mut crowd = HashMap::new();
     for pod in active {

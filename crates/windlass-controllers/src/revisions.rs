@@ -1,7 +1,8 @@
-//! Revisions: what the pods of a set were once made from, kept as ControllerRevisions.
+//! Revisions: the history of a set's templates, stored as ControllerRevisions.
 //!
-//! A revision holds a strategic merge patch that puts its template in place of the set's. It is compared as JSON, and named by
-//! a hash of its bytes, which are those that the real controllers write: a cluster that is taken over keeps its history.
+//! A revision holds a strategic merge patch that restores its template. Revisions are compared as JSON and named by a
+//! hash of their bytes. The bytes and hashes equal those of kube-controller-manager, so an existing cluster's history
+//! stays valid.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -16,14 +17,14 @@ use windlass_runtime::Context;
 
 use crate::{error::ReconcileError, ownership};
 
-/// The label of a revision that holds its hash.
+/// The label with a revision's hash.
 pub(crate) const HASH_LABEL: &str = "controller.kubernetes.io/hash";
-/// The longest part of an owner's name in that of its revision.
+/// The maximum length of the owner's name within the name of its revision.
 const LONGEST_PREFIX: usize = 223;
-/// What names are made of: no vowels, and so no words.
+/// The characters of generated names: no vowels, so that no words appear.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The revisions of an owner in the cache, the oldest first, after adopting those that are nobody's.
+/// Returns the cached revisions of an owner, oldest first, after adopting orphans.
 pub(crate) async fn of<O: Resource>(
     cx: &Context,
     owner: &O,
@@ -44,7 +45,7 @@ fn by_age(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
     a.revision.cmp(&b.revision).then(age).then_with(|| a.name().cmp(b.name()))
 }
 
-/// What a revision holds of a template.
+/// Returns the data of a revision for a template.
 pub(crate) fn data(template: &PodTemplateSpec) -> Value {
     let mut template = serde_json::to_value(template).unwrap_or_default();
     if let Some(fields) = template.as_object_mut() {
@@ -53,19 +54,19 @@ pub(crate) fn data(template: &PodTemplateSpec) -> Value {
     sorted(json!({"spec": {"template": template}}))
 }
 
-/// The template that a revision holds; nothing when it holds something else.
+/// Returns the template in a revision, or `None` if it holds other data.
 pub(crate) fn template(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
     serde_json::from_value(template).ok()
 }
 
-/// Whether pods of the revision are pods of the template.
+/// Returns `true` if the revision holds this template.
 pub(crate) fn holds(revision: &ControllerRevision, wanted: &PodTemplateSpec) -> bool {
     template(revision).is_some_and(|template| template == *wanted)
 }
 
-/// The revision that comes after those that there are.
+/// Returns the next revision number.
 pub(crate) fn next_number(revisions: &[ControllerRevision]) -> i64 {
     revisions.last().map_or(1, |newest| newest.revision + 1)
 }
@@ -77,7 +78,7 @@ pub(crate) struct Named<'n> {
     pub(crate) hash: &'n str,
 }
 
-/// A revision of the owner with its name, labels and annotations.
+/// Builds a revision of the owner with its name, labels and annotations.
 pub(crate) fn new<O: Resource>(
     owner: &O,
     template: &PodTemplateSpec,
@@ -104,7 +105,8 @@ fn name(owner: &str, hash: &str) -> String {
     format!("{}-{hash}", &owner[..end])
 }
 
-/// Creates a revision under the first name that is free, or finds it there. `collisions` counts the names that were not free.
+/// Creates a revision under the first free name, or finds an equal one under it. `collisions` counts the occupied
+/// names.
 pub(crate) async fn create<O: Resource>(
     cx: &Context,
     owner: &O,
@@ -130,7 +132,7 @@ pub(crate) async fn create<O: Resource>(
     }
 }
 
-/// Makes the revision the newest one.
+/// Gives the revision the newest number.
 pub(crate) async fn renumber(
     client: &Client,
     revision: &ControllerRevision,
@@ -143,7 +145,7 @@ pub(crate) async fn renumber(
     Ok(client.update(&renumbered).await?)
 }
 
-/// Deletes the oldest revisions that nobody uses, until no more than the limit are left of those.
+/// Deletes the oldest unused revisions until at most the limit of unused ones remains.
 pub(crate) async fn truncate(
     client: &Client,
     revisions: &[ControllerRevision],
@@ -162,14 +164,14 @@ pub(crate) async fn truncate(
     Ok(())
 }
 
-/// FNV-1 of the bytes as Go writes them and of the number of collisions, in letters.
+/// Returns the FNV-1 hash of the data as Go encodes it and of the number of collisions, in letters.
 fn hash(data: &Value, collisions: i32) -> String {
     let text = as_go_writes(data) + &collisions.to_string();
     let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte));
     hash.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
-/// Go escapes what means something in HTML.
+/// Encodes JSON as Go does, which escapes HTML characters.
 fn as_go_writes(data: &Value) -> String {
     const ESCAPED: [(char, &str); 5] =
         [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
@@ -180,7 +182,7 @@ fn as_go_writes(data: &Value) -> String {
     text
 }
 
-/// The same with the fields of objects in order.
+/// Returns the value with the fields of its objects sorted.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(sorted).collect(),

@@ -1,7 +1,7 @@
-//! ClusterRoleAggregation: fills roles that gather the rules of others, such as `admin`, `edit` and `view`.
+//! ClusterRoleAggregation: fills roles that aggregate the rules of others, such as `admin`, `edit` and `view`.
 //!
-//! Guaranteed: such a role has the rules of the roles that its selectors match, in the order of selectors and names, each
-//! once, and no others. It does not gather from itself.
+//! Guaranteed: an aggregated role has exactly the rules of the roles that its selectors match, each once, in the order
+//! of selectors and names. A role does not aggregate itself.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use windlass_runtime::{Action, Context, Controller, Manager};
 
 use crate::error::{ReconcileError, await_newer_state};
 
-/// Owns the rules.
+/// The field manager of the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 /// Adds the controller to a manager.
@@ -28,12 +28,12 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// The roles that gather. They are few: whichever role changes, all of them are looked at.
+/// The aggregated roles. They are few, so any changed role queues all of them.
 #[derive(Debug, Default)]
 struct Gathering(Mutex<BTreeSet<String>>);
 
 impl Gathering {
-    /// What is to be looked at after a role has changed.
+    /// Returns the roles to reconcile after a role has changed.
     fn after(&self, role: &ClusterRole) -> Vec<ObjectRef<ClusterRole>> {
         let mut names = self.0.lock();
         if role.aggregation_rule.is_some() {
@@ -59,7 +59,7 @@ async fn reconcile(role: &ClusterRole, cx: &Context) -> Result<Action, Reconcile
     Ok(Action::await_change())
 }
 
-/// The rules that a role gathers from others.
+/// Returns the rules that a role aggregates from others.
 fn gathered(role: &ClusterRole, mut others: Vec<Arc<ClusterRole>>) -> Result<Vec<PolicyRule>, ReconcileError> {
     others.retain(|other| other.name() != role.name());
     others.sort_by(|a, b| a.name().cmp(b.name()));

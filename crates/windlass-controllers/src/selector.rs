@@ -1,8 +1,8 @@
-//! Selectors of labels, as messages show them.
+//! Label selectors in the format of Go's messages.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// As Go prints it.
+/// Formats a selector as Go prints it.
 pub(crate) fn as_go_shows(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));

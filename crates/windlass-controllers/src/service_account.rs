@@ -1,8 +1,8 @@
-//! ServiceAccount: gives every namespace what its pods need to speak to the API server: the account `default` and, where
-//! the certificate authority is known, the ConfigMap `kube-root-ca.crt`.
+//! ServiceAccount: creates the account `default` in every namespace and, if the certificate authority is configured,
+//! the ConfigMap `kube-root-ca.crt`.
 //!
-//! Guaranteed: both come back when they are deleted, and the ConfigMap's content when it is changed. The account is left
-//! as it is.
+//! Guaranteed: both are created again when they are deleted, and the ConfigMap's content is restored when it is
+//! changed. An existing account is not changed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,15 +14,15 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use crate::error::ReconcileError;
 
-/// The account of pods that name none.
+/// The account of pods that specify none.
 const ACCOUNT: &str = "default";
 /// The ConfigMap with the certificate authority.
 const ROOT_CA: &str = "kube-root-ca.crt";
-/// Its key.
+/// The certificate's key in the ConfigMap.
 const CA_FILE: &str = "ca.crt";
 
-/// Adds the controller to a manager. `root_ca` is the certificate authority of the API server, as PEM; without it no
-/// ConfigMap is kept.
+/// Adds the controller to a manager. `root_ca` is the certificate authority of the API server, as PEM; without it, no
+/// ConfigMap is created.
 pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>) {
     let accounts = Watch::<ServiceAccount>::all().fields(format!("metadata.name={ACCOUNT}"));
     let mut controller = Controller::<Namespace>::new().named("serviceaccount").watches_with(accounts, home_of);
@@ -33,7 +33,7 @@ pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>) {
     manager.add(controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone())));
 }
 
-/// The namespace of an object.
+/// Returns the namespace of an object.
 fn home_of<T: Object>(object: &Cached<T>) -> Option<ObjectRef<Namespace>> {
     object.meta().namespace().cloned().map(ObjectRef::new)
 }
@@ -59,7 +59,7 @@ async fn reconcile(
                 if let Some(changed) = corrected(&found, &wanted) {
                     match cx.client().update(&changed).await {
                         Ok(_) => {}
-                        // Its next state comes by itself.
+                        // The event of the newer state triggers another reconcile.
                         Err(error) if error.is_conflict() || error.is_not_found() => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -73,7 +73,7 @@ async fn reconcile(
 async fn create<K: Resource>(client: &Client, object: &K) -> Result<(), Error> {
     match client.create(object).await {
         Ok(_) => Ok(()),
-        // The cache is behind, or the namespace is on its way out.
+        // The cache is stale, or the namespace is being deleted.
         Err(error) if error.is_already_exists() || error.is_not_found() => Ok(()),
         Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => Ok(()),
         Err(error) => Err(error),
@@ -105,7 +105,7 @@ fn named<K: Object>(namespace: &str, name: &str, mut object: K) -> K {
     object
 }
 
-/// The ConfigMap with the wanted content; `None` if it has it.
+/// Returns the corrected ConfigMap, or `None` if its content is already right.
 fn corrected(found: &ConfigMap, wanted: &ConfigMap) -> Option<ConfigMap> {
     (found.data != wanted.data || found.binary_data.is_some()).then(|| {
         let mut changed = found.clone();

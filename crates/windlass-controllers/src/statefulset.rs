@@ -1,8 +1,9 @@
-//! StatefulSet: keeps pods that are told apart by their ordinals, each with its name and its claims.
+//! StatefulSet: runs pods with stable identities, each with its ordinal, its name and its claims.
 //!
-//! Guarantees: no two pods of an ordinal at the same time; unless the set is parallel, a pod is created only when those before
-//! it are available, and deleted only when those after it are gone. Not guaranteed: that a pod keeps its node. What is decided
-//! is decided on values ([`identity`], [`claims`], [`status`]); [`sync`] looks and writes, pod by pod.
+//! Guarantees: no two pods of an ordinal exist at the same time. Unless the set is parallel, a pod is created only when
+//! all pods before it are available. It is deleted only when all pods after it are gone. Not guaranteed: that a pod
+//! keeps its node. Decisions are computed on plain values ([`identity`], [`claims`], [`status`]); [`sync`] reads and
+//! writes, pod by pod.
 
 mod claims;
 mod identity;
@@ -28,9 +29,9 @@ use crate::{
     versions::Versions,
 };
 
-/// Stateful sets reconciled at the same time.
+/// The number of stateful sets reconciled at the same time.
 const WORKERS: usize = 5;
-/// How many old revisions are kept when nobody says so.
+/// The default number of old revisions to retain.
 const HISTORY: i32 = 10;
 
 /// Adds the controller to a manager.
@@ -56,16 +57,16 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 #[derive(Debug)]
 struct Sets {
     recorder: Recorder,
     expectations: Expectations,
-    /// Of the sets, whose status says between which revisions they are.
+    /// The last written versions of the sets; their status holds the current and the update revision.
     versions: Versions,
 }
 
-/// The sets that a claim is made for, by its name.
+/// Returns the sets that a claim belongs to, by its name.
 fn sets_of_claim(sets: &Lister<StatefulSet>, claim: &Cached<PersistentVolumeClaim>) -> Vec<ObjectRef<StatefulSet>> {
     let meta = claim.meta();
     let Some(namespace) = meta.namespace() else { return Vec::new() };
@@ -114,13 +115,13 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
     Ok(next.map_or_else(Action::await_change, Action::requeue_after))
 }
 
-/// The set's selector; `None` when it selects everything.
+/// Returns the set's selector, or `None` if it selects everything.
 fn selector(set: &StatefulSet) -> Result<Option<LabelSelector>, ReconcileError> {
     let Some(spec) = &set.spec else { return Ok(None) };
     ownership::selecting(&spec.selector)
 }
 
-/// The templates of the claims of each pod.
+/// Returns the volume claim templates of the set.
 fn templates(set: &StatefulSet) -> &[PersistentVolumeClaim] {
     set.spec.as_ref().and_then(|spec| spec.volume_claim_templates.as_deref()).unwrap_or_default()
 }
@@ -133,7 +134,7 @@ fn is_parallel(set: &StatefulSet) -> bool {
     set.spec.as_ref().and_then(|spec| spec.pod_management_policy.as_deref()) == Some("Parallel")
 }
 
-/// Whether pods are replaced by themselves.
+/// Returns `true` if the update strategy is RollingUpdate, not OnDelete.
 fn is_rolling(set: &StatefulSet) -> bool {
     let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
     strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("OnDelete")

@@ -1,7 +1,7 @@
-//! StorageProtection: lets claims, volumes and classes of volume attributes go that are being deleted, once they are unused.
+//! StorageProtection: keeps claims, volumes and VolumeAttributesClasses that are being deleted until they are unused.
 //!
-//! Guaranteed: a claim stays as long as a pod on a node that has not ended names it, a volume as long as it is bound, and a class as long
-//! as a claim or a volume names it.
+//! Guaranteed: a claim stays as long as a scheduled, unfinished pod uses it. A volume stays as long as it is bound. A
+//! class stays as long as a claim or a volume names it.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::{
     pods,
 };
 
-/// Holds a claim.
+/// The finalizer of claims.
 const CLAIM: &str = "kubernetes.io/pvc-protection";
-/// Holds a volume.
+/// The finalizer of volumes.
 const VOLUME: &str = "kubernetes.io/pv-protection";
 
-/// Holds a VolumeAttributesClass. The API server puts the others on; this one the controller does.
+/// The finalizer of VolumeAttributesClasses. This controller adds it; the API server adds the other two.
 const CLASS: &str = "kubernetes.io/vac-protection";
 
 /// Adds the three controllers to a manager.
@@ -54,7 +54,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// Puts the finalizer on a class, or takes it off one that is being deleted and unused.
+/// Adds the finalizer to a class, or removes it from an unused class that is being deleted.
 async fn protect_class(class: &VolumeAttributesClass, cx: &Context) -> Result<Action, ReconcileError> {
     if !class.is_deleting() && !holds(class, CLASS) {
         let mut held = class.clone();
@@ -74,7 +74,7 @@ async fn protect_class(class: &VolumeAttributesClass, cx: &Context) -> Result<Ac
             return Ok(Action::await_change());
         }
     }
-    // The cache may be stale: the server has the last word.
+    // The cache may be stale, so the server is asked.
     let volumes = cx.live().list::<PersistentVolume>().await?;
     let claims = cx.live().list::<PersistentVolumeClaim>().await?;
     let is_used = volumes.items.iter().any(|volume| class_of_volume(volume) == Some(class.name()))
@@ -85,7 +85,7 @@ async fn protect_class(class: &VolumeAttributesClass, cx: &Context) -> Result<Ac
     Ok(Action::await_change())
 }
 
-/// The classes that a claim has, is to have, or is changing to.
+/// Returns the current, the desired and the target class of a claim.
 fn classes_of_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let (spec, status) = (claim.spec.as_ref(), claim.status.as_ref());
     let wanted = spec.and_then(|spec| spec.volume_attributes_class_name.as_deref());
@@ -102,14 +102,14 @@ fn class_of_volume(volume: &PersistentVolume) -> Option<&str> {
 async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, ReconcileError> {
     if claim.is_deleting() && holds(claim, CLAIM) {
         let key = claim.object_ref();
-        // A pod without a node has not begun, and is not scheduled any more: the claim is being deleted.
+        // A pod without a node has not started, and is not scheduled once its claim is being deleted.
         let is_begun = |pod: &Pod| !pods::node_name(pod).is_empty() && !pods::is_finished(pod);
         for pod in consumers_of(&cx.store(), &key)? {
             if is_begun(&*pod.get()?) {
                 return Ok(Action::await_change());
             }
         }
-        // The cache may be behind, and a claim that is gone does not come back: the server has the last word.
+        // The cache may be stale and the deletion is final, so the server is asked.
         let pods = cx.live().list::<Pod>().within(claim.namespace().unwrap_or_default()).await?;
         if pods.items.iter().any(|pod| is_begun(pod) && claims_of(pod).contains(&key)) {
             return Ok(Action::await_change());
@@ -119,7 +119,7 @@ async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Ac
     Ok(Action::await_change())
 }
 
-/// Takes a finalizer off an object that is being deleted.
+/// Removes a finalizer from an object that is being deleted.
 async fn release<K: Resource>(client: &Client, object: &K, finalizer: &str) -> Result<(), ReconcileError> {
     if object.is_deleting() && holds(object, finalizer) {
         let mut free = object.clone();

@@ -1,4 +1,4 @@
-//! TtlAfterFinished: deletes jobs a while after they are over, with their pods first.
+//! TtlAfterFinished: deletes finished jobs after their time to live, with foreground propagation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ async fn reconcile(job: &Job, cx: &Context) -> Result<Action, ReconcileError> {
     if !wait.is_zero() {
         return Ok(Action::requeue_after(wait));
     }
-    // Somebody may have given it more time.
+    // The TTL may have been extended in the meantime.
     let Some(live) = cx.live().get_opt::<Job>(job.object_ref()).await? else { return Ok(Action::await_change()) };
     match time_left(&live, now) {
         None => Ok(Action::await_change()),
@@ -40,7 +40,7 @@ async fn reconcile(job: &Job, cx: &Context) -> Result<Action, ReconcileError> {
     }
 }
 
-/// How long the job may stay; nothing when nobody says so, or when it is on its way out.
+/// Returns the remaining time to live. Returns `None` if the job has no TTL, is not finished, or is being deleted.
 fn time_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished.filter(|_| !job.is_deleting())?;
     let over = job::end(job)?.last_transition_time.as_ref()?.0;

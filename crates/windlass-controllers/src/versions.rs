@@ -1,4 +1,4 @@
-//! The version at which a controller last wrote an object that its cache may not show yet.
+//! The resource versions of a controller's own writes, to detect a stale cache.
 
 use std::cmp::Ordering;
 
@@ -6,26 +6,26 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use windlass_api::{ObjectExt, ObjectKey, Resource, ResourceVersion};
 
-/// Who decides by a status that he writes himself must see what he wrote.
+/// The last written version of each object.
 #[derive(Debug, Default)]
 pub(crate) struct Versions(Mutex<HashMap<ObjectKey, Written>>);
 
 #[derive(Debug)]
 struct Written {
-    /// Another object of the name is another.
+    /// A recreated object has a new UID and is treated as a different object.
     uid: String,
     version: ResourceVersion,
 }
 
 impl Versions {
-    /// The object has been written, and came back so.
+    /// Records an object as returned by a write.
     pub(crate) fn wrote<K: Resource>(&self, key: &ObjectKey, object: &K) {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return };
         let written = Written { uid: uid.to_owned(), version: ResourceVersion::new(version) };
         self.0.lock().insert(key.clone(), written);
     }
 
-    /// Whether the object is at least as new as it was written.
+    /// Returns `true` if the cached object is at least as new as the last written one.
     pub(crate) fn caught_up<K: Resource>(&self, key: &ObjectKey, object: &K) -> bool {
         let mut known = self.0.lock();
         let Some(written) = known.get(key) else { return true };
@@ -38,7 +38,7 @@ impl Versions {
         true
     }
 
-    /// The object is gone.
+    /// Drops the record of a deleted object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);
     }

@@ -1,12 +1,13 @@
 //! PersistentVolume: binds claims to volumes, and reclaims the volumes of deleted claims.
 //!
-//! A claim gets the volume that it names, the one that is reserved for it, or the smallest that satisfies it. If there is
-//! none, the controller asks the provisioner of the claim's class for one, by an annotation on the claim. The simulated nodes
-//! have such a provisioner. A claim of a class that waits for a consumer is bound when the scheduler has chosen a node.
+//! A claim gets the volume that it names, the one that is reserved for it, or the smallest that satisfies it. If there
+//! is none, the controller requests one from the provisioner of the claim's class, by an annotation on the claim. The
+//! simulated nodes have a provisioner. A claim of a class with the binding mode `WaitForFirstConsumer` is bound after
+//! the scheduler has selected a node.
 //!
 //! Guaranteed: a volume is bound to at most one claim, and is not released while its claim exists on the server.
 //!
-//! Not guaranteed: that anything happens to the data. A volume to be recycled becomes available without a recycler pod.
+//! Not guaranteed: that the data is deleted. A volume with the policy Recycle becomes available without a recycler pod.
 
 mod claim;
 pub(crate) mod matching;
@@ -29,36 +30,36 @@ use crate::{
     error::{ReconcileError, await_newer_state},
 };
 
-/// The name in events.
+/// The component name in events.
 const COMPONENT: &str = "persistentvolume-controller";
-/// On volumes and claims whose binding was not asked for by a user.
+/// The annotation of volumes and claims that were bound by the controller, not by a user.
 pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// On claims that have been bound; if the volume is gone, it is lost.
+/// The annotation of claims whose binding is complete. If the volume of such a claim is gone, the claim is lost.
 pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// On volumes, the provisioner that made them.
+/// The annotation of volumes with the name of the provisioner that created them.
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// On claims, the provisioner that is to make a volume.
+/// The annotation of claims with the name of the provisioner that is to create a volume.
 pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const OLDER_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// On claims, the node for which the scheduler wants a volume.
+/// The annotation of claims with the node that the scheduler has selected.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The volumes by the claim for which they are reserved. Free volumes are under [`FREE`].
+/// Indexes volumes by the claim for which they are reserved. Free volumes are under [`FREE`].
 static BY_CLAIM: LazyLock<Index<PersistentVolume>> = LazyLock::new(|| {
     Index::on_object("volumes by claim", |volume| {
         Some(holder_of(volume).map_or_else(|| FREE.to_owned(), |claim| claim.to_string()))
     })
 });
-/// No claim has this key.
+/// The index value of free volumes. No claim has this key.
 const FREE: &str = "";
-/// The claims by the volume that they name. Claims without one are under [`unbound`].
+/// Indexes claims by the volume that they name. Claims without one are under [`unbound`].
 static BY_VOLUME: LazyLock<Index<PersistentVolumeClaim>> = LazyLock::new(|| {
     Index::on_object("claims by volume", |claim| {
         Some(volume_of(claim).map_or_else(|| unbound(matching::class_of_claim(claim)), str::to_owned))
     })
 });
 
-/// The value of claims of a class that name no volume. No volume has such a name.
+/// Returns the index value of a class's claims that name no volume. No volume has such a name.
 fn unbound(class: &str) -> String {
     format!("/{class}")
 }
@@ -76,9 +77,9 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .named("persistentvolume-binder")
             .watches_with(volumes(), move |volume| claims_for(&of_volume, volume))
             .watches_with(Watch::<StorageClass>::all(), move |class| pending(&of_class, class))
-            // Their names are in the events of claims that wait for a consumer.
+            // The events of claims that wait for a consumer contain the names of these pods.
             .watches_with(consumers(), |pod| pod.get().map(|pod| claims_of(&pod)).unwrap_or_default())
-            // One at a time: two claims do not try for one volume.
+            // One at a time, so that two claims do not compete for one volume.
             .concurrency(1)
             .reconcile(move |claim: Arc<PersistentVolumeClaim>, cx: Context| {
                 let binder = Arc::clone(&binder);
@@ -96,17 +97,17 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// The volumes of the cluster, found by their claims.
+/// Returns a watch of the volumes, with the index by claim.
 pub(crate) fn volumes() -> Watch<PersistentVolume> {
     Watch::all().index(BY_CLAIM.clone())
 }
 
-/// The claims of the cluster, found by their volumes.
+/// Returns a watch of the claims, with the index by volume.
 pub(crate) fn claims() -> Watch<PersistentVolumeClaim> {
     Watch::all().index(BY_VOLUME.clone())
 }
 
-/// The volumes that a claim may get: those that are reserved for its name, and those that are free.
+/// Returns the volumes that a claim may get: those reserved for its name, and the free ones.
 pub(crate) fn candidates(
     cx: &Context,
     claim: &PersistentVolumeClaim,
@@ -117,24 +118,24 @@ pub(crate) fn candidates(
     found.iter().map(|volume| Ok(volume.get()?)).collect()
 }
 
-/// The claim that a volume is reserved for, or bound to.
+/// Returns the claim that a volume is reserved for or bound to.
 pub(crate) fn holder_of(volume: &PersistentVolume) -> Option<ObjectRef<PersistentVolumeClaim>> {
     let holder = volume.spec.as_ref()?.claim_ref.as_ref()?;
     Some(ObjectRef::new(holder.name.clone()?).within(holder.namespace.clone()?))
 }
 
-/// The volume that a claim names.
+/// Returns the volume that a claim names.
 pub(crate) fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Reports whether a claim is bound for good.
+/// Returns `true` if the binding of a claim is complete.
 pub(crate) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     volume_of(claim).is_some() && claim.annotations().contains_key(BIND_COMPLETED)
 }
 
-/// The claims that a change of a volume concerns: its own, those that name it, and, if it is available, those of its class
-/// without a volume.
+/// Returns the claims to reconcile after a change of a volume: its own, those that name it and, if it is available, the
+/// unbound claims of its class.
 fn claims_for(
     claims: &Lister<PersistentVolumeClaim>,
     volume: &Cached<PersistentVolume>,
@@ -149,7 +150,8 @@ fn claims_for(
     concerned
 }
 
-/// The claims without a volume that a change of a class concerns: its own, and if it is the default, those without a class.
+/// Returns the unbound claims to reconcile after a change of a class: those of the class and, if it is the default,
+/// those without a class.
 pub(crate) fn pending(
     claims: &Lister<PersistentVolumeClaim>,
     class: &Cached<StorageClass>,
@@ -162,11 +164,11 @@ pub(crate) fn pending(
 }
 
 fn with_volume(claims: &Lister<PersistentVolumeClaim>, volume: &str) -> Vec<ObjectRef<PersistentVolumeClaim>> {
-    // The index is there: the store is that of a watch which has it.
+    // The store belongs to a watch with this index.
     claims.by_index(BY_VOLUME.name(), volume).unwrap_or_default().iter().map(Cached::object_ref).collect()
 }
 
-/// The volumes that a change of a claim concerns: the one that it names, and those that are reserved for it.
+/// Returns the volumes to reconcile after a change of a claim: the one that it names, and those reserved for it.
 fn volumes_for(
     volumes: &Lister<PersistentVolume>,
     claim: &Cached<PersistentVolumeClaim>,

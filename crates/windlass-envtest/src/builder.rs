@@ -1,4 +1,4 @@
-//! An environment with choices.
+//! Configuration of an environment.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{
     expectations::PATIENCE,
 };
 
-/// How an [`Environment`] is to be.
+/// Configures and starts an [`Environment`].
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), windlass_envtest::Error> {
@@ -33,7 +33,7 @@ use crate::{
 /// # }
 /// ```
 #[derive(Default)]
-#[must_use = "nothing is started before `start`"]
+#[must_use = "call `start` to start the environment"]
 pub struct EnvironmentBuilder {
     clock: Option<Clock>,
     seed: Option<u64>,
@@ -44,64 +44,65 @@ pub struct EnvironmentBuilder {
     adjust: Option<Box<dyn FnOnce(ServerBuilder) -> ServerBuilder + Send>>,
 }
 
-/// Whether the server is on a socket, too.
+/// The socket on which the server listens in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Listening {
     #[default]
     No,
-    /// On a free port of loopback.
+    /// A free port of the loopback interface.
     Loopback,
 }
 
 impl EnvironmentBuilder {
-    /// The wall clock of the server and of managers; tokio's by default, from now on.
+    /// Sets the wall clock of the server and of managers. Defaults to tokio's clock, starting at the current time.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Makes runs alike: uids, generated names, jitter, and the time at which the run begins. Keys and tokens differ.
+    /// Makes runs reproducible: UIDs, generated names, jitter, and the time at which the run begins. Keys and tokens
+    /// still differ.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Puts the server on a free port of loopback too, over HTTPS, for programs that need a kubeconfig. Not for a paused
+    /// Also serves HTTPS on a free loopback port, for programs that need a kubeconfig. Does not work with a paused
     /// clock.
     pub const fn listen(mut self) -> Self {
         self.listening = Listening::Loopback;
         self
     }
 
-    /// Installs the definitions of custom resources in a file, or in the files of a folder. Said several times, all.
+    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder. Can be called several times.
     pub fn crds(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self
     }
 
-    /// How long what is to happen eventually may take; half a minute by default, in tokio's time.
+    /// Sets the timeout of waits such as [`Environment::eventually`], in tokio's time. Defaults to 30 s.
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Has the last word about the server.
+    /// Adjusts the server's configuration after all other options.
     pub fn server(mut self, adjust: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
         self.adjust = Some(Box::new(adjust));
         self
     }
 
-    /// Uses a cluster that is there, in place of a server of its own; what is installed stays in it. What is said of the
-    /// server is not heeded.
+    /// Uses an existing cluster instead of an embedded server. Installed objects stay in it. Options of the server are
+    /// ignored.
     pub fn existing(mut self, cluster: Config) -> Self {
         self.existing = Some(cluster);
         self
     }
 
-    /// Starts it.
+    /// Starts the environment.
     ///
     /// # Errors
-    /// When there is no port or certificate, or something cannot be installed.
+    /// Returns an error if no port or certificate is available, or if something cannot be installed.
     pub async fn start(self) -> Result<Environment, Error> {
         let Self { clock, seed, listening, existing, paths, patience, adjust } = self;
         let entropy = seed.map_or_else(Entropy::os, Entropy::seeded);
@@ -143,7 +144,7 @@ impl fmt::Debug for EnvironmentBuilder {
     }
 }
 
-/// Carries requests to a server in this process.
+/// Returns a transport to a server in this process.
 pub(crate) fn in_process(service: Service) -> Transport {
     let service = service.map_request(|request: Request<Body>| request);
     let service = service.map_response(|response| response.map(Body::wrap));
@@ -160,7 +161,7 @@ async fn socket(server: &Server) -> Result<Socket, Error> {
     let serve = move |stop| -> futures::future::BoxFuture<'static, ()> {
         Box::pin(async move {
             if let Err(error) = server.serve(listener, tls, stop).await {
-                tracing::error!(%error, "the server of a test environment cannot serve");
+                tracing::error!(%error, "the test environment's server failed");
             }
         })
     };

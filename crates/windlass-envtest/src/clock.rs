@@ -1,13 +1,13 @@
-//! The wall clock of tests: tokio's.
+//! The wall clock of tests, based on tokio's clock.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 use windlass_api::Clock;
 
-/// When runs with a seed begin, as seconds since 1970: the first of January 2026.
+/// The start time of runs with a seed, as seconds since 1970: 1 January 2026.
 const FIXED: i64 = 1_767_225_600;
 
-/// A wall clock that goes as tokio's does: it stands still, and leaps, with one that is paused.
+/// Returns a wall clock that follows tokio's clock, and pauses and advances with it.
 pub(crate) fn following_tokio(start: Timestamp) -> Clock {
     let began = Instant::now();
     Clock::from_fn(move || {
@@ -16,7 +16,7 @@ pub(crate) fn following_tokio(start: Timestamp) -> Clock {
     })
 }
 
-/// The same time in every run.
+/// Returns the start time of runs with a seed.
 pub(crate) fn fixed() -> Timestamp {
     Timestamp::from_second(FIXED).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -1,4 +1,4 @@
-//! Kinds that a test brings along.
+//! Installation of custom resources.
 
 use std::{
     fs, io,
@@ -17,16 +17,16 @@ use crate::{Environment, Error, NAME};
 
 const KIND: &str = "CustomResourceDefinition";
 
-/// The endings of files that are looked into.
+/// The extensions of files that are read.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 impl Environment {
-    /// Installs a kind as its type defines it, and waits until it is served: its objects are defaulted, pruned and checked, as
-    /// they will be in a cluster. One of several versions is installed by its [`Definition`](windlass_api::crd::Definition):
-    /// [`Self::install_definition`].
+    /// Installs the CustomResourceDefinition of a type, and waits until the kind is served. Its objects are defaulted,
+    /// pruned and validated as in a cluster. For a kind with several versions, install its
+    /// [`Definition`](windlass_api::crd::Definition) with [`Self::install_definition`].
     ///
     /// # Panics
-    /// When the server does not take it, with what it says.
+    /// Panics with the server's message if the server rejects the definition.
     pub async fn define<K: CustomResource>(&self) {
         if let Err(error) = self.install_definition(&K::definition()).await {
             #[allow(clippy::panic, reason = "documented: a test cannot go on without its kind")]
@@ -36,19 +36,19 @@ impl Environment {
         }
     }
 
-    /// Installs a definition, and waits until it is served. One that is there already is replaced.
+    /// Installs a CustomResourceDefinition, and waits until the kind is served. An existing one is replaced.
     pub async fn install_definition(&self, definition: &CustomResourceDefinition) -> Result<(), Error> {
         let object = serde_json::to_value(definition).and_then(serde_json::from_value);
         let object = object.map_err(|error| Error::Manifest { origin: None, source: error.into() })?;
         self.establish(object).await
     }
 
-    /// Installs a kind that is known by its name alone: its objects may have any fields, and a status that is written by
-    /// itself. A kind whose fields are to be defaulted and checked is installed by its type, [`Self::define`], or by its manifest,
+    /// Installs a kind without a schema: its objects may have any fields, and have a status subresource. To default and
+    /// validate its objects, install a kind by its type with [`Self::define`], or by its manifest with
     /// [`Self::install_manifests`].
     ///
     /// # Panics
-    /// When the server does not have it: the type's group, kind or plural name cannot be.
+    /// Panics if the server rejects the type's group, kind or plural name.
     pub async fn install<K: Resource>(&self) {
         let definition = definition_of(&K::api_resource());
         if let Err(error) = self.establish(definition).await {
@@ -60,13 +60,13 @@ impl Environment {
         }
     }
 
-    /// Installs the definitions of custom resources in a text of YAML or JSON, waits until they are served, and gives their
-    /// names. Objects of other kinds are passed over. Definitions that are there already are replaced.
+    /// Installs the CustomResourceDefinitions in a YAML or JSON text, waits until the kinds are served, and returns
+    /// their names. Objects of other kinds are skipped. Existing definitions are replaced.
     pub async fn install_manifests(&self, text: &str) -> Result<Vec<String>, Error> {
         self.install_text(text, None).await
     }
 
-    /// Installs the definitions in a file, or in the files of a folder, not of those in it.
+    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder. Subfolders are not read.
     pub async fn install_from(&self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
         let mut names = Vec::new();
         for (file, text) in read(path.as_ref())? {
@@ -91,7 +91,7 @@ impl Environment {
     }
 }
 
-/// Installs a CustomResourceDefinition, and waits until it is served.
+/// Installs a CustomResourceDefinition, and waits until the kind is served.
 pub(crate) async fn establish(client: &Client, definition: &DynamicObject, patience: Duration) -> Result<(), Error> {
     let name = definition.name().to_owned();
     let doing = || format!("installing {KIND} {name}");
@@ -117,7 +117,7 @@ pub(crate) fn definitions_in(text: &str, origin: Option<PathBuf>) -> Result<Vec<
     Ok(objects.into_iter().filter(is_definition).collect())
 }
 
-/// The resource of the definitions themselves.
+/// Returns the resource of CustomResourceDefinitions.
 fn definitions() -> ApiResource {
     let gvk = GroupVersionKind::new("apiextensions.k8s.io", "v1", KIND);
     ApiResource::namespaced(gvk, "customresourcedefinitions").cluster_scoped()
@@ -148,7 +148,7 @@ fn definition_of(resource: &ApiResource) -> DynamicObject {
     serde_json::from_value(definition).expect("it has metadata, and is an object")
 }
 
-/// A file's text, or those of the files in a folder, in the order of their names.
+/// Returns the text of a file, or of the files in a folder, sorted by name.
 pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     let failed = |path: &Path| {
         let path = path.to_owned();

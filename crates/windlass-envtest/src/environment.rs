@@ -19,13 +19,13 @@ use crate::{
     wire::{Taps, Wire},
 };
 
-/// The namespace of objects that name none.
+/// The default namespace of objects.
 pub(crate) const NAMESPACE: &str = "default";
 
 /// A cluster for one test: see the [crate].
 ///
-/// Dropped, it stops all that it runs without waiting; [`Self::stop`] waits, and tells what has failed.
-#[must_use = "dropped, it is gone"]
+/// When dropped, it stops everything without waiting. [`Self::stop`] waits, and returns the first error.
+#[must_use = "the environment stops when dropped"]
 pub struct Environment {
     pub(crate) place: Place,
     transport: Transport,
@@ -33,42 +33,42 @@ pub struct Environment {
     clock: Clock,
     pub(crate) entropy: Entropy,
     patience: Duration,
-    /// True once the test is over.
+    /// Becomes `true` when the test is over.
     stopping: watch::Sender<bool>,
-    /// Managers, and what else has to end before the server does.
+    /// Managers and other tasks that must end before the server does.
     running: Mutex<JoinSet<Result<(), Error>>>,
-    /// Who converts the kinds that are installed.
+    /// The conversion webhook of the installed kinds.
     #[cfg(feature = "webhook")]
     pub(crate) converter: Mutex<Option<crate::webhooks::Converter>>,
 }
 
-/// Where the API server is.
+/// The location of the API server.
 pub(crate) enum Place {
     Own {
         server: Server,
         socket: Option<Socket>,
     },
-    /// Somebody else's.
+    /// An existing cluster.
     Existing(Box<Config>),
 }
 
 /// The server on a port.
 pub(crate) struct Socket {
     pub(crate) address: SocketAddr,
-    /// Who has signed its certificate, as PEM.
+    /// The certificate authority of its certificate, as PEM.
     pub(crate) ca: Arc<str>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
 impl Environment {
-    /// A server in this process, in memory, with a client. It takes far less than a millisecond: a server does its work
-    /// when it is asked.
+    /// Starts an in-memory server in this process, with a client. This takes far less than a millisecond: a server has
+    /// no background work.
     pub async fn start() -> Self {
         Self::builder().start().await.expect("without a socket or files nothing can fail")
     }
 
-    /// An environment with choices.
+    /// Returns a builder with all options.
     pub fn builder() -> EnvironmentBuilder {
         EnvironmentBuilder::default()
     }
@@ -89,8 +89,8 @@ impl Environment {
         }
     }
 
-    /// The administrator's client. Its requests pass by the [faults](Self::on) and [recorders](Self::record) of the
-    /// environment, as do those of all that is made of it.
+    /// Returns the administrator's client. [Faults](Self::on) and [recorders](Self::record) of the environment apply to
+    /// its requests, and to those of all clients derived from it.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client_over(self.transport.clone())
@@ -100,7 +100,7 @@ impl Environment {
         Self::client_of(Wire::new(transport, self.taps.clone()))
     }
 
-    /// The administrator's way to the server.
+    /// Returns the administrator's transport.
     pub(crate) fn wire(&self) -> Wire {
         Wire::new(self.transport.clone(), self.taps.clone())
     }
@@ -109,31 +109,31 @@ impl Environment {
         Client::from_service(wire, NAMESPACE)
     }
 
-    /// The way to the server, past nothing.
+    /// Returns a transport without faults and recorders.
     #[cfg(feature = "explore")]
     pub(crate) fn transport(&self) -> Transport {
         self.transport.clone()
     }
 
-    /// A manager of that client, with the clock and the randomness of the environment.
+    /// Returns a manager with the administrator's client, and the environment's clock and randomness.
     pub fn manager(&self) -> Manager {
         self.manager_builder().build()
     }
 
-    /// The same with choices.
+    /// Returns a builder for such a manager.
     pub fn manager_builder(&self) -> ManagerBuilder {
         Manager::builder(self.client()).clock(self.clock.clone()).entropy(self.entropy.clone())
     }
 
-    /// A manager of another client, such as that of [`Permissions`](crate::Permissions).
+    /// Returns a manager with another client, such as that of [`Permissions`](crate::Permissions).
     pub fn manager_of(&self, client: Client) -> Manager {
         Manager::builder(client).clock(self.clock.clone()).entropy(self.entropy.clone()).build()
     }
 
-    /// Runs a manager until the environment is stopped, which tells whether it has failed.
+    /// Runs a manager until the environment is stopped. [`Self::stop`] returns its error, if any.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn run(&self, manager: Manager) {
         let stopped = self.stopped();
         self.spawn(async move { manager.run(stopped).await.map_err(|error| Error::Manager(error.into())) });
@@ -143,14 +143,14 @@ impl Environment {
         self.running.lock().spawn(task);
     }
 
-    /// Resolves when the environment is stopped, or dropped: for managers and others that the test runs itself.
+    /// Resolves when the environment is stopped or dropped, for managers and other tasks that the test runs itself.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stopping = self.stopping.subscribe();
-        // A sender that is gone means the same as one that says so.
+        // A dropped sender means the same as `true`.
         async move { drop(stopping.wait_for(|stopping| *stopping).await) }
     }
 
-    /// The server in this process; `None` where the cluster is somebody else's.
+    /// Returns the server in this process, or `None` if the environment uses an existing cluster.
     #[must_use]
     pub const fn server(&self) -> Option<&Server> {
         match &self.place {
@@ -159,20 +159,20 @@ impl Environment {
         }
     }
 
-    /// The wall clock of server and managers.
+    /// Returns the wall clock of the server and the managers.
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// How long something may take.
+    /// Returns the timeout of waits.
     pub(crate) const fn patience(&self) -> Duration {
         self.patience
     }
 
-    // === what happens to requests ===
+    // === faults and recorders ===
 
-    /// Some requests of the environment's clients, to which something is to happen.
+    /// Selects requests of the environment's clients for a fault.
     ///
     /// ```
     /// # use windlass_api::{ObjectBuilder, Status, k8s_openapi::api::core::v1::ConfigMap};
@@ -191,22 +191,22 @@ impl Environment {
         Interception::new(self.taps.clone(), requests)
     }
 
-    /// Records some requests of the environment's clients, from now on.
+    /// Records matching requests of the environment's clients, from now on.
     pub fn record(&self, requests: Requests) -> Recorder {
         Recorder::new(&self.taps, requests)
     }
 
     // === waiting ===
 
-    /// Waits with the administrator's client, as long as the environment has patience.
+    /// Returns expectations with the administrator's client and the environment's timeout.
     pub fn expect(&self) -> Expectations {
         Expectations::of(self.client()).patience(self.patience)
     }
 
-    /// Waits until an object is there of which the condition holds, and gives it.
+    /// Waits until an object exists and the condition holds for it, and returns the object.
     ///
     /// # Panics
-    /// When that does not come true in time, with the last state of the object.
+    /// Panics with the last state of the object if the timeout expires.
     #[track_caller]
     pub fn eventually<K: Resource>(
         &self,
@@ -216,19 +216,19 @@ impl Environment {
         self.expect().object_at(Location::caller(), key.into(), condition)
     }
 
-    /// Waits until an object is not there.
+    /// Waits until an object does not exist.
     ///
     /// # Panics
-    /// When it is there too long, with its last state.
+    /// Panics with the last state of the object if the timeout expires.
     #[track_caller]
     pub fn eventually_gone<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> impl Future<Output = ()> + Send {
         self.expect().gone_at(Location::caller(), key.into())
     }
 
-    /// Waits until something holds of all objects of a kind, in all namespaces, and gives them.
+    /// Waits until a condition holds for the list of all objects of a kind, in all namespaces, and returns them.
     ///
     /// # Panics
-    /// When that does not come true in time, with the last state of all of them.
+    /// Panics with the last state of all objects if the timeout expires.
     #[track_caller]
     pub fn eventually_all<K: Resource>(
         &self,
@@ -237,12 +237,12 @@ impl Environment {
         self.expect().all_at(Location::caller(), condition)
     }
 
-    // === the end ===
+    // === shutdown ===
 
     /// Stops managers and webhooks, then the server, and waits for them.
     ///
     /// # Errors
-    /// The first failure of a manager.
+    /// Returns the first error of a manager.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.stopping.send_replace(true);
         let mut outcome = Ok(());
@@ -255,7 +255,7 @@ impl Environment {
             server.stop();
             if let Some(socket) = socket {
                 socket.stop.send_replace(true);
-                // Dropped, it would be aborted.
+                // Awaited, because dropping the socket would abort it.
                 let _ = (&mut socket.serving).await;
             }
         }

@@ -1,4 +1,4 @@
-//! Why an environment cannot do what it is asked.
+//! The error type of environments.
 
 use std::{io, path::PathBuf};
 
@@ -7,49 +7,49 @@ use windlass_api::BoxError;
 
 use crate::Missing;
 
-/// Why an environment cannot be started, furnished or stopped.
+/// An error while starting, setting up or stopping an environment.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be read.
     #[error("reading {}", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// What was given to be installed is no manifest.
+    /// A text or file to install is not a valid manifest.
     #[error("reading manifests{}", origin.as_ref().map(|path| format!(" from {}", path.display())).unwrap_or_default())]
     Manifest {
-        /// The file, where they come from one.
+        /// The file, if the manifests come from one.
         origin: Option<PathBuf>,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// The server refused something, or was not reached.
+    /// The server rejected a request, or could not be reached.
     #[error("{doing}")]
     Client {
-        /// What was being done: `installing CustomResourceDefinition websites.example.com`.
+        /// The failed operation: `installing CustomResourceDefinition websites.example.com`.
         doing: String,
-        /// Why not.
+        /// The cause.
         source: Box<windlass_client::Error>,
     },
-    /// There is no socket, certificate or address.
+    /// A socket, a certificate or an address is not available.
     #[error("{doing}")]
     Serve {
-        /// What was being done: `listening on 127.0.0.1`.
+        /// The failed operation: `listening on 127.0.0.1`.
         doing: &'static str,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// Something that only an environment has that was built so.
+    /// The environment was built without a feature that the call needs.
     #[error("the environment {0}")]
     Lacks(&'static str),
-    /// A program called what its roles do not ask for.
-    #[error("called, and asked for by no role:{0}")]
+    /// A program sent requests that its roles do not allow.
+    #[error("requests that no role allows:{0}")]
     NotAskedFor(Missing),
-    /// A manager of the environment has failed, or panicked.
+    /// A manager of the environment has failed or panicked.
     #[error("a manager has failed")]
     Manager(#[source] BoxError),
 }

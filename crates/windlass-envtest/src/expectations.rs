@@ -1,4 +1,4 @@
-//! Waiting until something holds: driven by watches, with a deadline, and failing with what was seen last.
+//! Waits for conditions on objects: driven by watches, with a timeout and a report of the last state.
 
 use std::{fmt::Debug, future::Future, panic::Location, time::Duration};
 
@@ -8,36 +8,36 @@ use tokio::time::{error::Elapsed, timeout};
 use windlass_api::{ErrorChain, Object, ObjectRef, Resource};
 use windlass_client::{Client, Error, Result};
 
-/// How long something may take, unless it is said.
+/// The default timeout.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until something holds of objects, with a client.
+/// Waits until conditions hold for objects, with a client.
 ///
-/// Nothing is polled: each change of what is watched is looked at. States that lasted for a moment may be missed. Under a
-/// paused clock, waiting ends as soon as nothing is left that could change anything.
+/// Nothing is polled: the condition is checked after each change of the watched objects. States that lasted only for a
+/// moment may be missed. With a paused clock, a wait ends as soon as nothing is left that could cause a change.
 ///
-/// The methods panic where the caller stands when what they wait for does not come true: with what was expected, and
-/// the last state that was seen, without managedFields.
+/// If the timeout expires, the methods panic at the caller's location. The message contains the expectation and the
+/// last state of the object, without managedFields.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is waited for before it is said what"]
+#[must_use = "call a method such as `object` to wait"]
 pub struct Expectations {
     client: Client,
     patience: Duration,
 }
 
 impl Expectations {
-    /// With this client, which may be of any cluster.
+    /// Uses this client, which may belong to any cluster.
     pub const fn of(client: Client) -> Self {
         Self { client, patience: PATIENCE }
     }
 
-    /// How long what is to happen may take, in tokio's time.
+    /// Sets the timeout, in tokio's time. Defaults to 30 s.
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Waits until an object is there of which the condition holds, and gives it.
+    /// Waits until an object exists and the condition holds for it, and returns the object.
     #[track_caller]
     pub fn object<K: Resource>(
         self,
@@ -47,20 +47,20 @@ impl Expectations {
         self.object_at(Location::caller(), key.into(), condition)
     }
 
-    /// Waits until an object is not there.
+    /// Waits until an object does not exist.
     #[track_caller]
     pub fn gone<K: Resource>(self, key: impl Into<ObjectRef<K>>) -> impl Future<Output = ()> + Send {
         self.gone_at(Location::caller(), key.into())
     }
 
-    /// Waits until something holds of all objects of a kind, in all namespaces, and gives them.
+    /// Waits until a condition holds for the list of all objects of a kind, in all namespaces, and returns them.
     #[track_caller]
     pub fn all<K: Resource>(self, condition: impl FnMut(&[K]) -> bool + Send) -> impl Future<Output = Vec<K>> + Send {
         self.all_at(Location::caller(), condition)
     }
 
-    /// Looks on for as long as there is patience, and panics when something ceases to hold of an object meanwhile; `None`
-    /// while it is not there.
+    /// Watches an object until the timeout, and panics if the condition stops holding before that. The condition gets
+    /// `None` while the object does not exist.
     #[track_caller]
     pub fn always<K: Resource>(
         self,
@@ -73,7 +73,9 @@ impl Expectations {
             let broken = self.client.wait_for::<K>(key).until(|found| !condition(found));
             match timeout(patience, broken).await {
                 Err(_) => {}
-                Ok(Ok(found)) => fail(caller, &format!("of {what} something ceased to hold"), &shown(found.as_ref())),
+                Ok(Ok(found)) => {
+                    fail(caller, &format!("the condition stopped holding for {what}"), &shown(found.as_ref()))
+                }
                 Ok(Err(error)) => fail(caller, &format!("watching {what}"), &ErrorChain(&error).to_string()),
             }
         }
@@ -104,7 +106,7 @@ impl Expectations {
         caller: &'static Location<'static>,
         key: ObjectRef<K>,
     ) -> impl Future<Output = ()> + Send {
-        let what = format!("{} {}, which was to go,", K::api_resource().kind, key.key());
+        let what = format!("{} {}, which should be deleted,", K::api_resource().kind, key.key());
         async move {
             let mut last: Option<K> = None;
             let gone = self.client.wait_for::<K>(key).until(|found| {
@@ -130,7 +132,7 @@ impl Expectations {
                 if condition(&last) {
                     return Ok(());
                 }
-                // Whatever happens next is a reason to look again.
+                // Any event is a reason to check again.
                 let version = list.metadata.resource_version;
                 let mut events = self.client.watch::<K>().resource_version(version.as_str()).retrying();
                 match events.next().await {
@@ -148,7 +150,7 @@ impl Expectations {
     }
 }
 
-/// `Err(None)`: it took too long.
+/// Runs a future with a timeout. Returns `Err(None)` if the timeout expires.
 async fn within<T>(
     patience: Duration,
     found: impl Future<Output = Result<T>>,
@@ -158,14 +160,14 @@ async fn within<T>(
 
 fn unmet(what: &str, patience: Duration, error: Option<Error>) -> String {
     match error {
-        None => format!("{what} did not come to be as expected within {patience:?}"),
+        None => format!("{what} did not reach the expected state within {patience:?}"),
         Some(error) => format!("waiting for {what} has failed: {}", ErrorChain(&error)),
     }
 }
 
-/// The state of an object, for people.
+/// Formats the state of an object for a panic message.
 fn shown<K: Object>(object: Option<&K>) -> String {
-    let Some(object) = object else { return "it is not there".to_owned() };
+    let Some(object) = object else { return "it does not exist".to_owned() };
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -173,7 +175,7 @@ fn shown<K: Object>(object: Option<&K>) -> String {
     format!("{value:#}")
 }
 
-#[allow(clippy::panic, reason = "a test ends so, where it stands")]
+#[allow(clippy::panic, reason = "a failed expectation fails the test at the caller's location")]
 fn fail(caller: &Location<'_>, what: &str, last: &str) -> ! {
     panic!("{caller}: {what}; last seen: {last}")
 }

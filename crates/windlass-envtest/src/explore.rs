@@ -1,5 +1,5 @@
-//! Fault exploration: a scenario is run once as it should go, and then again and again, each time with something else
-//! going wrong at another place. What ends otherwise is told, with its story.
+//! Fault exploration: records one run of a scenario without faults, then repeats it with one fault injected at each
+//! recorded write and event. Runs with a different outcome are reported with their event log.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,7 +13,7 @@
 //!     Ok(Action::await_change())
 //! }
 //!
-//! // In a test: `#[test] fn it_survives() { … }`. Nothing is async here: each run has a runtime of its own.
+//! // In a test: `#[test] fn it_survives() { … }`. The test is not async: each run has its own runtime.
 //! let scenario = Scenario::new("colours")
 //!     .controller(|manager| {
 //!         manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
@@ -30,42 +30,53 @@
 //! explore(scenario).assert();
 //! ```
 //!
-//! # What goes wrong
+//! # Injected faults
 //!
-//! The first run is recorded: each request, who made it and what was answered, and each event that reached a cache. For each
-//! write of the program there are runs in which the program crashes after it, loses the answer, is refused, is in conflict with
-//! somebody else, loses the leadership while it is on its way, or crashes and comes back to an API server that is behind
-//! ([`WriteFault`]). For each event there are runs in which a cache is behind for a while, misses what lies between, or
-//! lists anew ([`EventFault`]). With [`Scenario::pairs`], there are runs in which two such things happen.
+//! The first run is recorded: each request with its client and its response, and each event that reached a cache.
 //!
-//! # What is compared
+//! For each write of the program there is one run per [`WriteFault`]:
 //!
-//! - The end: all objects of the kinds that were written to, without uids, versions, times and what the server has
-//!   generated of names.
-//! - The counts: more objects of a kind created or removed than in the first run means that something was made and undone
-//!   again that should have been left alone.
-//! - What the scenario says must [always](Scenario::always) hold, [in the end](Scenario::settled), and in which
-//!   [order](Scenario::order).
-//! - An update may not undo what somebody else has written just before; a reconciler may not panic; everything must settle.
+//! - The program crashes after the write.
+//! - The response is lost.
+//! - The write is rejected.
+//! - The write conflicts with another client's write.
+//! - The program loses its leadership while the write is in flight.
+//! - The program crashes after the write and restarts against a stale API server.
+//!
+//! For each event there is one run per [`EventFault`]: a cache is stale for a while, misses the events of that time, or
+//! relists. [`Scenario::pairs`] adds runs with two faults.
+//!
+//! # Checks
+//!
+//! - The final state: all objects of the kinds that were written to. UIDs, versions, times and the generated parts of
+//!   names are ignored.
+//! - The counts: if more objects of a kind are created or removed than in the first run, the program has created or
+//!   deleted objects unnecessarily.
+//! - The conditions of the scenario: those that must hold [always](Scenario::always) or [at the
+//!   end](Scenario::settled), and the [order](Scenario::order) of events.
+//! - An update must not overwrite another client's preceding write, a reconciler must not panic, and every run must
+//!   settle.
 //!
 //! # When a run has settled
 //!
-//! When nothing has changed in the cluster for 45 seconds ([`Scenario::quiet`]) of the run's time, no reconcile is under way,
-//! none that has failed is still to be repeated, and whatever went wrong is over. The clock of a run stands still while
-//! there is anything to do, so this takes no time. What a controller does later of its own accord (an hourly look) is not
+//! A run has settled if nothing has changed in the cluster for 45 seconds ([`Scenario::quiet`]) of the run's time. In
+//! addition, no reconcile is in progress or waits for a retry, and no fault is active. The clock of a run is paused while
+//! there is work to do, so this takes no real time. Later periodic work of a controller, such as an hourly resync, is not
 //! waited for.
 //!
 //! # Replaying
 //!
-//! A failure names its plan, such as `crash@5`. With `WINDLASS_PLAN='colours: crash@5'` in the environment, the exploration of
-//! that name is this one run; [`replay`] does the same in code. Runs of a plan are alike: randomness comes from a
-//! seed ([`Scenario::seed`]), time from tokio's paused clock, and each run has one thread.
+//! A failure names its plan, such as `crash@5`. With the environment variable `WINDLASS_PLAN='colours: crash@5'`, the
+//! exploration of that name performs only this run; [`replay`] does the same in code. Runs of the same plan are
+//! identical: randomness comes from a seed ([`Scenario::seed`]), time from tokio's paused clock, and each run has one
+//! thread.
 //!
-//! # What is not promised
+//! # What is not guaranteed
 //!
-//! - That a program without findings is without faults: it is as good as its scenario.
-//! - That runs of programs are alike that use threads, sockets, the system's clock or hash tables with random order.
-//! - A loop that neither waits nor asks anything of the server is not ended.
+//! - A program without findings may still have bugs: the exploration covers only what its scenario does.
+//! - Runs are not identical for programs that use threads, sockets, the system clock, or hash tables with a random
+//!   order.
+//! - A loop that neither waits nor sends requests to the server is not ended.
 
 mod compare;
 mod normal;
@@ -103,17 +114,17 @@ pub use self::{
     timeline::{Entry, Sort},
 };
 
-/// The environment variable that names a scenario and a plan: `colours: crash@5`.
+/// The environment variable with a scenario and a plan: `colours: crash@5`.
 const VARIABLE: &str = "WINDLASS_PLAN";
-/// The undisturbed run may make so many requests.
+/// The maximum number of requests of the first run, without faults.
 const MOST_REQUESTS: usize = 50_000;
 
 /// Explores a scenario: see the [module](self).
 ///
-/// Blocks until it is done, on as many threads as there are cores.
+/// Blocks until the exploration is complete. Uses one thread per core by default.
 ///
 /// # Panics
-/// When the environment variable `WINDLASS_PLAN` names this scenario with something that is no plan.
+/// Panics if the environment variable `WINDLASS_PLAN` names this scenario with an invalid plan.
 pub fn explore(scenario: Scenario) -> Report {
     if let Ok(line) = std::env::var(VARIABLE)
         && let Some((name, plan)) = line.rsplit_once(": ")
@@ -125,23 +136,23 @@ pub fn explore(scenario: Scenario) -> Report {
     Exploration::begin(scenario, Plans::All)
 }
 
-/// Explores one plan of a scenario: the undisturbed run, and this one.
+/// Explores one plan of a scenario: a run without faults, and the run of the plan.
 pub fn replay(scenario: Scenario, plan: &Plan) -> Report {
     Exploration::begin(scenario, Plans::One(plan.clone()))
 }
 
-#[allow(clippy::panic, reason = "a test ends so when its environment makes no sense")]
+#[allow(clippy::panic, reason = "an invalid environment variable fails the test")]
 fn wrong_plan(error: &PlanError) -> ! {
     panic!("{VARIABLE}: {error}")
 }
 
-/// Which plans there are to be.
+/// The choice of plans.
 enum Plans {
     All,
     One(Plan),
 }
 
-/// An exploration under way.
+/// An exploration in progress.
 struct Exploration {
     scenario: Arc<Scenario>,
     reference: Run,
@@ -169,7 +180,8 @@ impl Exploration {
         };
         if report.reference.is_empty() {
             let differences = compare(&scenario, &reference, &again);
-            report.reference = differences.iter().map(|difference| format!("two runs differ: {difference}")).collect();
+            report.reference =
+                differences.iter().map(|difference| format!("two runs without faults differ: {difference}")).collect();
         }
         if report.reference.is_empty() {
             let most_requests = reference.requests * 10 + 200;
@@ -184,7 +196,7 @@ impl Exploration {
         report
     }
 
-    /// Carries out all plans, on several threads.
+    /// Runs all plans on several threads.
     fn explore(&self, plans: &[Plan], report: &mut Report) {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads = self.scenario.threads.unwrap_or(cores).clamp(1, plans.len().max(1));
@@ -209,7 +221,7 @@ impl Exploration {
         report.runs = plans.len();
         report.not_reached = not_reached.into_inner();
         report.failures = failures.into_iter().map(|(_, failure)| failure).collect();
-        // Of pairs may be left what was found alone.
+        // A pair may have been reduced to a plan that was already reported.
         let mut told = BTreeSet::new();
         report.failures.retain(|failure| told.insert(failure.plan.clone()));
     }
@@ -223,7 +235,7 @@ impl Exploration {
         (!findings.is_empty()).then(|| Failure { plan: plan.clone(), findings, timeline: run.timeline })
     }
 
-    /// The same failure, with no more going wrong than it takes.
+    /// Returns the same failure with the fewest faults that cause it.
     fn least(&self, failure: Failure) -> Failure {
         let smaller = failure.plan.smaller();
         let smaller = smaller.iter().find_map(|plan| self.failure(plan, self.run(plan)));
@@ -231,7 +243,7 @@ impl Exploration {
     }
 }
 
-/// The next plan that nobody has taken.
+/// Takes the next plan.
 fn take<'p>(next: &AtomicUsize, plans: &'p [Plan]) -> Option<(usize, &'p Plan)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     plans.get(index).map(|plan| (index, plan))

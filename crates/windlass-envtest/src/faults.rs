@@ -1,4 +1,4 @@
-//! What goes wrong between clients and their server, when a test wants it to.
+//! Faults between clients and their server, injected by tests.
 
 use std::{
     fmt,
@@ -17,10 +17,10 @@ use crate::{
     wire::Taps,
 };
 
-/// Some requests, to which something is to happen. Made by [`Environment::on`](crate::Environment::on).
+/// A selection of requests for a fault, created by [`Environment::on`](crate::Environment::on).
 ///
-/// Where several fit a request, the first that was made acts.
-#[must_use = "nothing happens before it is said what"]
+/// If several faults match a request, the one that was created first applies.
+#[must_use = "call a method such as `fail` to inject a fault"]
 #[derive(Debug)]
 pub struct Interception {
     taps: Arc<Taps>,
@@ -29,35 +29,35 @@ pub struct Interception {
     times: usize,
 }
 
-/// Something that happens to requests until this is dropped.
-#[must_use = "dropped, it is over"]
+/// A fault that applies to requests until it is dropped.
+#[must_use = "the fault ends when dropped"]
 pub struct Fault {
     rule: Arc<Rule>,
     taps: Arc<Taps>,
 }
 
-/// What happens to one request.
+/// The effect of a fault on one request.
 pub(crate) enum Effect {
     Answer(Status),
     LoseRequest,
     LoseAnswer,
     Delay(Duration),
-    /// Until it is false, or its sender gone.
+    /// The request waits until the value is `false` or the sender is dropped.
     Hold(watch::Receiver<bool>),
 }
 
 type Act = Box<dyn Fn(&Sent) -> Option<Effect> + Send + Sync>;
 
-/// What happens to which requests, and how often.
+/// A fault with its requests and its counters.
 pub(crate) struct Rule {
     requests: Requests,
     act: Act,
-    /// So many are to be left alone yet.
+    /// The number of matching requests to skip before the fault applies.
     before: AtomicUsize,
-    /// It is to happen so many times yet.
+    /// The remaining number of times that the fault applies.
     remaining: AtomicUsize,
     hits: watch::Sender<usize>,
-    /// True while requests are held.
+    /// `true` while requests are held.
     holds: watch::Sender<bool>,
 }
 
@@ -66,49 +66,50 @@ impl Interception {
         Self { taps, requests, after: 0, times: usize::MAX }
     }
 
-    /// So many times at most.
+    /// Limits the fault to this number of requests.
     pub const fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    /// Once.
+    /// Limits the fault to one request.
     pub const fn once(self) -> Self {
         self.times(1)
     }
 
-    /// Not to the first ones, but after so many.
+    /// Skips this number of matching requests first.
     pub const fn after(mut self, requests: usize) -> Self {
         self.after = requests;
         self
     }
 
-    /// The server never hears of them; this is the answer.
+    /// Answers the requests with this status. They do not reach the server.
     pub fn fail(self, status: Status) -> Fault {
         self.answer(move |_| Some(status.clone()))
     }
 
-    /// The server never hears of those to which this has an answer: a success, a failure, what a test makes up.
+    /// Answers the requests for which the closure returns a status, whether success or failure. They do not reach the
+    /// server.
     pub fn answer(self, answer: impl Fn(&Sent) -> Option<Status> + Send + Sync + 'static) -> Fault {
         self.act(move |sent| answer(sent).map(Effect::Answer))
     }
 
-    /// They are lost on their way: the connection breaks before the server has heard of them.
+    /// Breaks the connection before the requests reach the server.
     pub fn lose(self) -> Fault {
         self.act(|_| Some(Effect::LoseRequest))
     }
 
-    /// Their answers are lost: the server does what it is asked, and the connection breaks.
+    /// Breaks the connection after the server has processed the requests, so that the responses are lost.
     pub fn lose_answers(self) -> Fault {
         self.act(|_| Some(Effect::LoseAnswer))
     }
 
-    /// They take so much longer, in tokio's time.
+    /// Delays the requests, in tokio's time.
     pub fn delay(self, by: Duration) -> Fault {
         self.act(move |_| Some(Effect::Delay(by)))
     }
 
-    /// They wait until the fault is dropped.
+    /// Holds the requests until the fault is dropped.
     pub fn hold(self) -> Fault {
         let (holds, held) = watch::channel(true);
         self.with(holds, Box::new(move |_| Some(Effect::Hold(held.clone()))))
@@ -129,15 +130,15 @@ impl Interception {
 }
 
 impl Fault {
-    /// To how many requests it has happened.
+    /// Returns the number of requests to which the fault was applied.
     #[must_use]
     pub fn hits(&self) -> usize {
         *self.rule.hits.borrow()
     }
 
-    /// Waits until it has happened to so many requests.
+    /// Waits until the fault was applied to this number of requests.
     pub async fn happened(&self, times: usize) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.rule.hits.subscribe().wait_for(|hits| *hits >= times).await;
     }
 }
@@ -159,7 +160,7 @@ impl fmt::Debug for Fault {
 }
 
 impl Rule {
-    /// What it does to a request, if it does.
+    /// Returns the effect on a request, if the fault applies to it.
     pub(crate) fn effect_on(&self, sent: &Sent) -> Option<Effect> {
         if !self.requests.contain(sent) || take_one(&self.before) || self.remaining.load(Ordering::Relaxed) == 0 {
             return None;
@@ -173,7 +174,7 @@ impl Rule {
     }
 }
 
-/// Counts down, and says whether there was something left.
+/// Decrements a counter. Returns `false` if it was zero.
 fn take_one(count: &AtomicUsize) -> bool {
     count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A test environment in one process: an API server, clients and managers, and what tests want to do to them.
+//! A test environment in one process: an API server, clients and managers, with faults, recorders and waiting.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -27,32 +27,34 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | a test wants | it has |
+//! | task | API |
 //! |---|---|
-//! | a control plane | [`Environment::start`], or [`Environment::builder`] with choices: a socket, a seed, a real cluster in its place |
-//! | its kinds | [`Environment::define`], or [`install_from`](Environment::install_from) the manifests of a project |
-//! | to wait | [`Environment::eventually`] and its like, or [`Expectations`] of any client: driven by watches, they fail with the last state seen |
-//! | others than the administrator | [`Environment::client_as`], [`Environment::kubeconfig_of`] |
-//! | its webhooks called | `Environment::serve_webhooks` (feature `webhook`) |
-//! | things to go wrong | [`Environment::on`] some [`Requests`]: they fail, wait, are lost, or their answers are |
-//! | to know what was asked | [`Environment::record`] |
-//! | to hold what its program calls against its roles | [`Environment::permissions_from`] |
-//! | events without a server | [`FakeListWatch`] |
-//! | everything to go wrong, one thing after the other | `explore` (feature `explore`, on by default) |
+//! | Start a control plane | [`Environment::start`], or [`Environment::builder`] with options: a socket, a seed, an existing cluster |
+//! | Install custom resources | [`Environment::define`], or [`install_from`](Environment::install_from) the manifests of a project |
+//! | Wait for a condition | [`Environment::eventually`] and similar methods, or [`Expectations`] with any client: driven by watches, they fail with the last state seen |
+//! | Act as another user | [`Environment::client_as`], [`Environment::kubeconfig_of`] |
+//! | Serve webhooks | `Environment::serve_webhooks` (feature `webhook`) |
+//! | Inject faults | [`Environment::on`] some [`Requests`]: requests fail, wait or are lost, or their responses are lost |
+//! | Record requests | [`Environment::record`] |
+//! | Check a program's requests against its roles | [`Environment::permissions_from`] |
+//! | Send events without a server | [`FakeListWatch`] |
+//! | Inject every possible fault, one per run | `explore` (feature `explore`, on by default) |
 //!
 //! # What is guaranteed
 //!
-//! - Environments share nothing: any number runs side by side in a process.
-//! - In process nothing needs the clock of the machine: wall-clock time is tokio's, from the moment that the environment
-//!   starts, so that a paused clock stands still for leases, ages and timers alike. With a seed, it begins at a fixed time.
-//! - When [`Environment::stop`] has returned, nothing of the environment runs any more.
+//! - Environments share nothing: any number can run side by side in a process.
+//! - An environment in process does not use the machine's clock. Wall-clock time follows tokio's clock from the start
+//!   of the environment, so a paused clock stops leases, ages and timers alike. With a seed, the time starts at a fixed
+//!   date.
+//! - After [`Environment::stop`] has returned, nothing of the environment is running.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! - No controllers run but those that the test adds: nothing is garbage collected, and namespaces do not end, as in Go's
-//!   envtest. Those of `windlass-controllers` can be added to a manager.
-//! - Faults and recorders are between the environment's own clients and the server. Whoever comes over a socket is not heard.
-//! - Webhooks are called over sockets, which do not go together with a paused clock.
+//! - Only the controllers that the test adds are running. Nothing is garbage collected, and namespaces are not
+//!   finalized, as in Go's envtest. The controllers of `windlass-controllers` can be added to a manager.
+//! - Faults and recorders only apply to the environment's own clients. Requests over a socket are neither affected nor
+//!   recorded.
+//! - Webhooks are called over sockets, which do not work with a paused clock.
 
 mod builder;
 mod clock;
@@ -84,5 +86,5 @@ pub use windlass_cache::testing::FakeListWatch;
 pub use windlass_client::Verb;
 pub use windlass_server::User;
 
-/// What the environment does goes by this name in logs of servers and in managedFields.
+/// The environment's name in server logs, and its field manager.
 const NAME: &str = "windlass-envtest";

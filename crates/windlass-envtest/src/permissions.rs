@@ -1,4 +1,4 @@
-//! What a program asks to be allowed, held against what it called.
+//! Checks a program's requests against its roles.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{
     wire::{Taps, Wire},
 };
 
-/// A client, what its program asks to be allowed, and what it called.
+/// A client for a program, whose requests are recorded and checked against the program's roles.
 ///
 /// ```
 /// use windlass_api::{ObjectBuilder, k8s_openapi::api::core::v1::ConfigMap};
@@ -44,30 +44,30 @@ use crate::{
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Nothing is refused meanwhile: one run tells all that is missing. What everybody may do who is known to a cluster is not
-/// asked for: to see which APIs there are, and to ask what one may do.
-#[must_use = "what was called is known as long as this is there"]
+/// No request is rejected, so one run reports all missing permissions. Permissions that every authenticated user has
+/// are not required: discovery, and reviews of one's own access.
+#[must_use = "requests are recorded until this is dropped"]
 pub struct Permissions {
     client: Client,
     recorder: Recorder,
     grants: Vec<Grant>,
-    /// Where the roles were read, if in a file or folder.
+    /// The file or folder of the roles, if they were read from one.
     origin: Option<PathBuf>,
 }
 
 /// A rule of a role.
 struct Grant {
-    /// Of a Role; everywhere without one.
+    /// The namespace of a Role; `None` for a ClusterRole.
     namespace: Option<String>,
     rule: PolicyRule,
 }
 
-/// What a request needs to be allowed.
+/// A permission that a request requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Need {
     verb: &'static str,
     group: String,
-    /// With its subresource; a path where the group is none.
+    /// The resource with its subresource, or the path of a non-resource URL.
     resource: String,
     namespace: Option<String>,
     name: Option<String>,
@@ -77,13 +77,13 @@ struct Need {
 // === impl Environment ===
 
 impl Environment {
-    /// A client whose requests are held against the Roles and `ClusterRoles` in a text of YAML. Objects of other kinds are passed
-    /// over.
+    /// Returns a client whose requests are checked against the Roles and ClusterRoles in a YAML text. Objects of other
+    /// kinds are skipped.
     pub fn permissions(&self, roles: &str) -> Result<Permissions, Error> {
         self.permissions_of(grants(roles).map_err(|source| Error::Manifest { origin: None, source })?, None)
     }
 
-    /// The same with a file, or all files of a folder.
+    /// Like [`Self::permissions`], with a file or all files of a folder.
     pub fn permissions_from(&self, path: impl AsRef<Path>) -> Result<Permissions, Error> {
         let mut all = Vec::new();
         for (file, text) in read(path.as_ref())? {
@@ -94,9 +94,9 @@ impl Environment {
 
     fn permissions_of(&self, grants: Vec<Grant>, origin: Option<PathBuf>) -> Result<Permissions, Error> {
         if grants.is_empty() {
-            return Err(Error::Lacks("was given no role with a rule"));
+            return Err(Error::Lacks("was given no role with rules"));
         }
-        // Behind what all clients pass by: it hears this one only.
+        // Wraps the shared wire, so that only this client's requests are recorded here.
         let (taps, shared) = (Arc::<Taps>::default(), self.wire());
         let client = Self::client_of(Wire::new(BoxCloneSyncService::new(shared), taps.clone()));
         Ok(Permissions { client, recorder: Recorder::new(&taps, Requests::any()), grants, origin })
@@ -106,16 +106,16 @@ impl Environment {
 // === impl Permissions ===
 
 impl Permissions {
-    /// The client of the program: what it calls is held against the roles. For a manager, [`Environment::manager_of`].
+    /// Returns the client for the program. For a manager, pass it to [`Environment::manager_of`].
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// What is asked for and was not called so far, which may be too much; whether it is, only the program's author knows.
+    /// Returns the permissions that the roles grant and that no request has used so far. They may be unnecessary.
     ///
     /// # Errors
-    /// When something was called that is not asked for, with all of it.
+    /// Returns an error with all missing permissions if a request is not allowed by the roles.
     pub fn check(&self) -> Result<Vec<String>, Error> {
         let requests = self.recorder.requests();
         let called = requests.iter().map(|recorded| (recorded, needs(recorded))).collect::<Vec<_>>();
@@ -148,9 +148,10 @@ impl fmt::Debug for Permissions {
     }
 }
 
-// === what is missing ===
+// === missing permissions ===
 
-/// What was called and is asked for by no role, and how to ask for it. `unwrap` of [`Permissions::check`] shows it as it is to be read.
+/// The requests that no role allows, and the rules to add. Its `Debug` format equals `Display`, so that `unwrap` of
+/// [`Permissions::check`] prints it readably.
 pub struct Missing {
     missing: Vec<String>,
     origin: Option<String>,
@@ -166,7 +167,7 @@ impl fmt::Display for Missing {
         list(f, &self.missing)?;
         write!(f, "\nadd to the rules of {}:", self.origin.as_deref().unwrap_or("a role"))?;
         list(f, &self.role)?;
-        write!(f, "\nor, where `windlass generate rbac` writes the role, to what reconciles:")?;
+        write!(f, "\nor, if `windlass generate rbac` writes the role, to the reconciler:")?;
         list(f, &self.attributes)
     }
 }
@@ -177,14 +178,14 @@ impl fmt::Debug for Missing {
     }
 }
 
-/// Verbs by group and resource, as a role names them.
+/// Verbs by group and resource, as in a role.
 #[derive(Default)]
 struct Rules {
     resources: BTreeMap<(String, String), BTreeSet<&'static str>>,
     urls: BTreeMap<String, BTreeSet<&'static str>>,
 }
 
-/// What an informer does: it may list or stream what there is, and gets nothing else.
+/// The verbs of an informer: it may list or stream the existing objects, and roles usually grant `get` as well.
 const INFORMER: [&str; 3] = ["get", "list", "watch"];
 
 impl Rules {
@@ -200,7 +201,7 @@ impl Rules {
         }
     }
 
-    /// Entries of `rules`.
+    /// Returns entries for the `rules` of a role.
     fn role(&self) -> Vec<String> {
         let words = |verbs: &BTreeSet<&str>| verbs.iter().copied().collect::<Vec<_>>().join(", ");
         let resources = self.resources.iter().map(|((group, resource), verbs)| {
@@ -211,7 +212,7 @@ impl Rules {
         resources.chain(urls).collect()
     }
 
-    /// The same beside code.
+    /// Returns the same rules as `#[rbac]` attributes.
     fn attributes(&self) -> Vec<String> {
         let words = |verbs: &BTreeSet<&str>| verbs.iter().copied().collect::<Vec<_>>().join(",");
         let resources = self.resources.iter().map(|((group, resource), verbs)| {
@@ -241,7 +242,7 @@ impl Grant {
             && (names.is_empty() || need.name.as_ref().is_some_and(|name| names.contains(name)))
     }
 
-    /// What it allows, said one by one, that nobody needed.
+    /// Returns the permissions of the rule that no request used, one by one.
     fn unused(&self, needs: &[Need]) -> Vec<String> {
         let Self { namespace, rule } = self;
         let with = |verb: &String, group: &[String], resource: &[String], url: &[String]| {
@@ -272,7 +273,7 @@ impl Grant {
 }
 
 impl fmt::Display for Grant {
-    /// One that allows one thing.
+    /// Formats a rule that allows a single permission.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = |words: &Option<Vec<String>>| words.iter().flatten().next().cloned();
         let need = Need {
@@ -298,7 +299,7 @@ impl fmt::Display for Need {
     }
 }
 
-/// The rules in a text.
+/// Parses the rules of all roles in a text.
 fn grants(text: &str) -> Result<Vec<Grant>, windlass_api::BoxError> {
     let mut grants = Vec::new();
     for object in read_manifests(text)? {
@@ -308,7 +309,7 @@ fn grants(text: &str) -> Result<Vec<Grant>, windlass_api::BoxError> {
             Some("Role") => Some(role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned()),
             _ => continue,
         };
-        // The sum of other roles says nothing itself.
+        // An aggregated role has no rules of its own.
         let rules =
             Some(role["rules"].clone()).filter(|rules| *rules != Value::Null).unwrap_or_else(|| Value::Array(vec![]));
         let rules: Vec<PolicyRule> = serde_json::from_value(rules)?;
@@ -317,7 +318,7 @@ fn grants(text: &str) -> Result<Vec<Grant>, windlass_api::BoxError> {
     Ok(grants)
 }
 
-/// What a request needs: an apply that makes its object creates as well.
+/// Returns the permissions that a request requires. An apply that creates its object also requires `create`.
 fn needs(recorded: &Recorded) -> Vec<Need> {
     let sent = &recorded.sent;
     let method = sent.method.as_str().to_ascii_lowercase();
@@ -342,7 +343,7 @@ fn needs(recorded: &Recorded) -> Vec<Need> {
         _ => &[],
     };
     let (path, is_url) = (sent.uri.path(), sent.resource.is_empty());
-    // Roles that every cluster has give these to everybody.
+    // Default roles grant these to every user.
     let is_discovery = ["/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz"]
         .iter()
         .any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
@@ -374,7 +375,7 @@ fn has(words: &[String], word: &str) -> bool {
     words.iter().any(|there| there == word || there == "*")
 }
 
-/// Whether `pods`, `pods/status`, `*/status` or `*` is meant.
+/// Returns `true` if a rule's resource, such as `pods`, `pods/status`, `*/status` or `*`, matches.
 fn is_of(rule: &str, resource: &str) -> bool {
     let part = |whole: &str| whole.split_once('/').map(|(_, part)| part.to_owned());
     rule == "*"
@@ -382,7 +383,7 @@ fn is_of(rule: &str, resource: &str) -> bool {
         || rule.strip_prefix("*/").is_some_and(|wanted| part(resource).as_deref() == Some(wanted))
 }
 
-/// Whether a path is a URL of a rule, or begins as one that ends in a star.
+/// Returns `true` if a rule's URL matches the path. A trailing `*` matches any rest.
 fn covers(url: &str, path: &str) -> bool {
     url == path || url.strip_suffix('*').is_some_and(|beginning| path.starts_with(beginning))
 }
@@ -463,7 +464,7 @@ metadata: {name: somebody}
         let env = Environment::start().await;
         let permissions = env.permissions(ROLES).unwrap();
         let client = permissions.client();
-        // Others are not held against it.
+        // Requests of other clients are not checked.
         env.client().create(&ConfigMap::named("red").in_namespace("default")).await.unwrap();
         client.list::<ConfigMap>().await.unwrap();
         client.apply(&Secret::named("key").in_namespace("kube-system")).await.unwrap();
@@ -482,17 +483,17 @@ metadata: {name: somebody}
         client.apply(&Secret::named("key").in_namespace("default")).await.unwrap();
         let error = permissions.check().unwrap_err();
         let told = error.to_string();
-        assert!(format!("{error:?}").contains(told.split_once('\n').unwrap().1), "unwrap shows the same: {error:?}");
+        assert!(format!("{error:?}").contains(told.split_once('\n').unwrap().1), "unwrap prints the same: {error:?}");
         let lines = told.lines().map(str::trim).collect::<Vec<_>>();
         let expected = [
-            "called, and asked for by no role:",
+            "requests that no role allows:",
             "create secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
             "patch configmaps of the core group (PATCH /api/v1/namespaces/default/configmaps/red)",
             "patch secrets of the core group (PATCH /api/v1/namespaces/default/secrets/key)",
             "add to the rules of a role:",
             "- {apiGroups: [''], resources: [configmaps], verbs: [patch]}",
             "- {apiGroups: [''], resources: [secrets], verbs: [create, patch]}",
-            "or, where `windlass generate rbac` writes the role, to what reconciles:",
+            "or, if `windlass generate rbac` writes the role, to the reconciler:",
             "#[rbac(groups = \"\", resources = \"configmaps\", verbs = \"patch\")]",
             "#[rbac(groups = \"\", resources = \"secrets\", verbs = \"create,patch\")]",
         ];
@@ -500,7 +501,7 @@ metadata: {name: somebody}
         assert!(env.permissions("kind: ServiceAccount\napiVersion: v1\nmetadata: {name: a}\n").is_err());
         env.stop().await.unwrap();
     }
-    /// What a scaffolded controller asks for.
+    /// The rules of a generated controller.
     const CONTROLLER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -531,7 +532,7 @@ rules:
         env.client().delete::<ConfigMap>("red").within("default").await.unwrap();
         env.eventually_gone::<ConfigMap>("red").await;
         let unused = permissions.check().unwrap();
-        // An informer lists where a server cannot stream what there is; events have two groups.
+        // An informer lists if a server cannot stream the existing objects; events have two groups.
         let expected =
             ["create events of events.k8s.io", "list configmaps of the core group", "patch events of events.k8s.io"];
         assert_eq!(unused, expected);

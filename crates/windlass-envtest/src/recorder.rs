@@ -1,4 +1,4 @@
-//! What was asked of the server.
+//! Recording of requests.
 
 use std::{fmt, sync::Arc};
 
@@ -10,27 +10,28 @@ use crate::{
     wire::Taps,
 };
 
-/// A request, and how it ended.
+/// A request with its outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// What was sent.
+    /// The request.
     pub sent: Sent,
-    /// The answer's; `None` where the client got none.
+    /// The status code of the response; `None` if the client got none.
     pub status: Option<StatusCode>,
 }
 
-/// Keeps the requests of all clients of an environment that were answered since it was made, in the order of their answers;
-/// a watch is answered when it begins.
+/// Records the requests of all clients of an environment, in the order of their responses. A watch is recorded when it
+/// starts.
 ///
-/// Dropped, it forgets them. What is sent over a socket by clients that are not the environment's is not heard.
+/// Recording starts with the creation and ends when the recorder is dropped. Requests of other clients over a socket
+/// are not recorded.
 #[must_use = "a recorder records until it is dropped"]
 pub struct Recorder {
     tape: Arc<Tape>,
     taps: Arc<Taps>,
 }
 
-/// What a recorder has heard.
+/// The recorded requests.
 pub(crate) struct Tape {
     wanted: Requests,
     heard: Mutex<Vec<Recorded>>,
@@ -43,19 +44,19 @@ impl Recorder {
         Self { tape, taps: taps.clone() }
     }
 
-    /// What there was so far.
+    /// Returns all requests recorded so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         self.tape.heard.lock().clone()
     }
 
-    /// What there was since the last time that this was asked.
+    /// Returns and removes the requests recorded so far.
     #[must_use]
     pub fn take(&self) -> Vec<Recorded> {
         std::mem::take(&mut *self.tape.heard.lock())
     }
 
-    /// How many there were so far of some.
+    /// Returns the number of matching requests recorded so far.
     #[must_use]
     pub fn count(&self, of: &Requests) -> usize {
         self.tape.heard.lock().iter().filter(|recorded| of.contain(&recorded.sent)).count()

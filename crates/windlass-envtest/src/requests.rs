@@ -1,4 +1,4 @@
-//! Requests as tests speak of them: what was asked of which objects.
+//! Requests and request matchers for faults and recorders.
 
 use std::{fmt, sync::Arc};
 
@@ -9,35 +9,35 @@ use serde_json::Value;
 use windlass_api::{ApiResource, Resource};
 use windlass_client::Verb;
 
-/// A request, on its way to the server or past it.
+/// A request of a client, before it reaches the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Sent {
-    /// What is to be done; [`Verb::Request`] where the path is no resource's.
+    /// The verb; [`Verb::Request`] if the path is not that of a resource.
     pub verb: Verb,
-    /// The group; empty for core.
+    /// The group; empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// The plural name of the resource; empty where the path is none's.
+    /// The plural name of the resource; empty if the path is not that of a resource.
     pub resource: String,
     /// The subresource, such as `status`.
     pub subresource: Option<String>,
-    /// The namespace, where there is one.
+    /// The namespace, if the path has one.
     pub namespace: Option<String>,
-    /// The name of the object, where one is named.
+    /// The name of the object, if the path has one.
     pub name: Option<String>,
     /// The method.
     pub method: Method,
-    /// Path and query.
+    /// The path and query.
     pub uri: Uri,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body; empty where there is none.
+    /// The body; empty if the request has none.
     pub body: Bytes,
 }
 
-/// Some of the requests that clients send. Everything that is said must hold; of several verbs, one.
+/// A matcher for requests. A request must match all criteria. If several verbs are given, it must have one of them.
 ///
 /// ```
 /// use windlass_api::k8s_openapi::api::apps::v1::Deployment;
@@ -47,11 +47,11 @@ pub struct Sent {
 /// # let _ = scaling;
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "it only says which requests are meant"]
+#[must_use = "a matcher has no effect by itself"]
 pub struct Requests {
-    /// Empty: any.
+    /// The accepted verbs; empty for any verb.
     verbs: Vec<Verb>,
-    /// Group and plural name.
+    /// The group and plural name.
     resource: Option<(String, String)>,
     subresource: Option<String>,
     namespace: Option<String>,
@@ -84,19 +84,20 @@ impl Sent {
         sent
     }
 
-    /// The body as JSON; null where it is none.
+    /// Returns the body as JSON, or null if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Whether the request may change something.
+    /// Returns `true` if the request may change an object.
     #[must_use]
     pub fn is_write(&self) -> bool {
         WRITES.contains(&self.verb)
     }
 
-    /// Reads the path: `/api/VERSION/…` or `/apis/GROUP/VERSION/…`, then `namespaces/NAMESPACE` where the resource is in one.
+    /// Parses the path: `/api/VERSION/…` or `/apis/GROUP/VERSION/…`, then `namespaces/NAMESPACE` for namespaced
+    /// resources.
     fn place(&mut self) {
         let parts = self.uri.path().split('/').filter(|part| !part.is_empty());
         let parts: Vec<String> = parts.map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned()).collect();
@@ -107,7 +108,7 @@ impl Sent {
             _ => return,
         };
         let (namespace, rest) = match rest {
-            // These are of the namespace itself.
+            // These are subresources of the namespace itself.
             ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some((*namespace).to_owned()), rest),
             rest => (None, rest),
@@ -140,7 +141,7 @@ impl Sent {
 }
 
 impl fmt::Display for Sent {
-    /// `PATCH /api/v1/namespaces/default/pods/web?…`
+    /// Formats the request as `PATCH /api/v1/namespaces/default/pods/web?…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.uri)
     }
@@ -149,63 +150,63 @@ impl fmt::Display for Sent {
 // === impl Requests ===
 
 impl Requests {
-    /// All of them.
+    /// Matches all requests.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Those that may change something.
+    /// Matches requests that may change an object.
     pub fn writes() -> Self {
         Self { verbs: WRITES.into(), ..Self::default() }
     }
 
-    /// Those that read objects, once or for as long as it takes.
+    /// Matches gets, lists and watches.
     pub fn reads() -> Self {
         Self { verbs: [Verb::Get, Verb::List, Verb::Watch].into(), ..Self::default() }
     }
 
-    /// Those that do this; said several times, those that do one of these.
+    /// Matches requests with this verb. After several calls, one of the verbs must match.
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
     }
 
-    /// Those for a kind, in any version.
+    /// Matches requests for a kind, in any version.
     pub fn of<K: Resource>(self) -> Self {
         self.of_resource(&K::api_resource())
     }
 
-    /// Those for a resource, in any version.
+    /// Matches requests for a resource, in any version.
     pub fn of_resource(mut self, resource: &ApiResource) -> Self {
         self.resource = Some((resource.group.clone().into_owned(), resource.plural.clone().into_owned()));
         self
     }
 
-    /// Those for a subresource. Unless it is said, subresources are as good as their objects.
+    /// Matches requests for a subresource. By default, requests for the object and for all of its subresources match.
     pub fn subresource(mut self, name: impl Into<String>) -> Self {
         self.subresource = Some(name.into());
         self
     }
 
-    /// Those in a namespace.
+    /// Matches requests in a namespace.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Those that name an object in their path. What is created is named in the body.
+    /// Matches requests with this object name in their path. A create request has the name in its body instead.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Those of which this holds, too.
+    /// Matches requests for which the closure returns `true`.
     pub fn matching(mut self, condition: impl Fn(&Sent) -> bool + Send + Sync + 'static) -> Self {
         self.conditions.push(Arc::new(condition));
         self
     }
 
-    /// Whether a request is one of them.
+    /// Returns `true` if a request matches.
     #[must_use]
     pub fn contain(&self, sent: &Sent) -> bool {
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;

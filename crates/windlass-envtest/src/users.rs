@@ -1,4 +1,4 @@
-//! Others than the administrator.
+//! Clients and kubeconfigs of users other than the administrator.
 
 use windlass_api::Entropy;
 use windlass_client::{
@@ -16,15 +16,15 @@ use crate::{
     environment::{Place, Socket},
 };
 
-/// Who may do everything.
+/// The group with all permissions.
 const MASTERS: &str = "system:masters";
 
 impl Environment {
-    /// A client of somebody else, who may do what roles say. In a cluster that was there already, the administrator acts as
-    /// them.
+    /// Returns a client of another user, authorized by roles. For an existing cluster, the administrator impersonates
+    /// the user.
     ///
     /// # Errors
-    /// When the client of an existing cluster cannot be made.
+    /// Returns an error if the client of an existing cluster cannot be created.
     pub fn client_as(&self, user: User) -> Result<Client, Error> {
         match &self.place {
             Place::Own { server, .. } => Ok(self.client_over(in_process(server.service().acting_as(user)))),
@@ -39,7 +39,7 @@ impl Environment {
         }
     }
 
-    /// The administrator's configuration, for clients of one's own over the socket. Needs
+    /// Returns the administrator's configuration, for other clients over the socket. Requires
     /// [`listen`](crate::EnvironmentBuilder::listen), or an existing cluster.
     pub fn config(&self) -> Result<Config, Error> {
         match &self.place {
@@ -48,31 +48,31 @@ impl Environment {
         }
     }
 
-    /// Somebody's configuration, with a token. Needs a server of the environment's own that listens.
+    /// Returns a user's configuration with a token. Requires an embedded server that listens.
     pub fn config_of(&self, user: User) -> Result<Config, Error> {
         let (socket, token) = self.admit(user)?;
         let server = socket.url().parse().map_err(Error::serve("naming the server"))?;
         Ok(Config::new(server).with_auth(Auth::Bearer(token.into())).with_tls(TlsOptions::trusting(&*socket.ca)))
     }
 
-    /// The administrator's kubeconfig, for other programs. Needs a server of the environment's own that listens.
+    /// Returns the administrator's kubeconfig, for other programs. Requires an embedded server that listens.
     pub fn kubeconfig(&self) -> Result<Kubeconfig, Error> {
         self.kubeconfig_of(administrator())
     }
 
-    /// Somebody's kubeconfig, with a token.
+    /// Returns a user's kubeconfig with a token. Requires an embedded server that listens.
     pub fn kubeconfig_of(&self, user: User) -> Result<Kubeconfig, Error> {
         let (socket, token) = self.admit(user)?;
         let cluster = Cluster::new(socket.url()).trusting(&*socket.ca);
         Ok(Kubeconfig::single(NAME, cluster, Credentials::with_token(token)))
     }
 
-    /// Where the server listens, and a new token for somebody.
+    /// Returns the server's socket, and a new token for a user.
     fn admit(&self, user: User) -> Result<(&Socket, String), Error> {
         let Place::Own { server, socket: Some(socket) } = &self.place else {
-            return Err(Error::Lacks("has no server of its own that listens"));
+            return Err(Error::Lacks("has no embedded server that listens"));
         };
-        // A secret: never from a seed.
+        // A secret is never derived from a seed.
         let token = Entropy::os().uuid();
         server.add_user_token(&token, user);
         Ok((socket, token))

@@ -1,4 +1,4 @@
-//! Webhooks of a program under test: served here, and made known to the server.
+//! Webhooks of a program under test: serves them, and installs their configurations.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -22,22 +22,24 @@ const GROUP: &str = "admissionregistration.k8s.io";
 const MUTATING: &str = "MutatingWebhookConfiguration";
 const VALIDATING: &str = "ValidatingWebhookConfiguration";
 
-/// How long the certificate is good: longer than any test takes.
+/// The lifetime of the certificate, longer than any test takes.
 const LIFETIME: Duration = Duration::from_hours(7 * 24);
 
-/// Where kinds are converted, and whose certificate is shown there.
+/// The address and the certificate authority of the conversion webhook.
 pub(crate) struct Converter {
     address: SocketAddr,
     bundle: String,
 }
 
 impl Environment {
-    /// Serves webhooks on a free port of loopback until the environment is stopped, with a certificate of an authority that
-    /// is made for it, and installs the configurations in a text of YAML or JSON (as in a project's
-    /// `config/webhook/manifests.yaml`): where they name a service they get the address instead, and that authority. Definitions that
-    /// are installed from then on, and say that a service converts, get them too. Gives the address.
+    /// Serves webhooks on a free loopback port until the environment is stopped, and returns the address. The
+    /// certificate is signed by a new certificate authority.
     ///
-    /// Sockets do not go together with a paused clock.
+    /// Installs the webhook configurations in a YAML or JSON text, as in a project's `config/webhook/manifests.yaml`.
+    /// Their service references are replaced by the address and that authority. The same applies to
+    /// CustomResourceDefinitions with a conversion service that are installed later.
+    ///
+    /// Does not work with a paused clock, because webhooks are called over sockets.
     pub async fn serve_webhooks(&self, webhooks: Webhooks, configurations: &str) -> Result<SocketAddr, Error> {
         let objects = read_manifests(configurations);
         let objects = objects.map_err(|error| Error::Manifest { origin: None, source: error.into() })?;
@@ -65,7 +67,7 @@ impl Environment {
         Ok(address)
     }
 
-    /// A definition whose objects are converted by webhooks that are served here, if there are such.
+    /// Redirects the conversion webhook of a CustomResourceDefinition to the served webhooks, if there are any.
     pub(crate) fn converted_here(&self, mut definition: DynamicObject) -> DynamicObject {
         if let Some(Converter { address, bundle }) = &*self.converter.lock()
             && let Some(config) =
@@ -77,7 +79,7 @@ impl Environment {
     }
 }
 
-/// Which resource a configuration of webhooks is one of; `None` for anything else.
+/// Returns the resource of a webhook configuration, or `None` for other objects.
 fn configuration(object: &DynamicObject) -> Option<ApiResource> {
     let types = object.types.as_ref().filter(|types| types.api_version == format!("{GROUP}/v1"))?;
     let (kind, plural) = match types.kind.as_str() {
@@ -88,7 +90,7 @@ fn configuration(object: &DynamicObject) -> Option<ApiResource> {
     Some(ApiResource::namespaced(GroupVersionKind::new(GROUP, "v1", kind), plural).cluster_scoped())
 }
 
-/// Lets all webhooks of a configuration be called here.
+/// Redirects all webhooks of a configuration to the served ones.
 fn redirect(object: &mut DynamicObject, address: SocketAddr, bundle: &str) {
     let Some(webhooks) = object.data.get_mut("webhooks").and_then(Value::as_array_mut) else { return };
     for webhook in webhooks {

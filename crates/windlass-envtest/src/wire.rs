@@ -1,4 +1,4 @@
-//! What lies between the clients of a test and its server: where requests are recorded, held up and lost.
+//! The layer between the clients of a test and its server, which records, delays and drops requests.
 
 use std::{
     fmt,
@@ -22,24 +22,24 @@ use crate::{
     requests::Sent,
 };
 
-/// Who listens, and who interferes. Shared by all clients of an environment.
+/// The recorders and faults of an environment, shared by all of its clients.
 #[derive(Default)]
 pub(crate) struct Taps {
-    /// In the order in which they were put there: the first that fits acts.
+    /// The faults in the order of their creation: the first that matches applies.
     rules: RwLock<Vec<Arc<Rule>>>,
     tapes: RwLock<Vec<Arc<Tape>>>,
 }
 
-/// Carries requests past the taps.
+/// A service that applies recorders and faults to requests.
 #[derive(Clone)]
 pub(crate) struct Wire {
     transport: Transport,
     taps: Arc<Taps>,
 }
 
-/// A connection that broke, as far as the client can tell.
+/// A broken connection, from the client's point of view.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection was lost, as the test wanted it")]
+#[error("connection lost (injected by the test)")]
 struct Lost;
 
 impl Taps {
@@ -63,12 +63,12 @@ impl Taps {
         self.rules.read().is_empty() && self.tapes.read().is_empty()
     }
 
-    /// What is to happen to a request, if anything.
+    /// Returns the effect on a request, if a fault applies.
     fn effect(&self, sent: &Sent) -> Option<Effect> {
         self.rules.read().iter().find_map(|rule| rule.effect_on(sent))
     }
 
-    /// Tells all that listen; `status` is none where the client got no answer.
+    /// Notifies all recorders. `status` is `None` if the client got no response.
     fn record(&self, sent: &Sent, status: Option<StatusCode>) {
         for tape in self.tapes.read().iter().filter(|tape| tape.wants(sent)) {
             tape.add(Recorded { sent: sent.clone(), status });
@@ -120,11 +120,11 @@ async fn pause(duration: Duration) {
 }
 
 async fn released(mut held: watch::Receiver<bool>) {
-    // Whoever held it and is gone holds it no more.
+    // A dropped fault no longer holds the request.
     let _ = held.wait_for(|held| !held).await;
 }
 
-/// What a server would answer.
+/// Returns a status as a server's response.
 pub(crate) fn answer(status: &Status) -> Response<Body> {
     let body = serde_json::to_vec(status).expect("a status is plain data");
     let mut answer = Response::new(Body::from(body));

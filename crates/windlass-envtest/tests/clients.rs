@@ -1,4 +1,4 @@
-//! What other projects have fake clients for: here the clients are real, and so is what answers them.
+//! Tests that other projects write with fake clients. Here, real clients talk to a real API server.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 

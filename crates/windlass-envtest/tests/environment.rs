@@ -1,4 +1,4 @@
-//! What tests do with an environment, in process and under a paused clock.
+//! The features of an environment, in process and with a paused clock.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -43,7 +43,7 @@ fn website(name: &str) -> Website {
     website
 }
 
-/// A website has a ConfigMap of its name, and is ready then.
+/// Creates a ConfigMap with the website's name, then marks the website as ready.
 async fn reconcile(site: Arc<Website>, cx: Context) -> windlass_runtime::Result<Action> {
     let config = ConfigMap {
         data: Some([("image".to_owned(), site.spec.image.clone())].into()),
@@ -89,7 +89,7 @@ async fn what_fails_to_come_true_is_told_with_what_was_there() {
     let told = waiting.await.unwrap_err().into_panic();
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("tests/environment.rs:"), "{told}");
-    assert!(told.contains("ConfigMap colours did not come to be as expected within 3600s"), "{told}");
+    assert!(told.contains("ConfigMap colours did not reach the expected state within 3600s"), "{told}");
     assert!(told.contains("\"name\": \"colours\"") && !told.contains("managedFields"), "{told}");
 
     let missing = tokio::spawn({
@@ -97,7 +97,7 @@ async fn what_fails_to_come_true_is_told_with_what_was_there() {
         async move { expect.object::<ConfigMap>("shapes", |_| true).await }
     });
     let told = missing.await.unwrap_err().into_panic();
-    assert!(told.downcast_ref::<String>().unwrap().ends_with("last seen: it is not there"));
+    assert!(told.downcast_ref::<String>().unwrap().ends_with("last seen: it does not exist"));
 
     let broken = tokio::spawn({
         let (expect, client) = (env.expect(), env.client());
@@ -107,7 +107,7 @@ async fn what_fails_to_come_true_is_told_with_what_was_there() {
         }
     });
     let told = broken.await.unwrap_err().into_panic();
-    assert!(told.downcast_ref::<String>().unwrap().contains("something ceased to hold"));
+    assert!(told.downcast_ref::<String>().unwrap().contains("the condition stopped holding"));
     env.expect().patience(Duration::from_mins(1)).always::<ConfigMap>("colours", |config| config.is_none()).await;
 }
 

@@ -1,4 +1,4 @@
-//! Requests that fail, wait and are lost, and what is recorded of them.
+//! Requests that fail, wait or are lost, and their records.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 

@@ -1,4 +1,4 @@
-//! Environments side by side.
+//! Many environments side by side.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -9,7 +9,7 @@ use windlass_api::{
 };
 use windlass_envtest::Environment;
 
-/// What `bench/README.md` measures the memory of.
+/// The number of environments whose memory `bench/README.md` measures.
 const MANY: usize = 500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn five_hundred_environments_share_nothing() {
         })
     }))
     .await;
-    // All of them are there now.
+    // All environments exist now.
     for (number, env) in environments.into_iter().enumerate() {
         let env = env.unwrap();
         let configs = env.client().list::<ConfigMap>().within("default").await.unwrap();

@@ -1,4 +1,4 @@
-//! Environments that others reach over the network of the machine.
+//! Environments that other programs reach over sockets.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -20,7 +20,7 @@ async fn a_kubeconfig_leads_to_the_same_server_until_it_stops() {
     let outside = Client::new(config).unwrap();
     assert_eq!(outside.get::<ConfigMap>("seen").await.unwrap().metadata.name.unwrap(), "seen");
 
-    // The same test against a cluster that is there already.
+    // The same test against an existing cluster.
     let existing = Environment::builder().existing(env.config().unwrap()).start().await.unwrap();
     assert!(existing.server().is_none());
     existing.client().create(&ConfigMap::named("too").in_namespace("default")).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_kubeconfig_leads_to_the_same_server_until_it_stops() {
     existing.stop().await.unwrap();
 
     env.stop().await.unwrap();
-    assert!(TcpStream::connect(&authority).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(&authority).await.is_err(), "the port is closed");
 }
 
 #[cfg(feature = "webhook")]
@@ -71,7 +71,7 @@ metadata: {name: not-installed}
     assert!(error.chain().contains("denied the request: it says nothing"), "{}", error.chain());
     assert!(env.client().get_opt::<Namespace>("not-installed").await.unwrap().is_none());
     env.stop().await.unwrap();
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 #[cfg(feature = "webhook")]
@@ -105,7 +105,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {name: {type: string}}}}
 ";
 
-    /// What is a title in v1 is a name in v1beta1.
+    /// Renames a field: `title` in v1 is `name` in v1beta1.
     struct Renamed;
 
     impl Converter for Renamed {

@@ -1,5 +1,5 @@
-//! What a controller adds to its informers: handlers that turn events into keys, a queue, and a worker. In a program of one's own
-//! `windlass::Controller` does this; here it is by hand, to be seen.
+//! The controller built on the informers: handlers that turn events into keys, a queue, and a worker.
+//! `windlass::Controller` provides all of this; here it is written out.
 
 use windlass::{
     Cached, Client, ObjectExt as _, ObjectRef, SharedInformer, WorkQueue,
@@ -10,7 +10,7 @@ use windlass::{
 
 use crate::work::{Asks, Difference};
 
-/// Works until the informers stop. They must be running, or will be.
+/// Runs until the informers stop. The caller must run the informers.
 pub(crate) async fn run<K: Asks>(
     client: &Client,
     asking: &SharedInformer<K>,
@@ -37,7 +37,7 @@ pub(crate) async fn run<K: Asks>(
     Ok(())
 }
 
-/// Who controls a pod, if it is one of ours; read from its metadata alone.
+/// Returns the controller of a pod, if it is of kind `K`. Reads only the metadata.
 fn owner<K: Asks>(pod: &Cached<Pod>) -> Option<ObjectRef<K>> {
     let (meta, ours) = (pod.meta(), K::api_resource());
     let owner = meta.controller().filter(|owner| owner.group() == ours.group && *owner.kind == *ours.kind)?;
@@ -50,12 +50,12 @@ async fn reconcile<K: Asks>(
     pods: &SharedInformer<Pod>,
     key: &ObjectRef<K>,
 ) -> Result<(), BoxError> {
-    // Gone: the garbage collector takes its pods.
+    // Deleted: the garbage collector deletes its pods.
     let Some(asks) = asking.store().get(key) else { return Ok(()) };
     let within = pods.store().within(key.namespace().unwrap_or_default());
     let there = within.list().iter().map(|pod| pod.get().map(|pod| Pod::clone(&pod))).collect::<Result<Vec<_>, _>>()?;
     let made = Difference::of(&*asks.get()?, there).settle(client).await?;
-    // What follows is to see these: otherwise it would make them again, and be told that they are there.
+    // The next reconcile must see these pods. Otherwise it would try to create them again.
     if let Some(last) = made.last() {
         pods.wait_for(&ResourceVersion::new(last.resource_version().unwrap_or_default())).await?;
     }

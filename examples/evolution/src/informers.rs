@@ -1,6 +1,6 @@
-//! The second: each controller has informers of its own.
+//! The second program: each controller has its own informers.
 //!
-//! Nothing is asked while nothing happens. But two controllers that need the pods both watch them, and both hold them.
+//! No requests are sent while nothing changes. But two controllers that need the pods both watch and cache them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use windlass::{Client, Resource, SharedInformer, api::BoxError, cache::InformerO
 
 use crate::{controller, work::Asks};
 
-/// A controller, with all that it needs.
+/// Runs a controller with its informers.
 pub(crate) async fn run<K: Asks>(client: &Client) -> Result<(), BoxError> {
     let (asking, pods) = (informer::<K>(client), informer::<Pod>(client));
     tokio::select! {

@@ -1,21 +1,22 @@
-//! How controllers came to be what they are: the same work by three programs, and what each asks of the API server.
+//! The evolution of controllers: three programs that do the same work, and the requests that each sends to the API
+//! server.
 //!
 //! ```text
 //! cargo run -p evolution                                              # the table
 //! cargo run -p evolution -- run shared --kubeconfig PATH              # one of them, in a cluster, until it is interrupted
 //! ```
 //!
-//! | program | how it learns what to do |
+//! | program | how it learns of changes |
 //! |---|---|
-//! | [`polling`](Program::Polling) | a loop asks for everything, again and again |
-//! | [`informers`](Program::Informers) | each controller lists once and watches from there, with a cache of its own |
-//! | [`shared`](Program::Shared) | all controllers have one informer and one cache for each kind, and a queue each |
+//! | [`polling`](Program::Polling) | a loop lists all objects periodically |
+//! | [`informers`](Program::Informers) | each controller lists once and then watches, with its own caches |
+//! | [`shared`](Program::Shared) | all controllers share one informer and one cache per kind; each has its own queue |
 //!
-//! The work: each Deployment and each StatefulSet has as many pods as it asks for. What is decided (`work.rs`) is the same in all
-//! three; `controller.rs` is the same in the two that watch. Real Deployments have ReplicaSets between them and their pods, and
-//! roll out changes; here only the way of the news is of interest.
+//! The work: each Deployment and each StatefulSet gets its desired number of pods. The decisions (`work.rs`) are the
+//! same in all three programs; `controller.rs` is the same in the two that watch. Real Deployments create ReplicaSets
+//! instead of pods, and roll out changes. These programs only show how changes reach a controller.
 //!
-//! The page about it is `docs/examples/evolution.md`.
+//! The documentation page is `docs/examples/evolution.md`.
 
 mod controller;
 mod informers;

@@ -1,4 +1,4 @@
-//! The program: the table, or one of the three in a cluster.
+//! The program: prints the table, or runs one of the three programs in a cluster.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use evolution::{Program, table};
 use windlass::{Client, api::BoxError, client::Config, shutdown};
 
-/// The same controllers three times, and what each asks of the API server
+/// Compares three ways to write the same controllers by their requests to the API server
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -15,17 +15,17 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run one of them in a cluster until it is interrupted: polling, informers or shared
+    /// Run one program in a cluster until interrupted: polling, informers or shared
     Run {
-        /// Which
+        /// Name of the program
         program: Program,
-        /// The cluster, instead of that of $KUBECONFIG
+        /// Path of a kubeconfig; defaults to $KUBECONFIG
         #[arg(long)]
         kubeconfig: Option<PathBuf>,
     },
 }
 
-/// The sizes of the table.
+/// The workload sizes in the table.
 const SIZES: [usize; 2] = [1, 10];
 const MINUTES: u64 = 4;
 
@@ -36,17 +36,17 @@ fn main() -> Result<(), BoxError> {
     match options.task {
         None => {
             println!(
-                "requests of each program in {MINUTES} minutes, in which one workload is scaled twice and a pod is lost:\n"
+                "requests of each program in {MINUTES} minutes, in which one workload is scaled twice and a pod is deleted:\n"
             );
             let runtime = runtime.start_paused(true).build()?;
             println!("{}", runtime.block_on(table(&SIZES, Duration::from_mins(MINUTES)))?);
-            println!("polling asks the more, the more there is, whether anything happens or not; those that watch ask");
-            println!("once for each kind and controller, or, shared, once for each kind.");
+            println!("polling sends more requests the more objects there are, even if nothing changes; watching sends");
+            println!("one request per kind and controller, or one per kind with shared informers.");
             Ok(())
         }
         Some(Task::Run { program, kubeconfig }) => {
             let config = kubeconfig.map_or_else(Config::infer, Config::from_file)?;
-            println!("{program} works until interrupted");
+            println!("{program} runs until interrupted");
             runtime.build()?.block_on(async {
                 let client = Client::new(config)?;
                 tokio::select! {

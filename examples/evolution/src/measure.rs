@@ -1,7 +1,7 @@
-//! What each program asks of the server, counted between its client and the server.
+//! Counts the requests of each program, between its client and the server.
 //!
-//! The clock stands still while there is something to do, so the minutes of a measurement take moments, and the counts are the same
-//! each time.
+//! The clock is paused and only advances when nothing is left to do. A measurement of several minutes takes moments,
+//! and the counts are the same each time.
 
 use std::time::Duration;
 
@@ -18,44 +18,45 @@ use windlass::{
 
 use crate::Program;
 
-/// How much there is, and what happens.
+/// The size and duration of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// So many Deployments and as many StatefulSets, with three pods each.
+    /// The number of Deployments, and of StatefulSets, with three pods each.
     pub of_each: usize,
-    /// How long it is looked on. Informers begin their watches anew after five minutes or more: a shorter time has none of that.
+    /// The duration of the measurement. Informers restart their watches after five minutes or more, so a shorter
+    /// measurement contains no restart.
     pub lasting: Duration,
 }
 
-/// The requests of a program.
+/// The number of requests of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Lists.
+    /// The number of lists.
     pub lists: usize,
-    /// Watches, each of which begins with what there is.
+    /// The number of watches. Each starts with the existing objects.
     pub watches: usize,
-    /// Creations and deletions.
+    /// The number of creations and deletions.
     pub writes: usize,
 }
 
 impl Measured {
-    /// All of them.
+    /// Returns the total number of requests.
     #[must_use]
     pub const fn requests(self) -> usize {
         self.lists + self.watches + self.writes
     }
 }
 
-/// Lets a program work in a cluster of its own: the workloads are there, one is scaled from three to five and back to one, a pod
-/// is lost, and for the rest of the time nothing happens. In a runtime whose clock is paused.
+/// Runs a program in a new in-process cluster, and counts its requests. One workload is scaled from three to five and
+/// back to one, and a pod is deleted; after that nothing happens. Must be called in a runtime with a paused clock.
 ///
 /// # Errors
-/// When the program fails, or has not done its work in the end.
+/// Returns an error if the program fails, or if the number of pods is wrong.
 pub async fn measure(program: Program, workload: Workload) -> Result<Measured, BoxError> {
     let env = Environment::builder().seed(1).start().await?;
     let heard = env.record(Requests::any());
-    // The user's requests are not the program's, and go past the recorder.
-    let server = env.server().ok_or("the environment has a server of its own")?;
+    // The user's requests bypass the recorder, because only the program's are counted.
+    let server = env.server().ok_or("the environment has an embedded server")?;
     let user = Client::from_service(server.service(), "default");
     for number in 0..workload.of_each {
         user.create(&from_value::<Deployment>(asking(&format!("web-{number}")))?).await?;
@@ -65,7 +66,7 @@ pub async fn measure(program: Program, workload: Workload) -> Result<Measured, B
     tokio::select! {
         ended = program.run(&client) => {
             ended?;
-            return Err(format!("{program} has ended by itself").into());
+            return Err(format!("{program} has stopped").into());
         }
         lived = live(&user, workload, deadline) => lived?,
     }
@@ -76,7 +77,7 @@ pub async fn measure(program: Program, workload: Workload) -> Result<Measured, B
     Ok(measured)
 }
 
-/// What happens meanwhile. Between two things there is time for the slowest program.
+/// Performs the user's changes. The pauses between them are long enough for the slowest program.
 async fn live(user: &Client, workload: Workload, deadline: tokio::time::Instant) -> Result<(), BoxError> {
     let rest = || tokio::time::sleep(Duration::from_secs(20));
     rest().await;
@@ -95,7 +96,7 @@ async fn live(user: &Client, workload: Workload, deadline: tokio::time::Instant)
 
 async fn expect(user: &Client, pods: usize) -> Result<(), BoxError> {
     let there = user.list::<Pod>().await?.items.len();
-    if there == pods { Ok(()) } else { Err(format!("there are {there} pods, and should be {pods}").into()) }
+    if there == pods { Ok(()) } else { Err(format!("there are {there} pods instead of {pods}").into()) }
 }
 
 fn asking(name: &str) -> Value {
@@ -111,10 +112,10 @@ fn asking(name: &str) -> Value {
     asking
 }
 
-/// The requests of all programs, for several sizes, as a table in Markdown.
+/// Returns a Markdown table with the requests of all programs, for several sizes.
 ///
 /// # Errors
-/// When a program fails.
+/// Returns an error if a program fails.
 pub async fn table(sizes: &[usize], lasting: Duration) -> Result<String, BoxError> {
     let mut table = String::from("| Deployments + StatefulSets | program | lists | watches | writes | requests |\n");
     table += "|---|---|---|---|---|---|\n";

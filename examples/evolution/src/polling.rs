@@ -1,7 +1,7 @@
-//! The first: a loop that asks for everything.
+//! The first program: a loop that lists everything.
 //!
-//! It is right, and needs no memory. What it costs does not depend on what happens, but on how much there is and how often it
-//! asks; and each further controller asks for the pods again.
+//! It is correct, and needs no memory. Its cost depends on the number of objects and the polling period, not on the
+//! number of changes. Each further controller lists the pods again.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use windlass::{Client, ObjectExt as _, client::Result, k8s::core::v1::Pod};
 
 use crate::work::{Asks, Difference};
 
-/// How long a change may go unnoticed.
+/// The polling period: the maximum delay until a change is noticed.
 pub(crate) const PERIOD: Duration = Duration::from_secs(5);
 
-/// Never ends but with an error.
+/// Runs until an error occurs.
 pub(crate) async fn run<K: Asks>(client: &Client) -> Result<()> {
     loop {
         for asks in client.list::<K>().await? {
-            // Those of a Deployment are found by its labels, in a request of their own.
+            // The pods of a workload are listed by its labels, in a separate request.
             let labels = asks.template().metadata.and_then(|metadata| metadata.labels).unwrap_or_default();
             let selector: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let namespace = asks.namespace().unwrap_or_default();

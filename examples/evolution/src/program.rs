@@ -10,26 +10,26 @@ use windlass::{
 
 use crate::{informers, polling, shared};
 
-/// One of the programs, each of which does the same.
+/// One of the three programs. All do the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A loop asks for everything, again and again.
+    /// A loop lists all objects periodically.
     Polling,
-    /// Each controller lists once and watches from there.
+    /// Each controller lists once and then watches.
     Informers,
-    /// All controllers share one informer for each kind.
+    /// All controllers share one informer per kind.
     Shared,
 }
 
-/// A name that none of them has.
+/// The error for an unknown program name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownProgram(String);
 
 impl Program {
-    /// In the order in which people came to them.
+    /// All programs, in historical order.
     pub const ALL: [Self; 3] = [Self::Polling, Self::Informers, Self::Shared];
 
-    /// What it is called by.
+    /// Returns the program's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ impl Program {
         }
     }
 
-    /// Works until it is dropped, or something fails that it cannot go on without.
+    /// Runs until it is dropped or an error occurs.
     ///
     /// # Errors
-    /// What has failed.
+    /// Returns the first unrecoverable error.
     pub async fn run(self, client: &Client) -> Result<(), BoxError> {
         match self {
             Self::Polling => {
@@ -73,7 +73,7 @@ impl FromStr for Program {
 
 impl fmt::Display for UnknownProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no program {:?}; there are: {}", self.0, Program::ALL.map(Program::name).join(", "))
+        write!(f, "unknown program {:?}: valid names are {}", self.0, Program::ALL.map(Program::name).join(", "))
     }
 }
 

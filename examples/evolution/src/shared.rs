@@ -1,6 +1,6 @@
-//! The third: one informer for each kind, for all who want it.
+//! The third program: one shared informer per kind.
 //!
-//! A further controller of pods costs the server nothing for them, and this program no copy of them.
+//! A further controller of pods causes no additional requests for pods, and no further copy of them in memory.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use windlass::{
 
 use crate::controller;
 
-/// Both controllers.
+/// Runs both controllers.
 pub(crate) async fn run(client: &Client) -> Result<(), BoxError> {
     let source = client.clone();
     let factory = InformerFactory::new(

@@ -1,4 +1,4 @@
-//! The work, whoever brings the news: as many pods as are asked for.
+//! The work, independent of how changes are noticed: maintain the desired number of pods.
 
 use windlass::{
     Client, ObjectBuilder as _, ObjectExt as _, Resource,
@@ -9,11 +9,11 @@ use windlass::{
     },
 };
 
-/// Something that asks for pods.
+/// A workload with a desired number of pods.
 pub(crate) trait Asks: Resource {
-    /// How many.
+    /// Returns the desired number of pods.
     fn replicas(&self) -> usize;
-    /// Which.
+    /// Returns the pod template.
     fn template(&self) -> PodTemplateSpec;
 }
 
@@ -39,7 +39,7 @@ impl Asks for StatefulSet {
     }
 }
 
-/// The difference between what is asked for and what there is.
+/// The difference between the desired and the existing pods.
 #[derive(Debug)]
 pub(crate) struct Difference {
     missing: Vec<Pod>,
@@ -47,7 +47,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Pods have numbers, so that whoever looks twice makes none twice.
+    /// Computes the difference. Pod names contain an ordinal, so that a repeated reconcile creates no duplicates.
     pub(crate) fn of<K: Asks>(asks: &K, pods: impl IntoIterator<Item = Pod>) -> Self {
         let wanted: Vec<_> = (0..asks.replicas()).map(|number| format!("{}-{number}", asks.name())).collect();
         let pods = pods.into_iter().filter(|pod| pod.is_controlled_by(asks) && !pod.is_deleting());
@@ -56,13 +56,13 @@ impl Difference {
         Self { missing: missing.map(|name| pod(asks, name)).collect(), surplus }
     }
 
-    /// Makes what is missing, deletes what is too much, and gives what it has made.
+    /// Creates the missing pods, deletes the surplus ones, and returns the created ones.
     pub(crate) async fn settle(self, client: &Client) -> Result<Vec<Pod>> {
         let mut made = Vec::new();
         for pod in &self.missing {
             match client.create(pod).await {
                 Ok(pod) => made.push(pod),
-                // Somebody was faster, or the cache is behind.
+                // Another program has created it, or the cache is stale.
                 Err(error) if error.is_already_exists() => {}
                 Err(error) => return Err(error),
             }

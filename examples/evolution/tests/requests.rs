@@ -1,4 +1,4 @@
-//! How many requests each program makes: the same each time, since the clock is paused and nothing is left to chance.
+//! The number of requests of each program. It is the same each time, because the clock is paused and nothing is random.
 
 use std::time::Duration;
 
@@ -10,19 +10,20 @@ fn size(of_each: usize) -> Workload {
     Workload { of_each, lasting: Duration::from_mins(MINUTES) }
 }
 
-/// The pods of the workloads, two more, four fewer, and one again.
+/// The writes: the initial pods, two more, four fewer, and one replacement.
 const fn writes(of_each: usize) -> usize {
     6 * of_each + 2 + 4 + 1
 }
 
-/// Programs with informers see that the lost pod is being deleted before it is gone. Creating it again fails once.
+/// The additional failed creation of programs with informers: they see that the deleted pod is terminating before it is
+/// gone.
 const TOO_EARLY: usize = 1;
 
 #[tokio::test(start_paused = true)]
 async fn polling_asks_for_everything_every_five_seconds() {
     for of_each in [1, 10] {
         let measured = measure(Program::Polling, size(of_each)).await.unwrap();
-        // Each round lists the workloads, and the pods of each. Two loops, and a round at the beginning.
+        // In each round, both loops list their workloads and the pods of each. The first round is at the start.
         let rounds = usize::try_from(MINUTES).unwrap() * 60 / 5;
         let a_round = 2 * (1 + of_each);
         let expected = rounds * a_round;

@@ -1,9 +1,9 @@
-//! What people ask for, and what they are told.
+//! The API types of guestbooks.
 
 use serde::{Deserialize, Serialize};
 use windlass::{CustomResource, Schema, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
-/// A page that people write into.
+/// A guestbook that is published as a page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource)]
 #[resource(
     group = "example.com",
@@ -13,32 +13,32 @@ use windlass::{CustomResource, Schema, api::k8s_openapi::apimachinery::pkg::apis
     column(name = "Entries", type = "integer", path = ".status.entries")
 )]
 pub struct Guestbook {
-    /// Its name, and what else every object has.
+    /// The standard object metadata.
     pub metadata: ObjectMeta,
-    /// What people ask for.
+    /// The desired state of the guestbook.
     #[serde(default)]
     pub spec: GuestbookSpec,
-    /// What they are told.
+    /// The observed state of the guestbook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<GuestbookStatus>,
 }
 
-/// As it should be.
+/// The desired state of a guestbook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Schema)]
 pub struct GuestbookSpec {
-    /// Stands above the entries.
+    /// The heading of the page.
     #[schema(max_length = 80, default = "Guestbook")]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// What people wrote.
+    /// The entries of the page, in order.
     #[serde(default)]
     pub entries: Vec<String>,
 }
 
-/// As it is.
+/// The observed state of a guestbook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Schema)]
 #[serde(default)]
 pub struct GuestbookStatus {
-    /// So many entries are on the page.
+    /// The number of entries on the page.
     pub entries: usize,
 }

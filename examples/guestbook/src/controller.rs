@@ -1,10 +1,10 @@
-//! Brings the cluster to what guestbooks ask for.
+//! The controller of guestbooks.
 
 use windlass::{ObjectBuilder as _, Runnable, k8s::core::v1::ConfigMap, prelude::*, rbac};
 
 use crate::{Guestbook, GuestbookSpec, GuestbookStatus};
 
-/// Reconciles a guestbook when it changes, or its page does.
+/// Returns the controller. It reconciles a guestbook when the guestbook or its page changes.
 pub fn controller() -> impl Runnable {
     Controller::<Guestbook>::new().owns::<ConfigMap>().reconcile(reconcile)
 }

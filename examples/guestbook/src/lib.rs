@@ -1,4 +1,5 @@
-//! The operator of the book's tutorial, `docs/tutorial.md`, which shows this code word for word (`tests/book.rs` sees to it).
+//! The operator of the tutorial, `docs/tutorial.md`. The tutorial contains this code verbatim, which `tests/book.rs`
+//! verifies.
 
 mod api;
 mod controller;
@@ -8,7 +9,7 @@ pub use controller::controller;
 
 use windlass::manifests::Manifests;
 
-/// What a cluster has to know of guestbooks.
+/// Returns the manifests of the operator.
 pub fn manifests() -> Manifests {
     Manifests::new("guestbook").kind::<Guestbook>().rules(controller::RULES)
 }

@@ -1,4 +1,4 @@
-//! The program.
+//! The operator's program.
 
 use windlass::prelude::*;
 

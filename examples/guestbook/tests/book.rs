@@ -1,4 +1,4 @@
-//! The tutorial shows the code that is here.
+//! Verifies that the tutorial contains the code of this crate.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is done about it.
+//! The controller: creates, updates and deletes Ingresses.
 
 use windlass::{
     Cached, ObjectBuilder as _, Runnable, Watch,
@@ -12,10 +12,10 @@ use windlass::{
 
 use crate::wish;
 
-/// Keeps for each Service that asks for it an Ingress of its name.
+/// Returns a controller that maintains an Ingress for each annotated Service. The Ingress has the name of the Service.
 ///
-/// An Ingress of that name that is somebody else's stays as it is, and the Service is told by an event. Of its own it keeps the
-/// rules and leaves the rest, such as certificates, to others.
+/// An Ingress of that name with another owner is not changed; an event on the Service reports it. Of its own Ingresses,
+/// the controller only writes the rules. Other fields, such as certificates, can be set by other clients.
 pub fn controller() -> impl Runnable {
     Controller::<Service>::new()
         .named("ingress-manager")
@@ -23,7 +23,8 @@ pub fn controller() -> impl Runnable {
         .reconcile(reconcile)
 }
 
-/// The Service of an Ingress, whoever owns it: one that is in the way matters, too, when it goes.
+/// Returns the Service with the name of an Ingress, regardless of the owner: when an Ingress with another owner is
+/// deleted, the name becomes free.
 fn namesake(ingress: &Cached<Ingress>) -> Option<ObjectRef<Service>> {
     let meta = ingress.meta();
     Some(ObjectRef::new(meta.name().clone()).within(meta.namespace()?.clone()))
@@ -31,7 +32,7 @@ fn namesake(ingress: &Cached<Ingress>) -> Option<ObjectRef<Service>> {
 
 async fn reconcile(service: Arc<Service>, cx: Context) -> windlass::Result<Action> {
     if service.is_deleting() {
-        // The garbage collector takes the Ingress with its owner.
+        // The garbage collector deletes the Ingress with its owner.
         return Ok(Action::await_change());
     }
     let found = cx.client().get_opt(service.object_ref().cast::<Ingress>()).await?;
@@ -41,7 +42,7 @@ async fn reconcile(service: Arc<Service>, cx: Context) -> windlass::Result<Actio
         (Ok(None), Some(found)) => remove(&service, &found, &cx).await?,
         (Ok(Some(rules)), None) => create(&service, rules, &cx).await?,
         (Ok(Some(_)), Some(found)) if !found.is_controlled_by(&*service) => {
-            let why = format!("the Ingress {} is not of this Service, and is left as it is", found.name());
+            let why = format!("the Ingress {} has another owner and is not changed", found.name());
             cx.recorder().record(&*service, Note::warning("IngressTaken", why));
         }
         (Ok(Some(rules)), Some(found)) => correct(&service, &found, rules, &cx).await?,
@@ -57,7 +58,7 @@ async fn create(service: &Service, rules: Vec<IngressRule>, cx: &Context) -> win
         .controlled_by(service);
     match cx.client().create(&ingress).await {
         Ok(_) => tell(service, "IngressCreated", cx),
-        // The cache is behind; what it will see is a reason to look again.
+        // The cache is stale; the event of the existing Ingress triggers another reconcile.
         Err(error) if error.is_already_exists() => {}
         Err(error) => return Err(error.into()),
     }
@@ -69,7 +70,8 @@ async fn correct(service: &Service, found: &Ingress, rules: Vec<IngressRule>, cx
     if has == Some(&rules) || found.is_deleting() {
         return Ok(());
     }
-    // With the version that was read: a change in between is a conflict, and the next reconcile sees it.
+    // The update contains the version that was read. If the object has changed since, the update conflicts, and the
+    // next reconcile sees the change.
     let mut corrected = found.clone();
     corrected.spec.get_or_insert_default().rules = Some(rules);
     cx.client().update(&corrected).await?;
@@ -78,7 +80,7 @@ async fn correct(service: &Service, found: &Ingress, rules: Vec<IngressRule>, cx
 }
 
 async fn remove(service: &Service, found: &Ingress, cx: &Context) -> windlass::Result<()> {
-    // This one, and not another that has got its name since.
+    // The UID prevents the deletion of a recreated Ingress of the same name.
     let deletion = cx.client().delete::<Ingress>(found.object_ref()).uid(found.uid().unwrap_or_default());
     match deletion.await {
         Ok(_) => tell(service, "IngressRemoved", cx),

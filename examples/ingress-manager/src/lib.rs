@@ -1,18 +1,18 @@
-//! The ingress manager: a Service that is annotated `ingress/http` is reached from outside the cluster.
+//! The ingress manager: makes Services with the annotation `ingress/http` reachable from outside the cluster.
 //!
 //! ```text
-//! cargo run -p ingress-manager                             # a cluster in this process, and somebody who uses it
-//! cargo run -p ingress-manager -- --kubeconfig PATH        # works there until it is interrupted
+//! cargo run -p ingress-manager                             # a cluster in this process, with a demonstration
+//! cargo run -p ingress-manager -- --kubeconfig PATH        # runs there until it is interrupted
 //! ```
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
-//! | `wish.rs` | what a Service asks for: a value, decided without a cluster |
-//! | `controller.rs` | what is done about it |
-//! | `tour.rs` | somebody who uses it, and what they see |
-//! | `main.rs` | flags, and where the cluster is |
+//! | `wish.rs` | the desired rules of a Service, computed without a cluster |
+//! | `controller.rs` | the controller |
+//! | `tour.rs` | the demonstration: the steps of a user, with their effects |
+//! | `main.rs` | command-line flags and the connection to the cluster |
 //!
-//! The page about it, with a picture of its loop, is `docs/examples/ingress-manager.md`.
+//! The documentation page, with a diagram of the control loop, is `docs/examples/ingress-manager.md`.
 
 mod controller;
 mod tour;

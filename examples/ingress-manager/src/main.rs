@@ -1,4 +1,4 @@
-//! The program: where the cluster is, and who works there.
+//! The program: connects to a cluster and runs the manager.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,11 @@ use windlass::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 
-/// Gives each Service that is annotated `ingress/http` an Ingress
+/// Creates an Ingress for each Service with the annotation `ingress/http`
 #[derive(Debug, Parser)]
 struct Options {
-    /// The cluster to work in until it is interrupted; without it, a cluster in this process, and somebody who uses it
+    /// Path of the kubeconfig of a cluster to run in until interrupted; without it, runs a demonstration with a cluster
+    /// in this process
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
 }
@@ -21,7 +22,7 @@ struct Options {
 async fn main() -> Result<(), BoxError> {
     let Some(path) = Options::parse().kubeconfig else { return show().await };
     let manager = manager(Client::new(Config::from_file(path)?)?);
-    println!("working until interrupted");
+    println!("running until interrupted");
     Ok(manager.run(shutdown::signal()).await?)
 }
 
@@ -36,7 +37,7 @@ fn manager(client: Client) -> Manager {
     manager
 }
 
-/// A cluster, the manager and its user, all in this process.
+/// Runs a cluster, the manager and the demonstration in this process.
 async fn show() -> Result<(), BoxError> {
     let server = Server::builder().build();
     let client = Client::from_service(server.service(), "default");

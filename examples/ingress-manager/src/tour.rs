@@ -1,4 +1,4 @@
-//! Somebody who uses it.
+//! The demonstration: the steps of a user.
 
 use std::{pin::pin, time::Duration};
 
@@ -17,16 +17,16 @@ use windlass::{
 
 use crate::ANNOTATION;
 
-/// Far longer than anything here takes: it tells slow from broken.
+/// The timeout of each wait, far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Lives through the life of a Service in the namespace `default`, and prints what is done and seen. A manager with the
-/// [`controller`](crate::controller()) must be running.
+/// Creates, changes and deletes a Service in the namespace `default`, and prints each step and its effect. A manager
+/// with the [`controller`](crate::controller()) must be running.
 ///
 /// # Errors
-/// When something does not come to be.
+/// Returns an error if an expected effect does not occur.
 pub async fn tour(client: &Client) -> Result<(), BoxError> {
-    println!("you   make a Service web with port 80, annotated {ANNOTATION}: shop.example.com");
+    println!("you   create a Service web with port 80, annotated {ANNOTATION}: shop.example.com");
     let web = json!({
         "metadata": {"name": "web", "namespace": "default", "annotations": {ANNOTATION: "shop.example.com"}},
         "spec": {"ports": [{"port": 80}]},
@@ -45,11 +45,11 @@ pub async fn tour(client: &Client) -> Result<(), BoxError> {
     change(client, json!({"metadata": {"annotations": annotations}, "spec": {"ports": [{"port": 8080}]}})).await?;
     seen(client, "www.example.com to port 8080").await?;
 
-    println!("you   take the annotation away");
+    println!("you   remove the annotation");
     annotate(client, Value::Null).await?;
     gone(client).await?;
 
-    println!("you   make an Ingress web by hand, and annotate the Service again");
+    println!("you   create an Ingress web by hand, and annotate the Service again");
     let by_hand = json!({
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"defaultBackend": {"service": {"name": "maintenance", "port": {"number": 80}}}},
@@ -76,12 +76,12 @@ async fn annotate(client: &Client, value: Value) -> Result<(), BoxError> {
     change(client, json!({"metadata": {"annotations": {ANNOTATION: value}}})).await
 }
 
-/// Waits until the Ingress leads there.
+/// Waits until the Ingress has this host and port.
 async fn seen(client: &Client, way: &str) -> Result<Ingress, BoxError> {
     let leads = |ingress: Option<&Ingress>| ingress.and_then(way_of).as_deref() == Some(way);
     let ingress = client.wait_for::<Ingress>("web").timeout(PATIENCE).until(leads).await?;
     println!("seen  the Ingress web: {way}");
-    Ok(ingress.ok_or("an Ingress that leads somewhere is there")?)
+    Ok(ingress.ok_or("the Ingress does not exist")?)
 }
 
 fn way_of(ingress: &Ingress) -> Option<String> {
@@ -96,7 +96,7 @@ async fn gone(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What an event for this reason says, as soon as there is one.
+/// Waits for an event with this reason, and returns its message.
 async fn told(client: &Client, reason: &str) -> Result<String, BoxError> {
     let events = client.list::<Event>().within("default").await?;
     let mut told = events.items.into_iter().find(|event| event.reason.as_deref() == Some(reason));

@@ -1,4 +1,4 @@
-//! What a Service asks for, read from nothing but the Service.
+//! The desired rules of an Ingress, computed from the Service alone.
 
 use thiserror::Error;
 use windlass::{
@@ -13,32 +13,32 @@ use windlass::{
     },
 };
 
-/// The annotation that asks for an Ingress. Its value is the host; with none, or `true`, every host leads to the Service.
+/// The annotation that requests an Ingress. Its value is the host. An empty value, or `true`, stands for all hosts.
 pub const ANNOTATION: &str = "ingress/http";
 
-/// Why a Service cannot have what it asks for.
+/// The reason why a Service cannot have an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is nothing to lead to.
-    #[error("it has no port")]
+    /// The Service has no port.
+    #[error("the Service has no port")]
     NoPort,
-    /// The annotation's value names no host.
-    #[error("{host:?} is no host: {why}")]
+    /// The annotation's value is not a valid host.
+    #[error("{host:?} is not a valid host: {why}")]
     NoHost {
-        /// The value.
+        /// The value of the annotation.
         host: String,
-        /// What is wrong with it.
+        /// The validation error.
         why: String,
     },
 }
 
-/// The rules of the Ingress that a Service asks for; `None` if it asks for none.
+/// Returns the rules of the Ingress that a Service requests, or `None` if it requests none.
 ///
-/// They lead to the port named `http`, or to the first.
+/// The backend is the port named `http`, or the first port.
 ///
 /// # Errors
-/// When there can be no such Ingress, whatever is tried.
+/// Returns an error if the Service cannot have an Ingress. A retry without a change of the Service does not help.
 pub fn wish(service: &Service) -> Result<Option<Vec<IngressRule>>, Refusal> {
     let Some(host) = service.annotations().get(ANNOTATION) else { return Ok(None) };
     let host = match host.trim() {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(wish(&service(json!({"other": "x"}), json!([{"port": 80}]))), Ok(None));
         assert_eq!(wish(&service(json!({ANNOTATION: ""}), json!([]))), Err(Refusal::NoPort));
         let refusal = asked("not a host").unwrap_err();
-        assert!(refusal.to_string().starts_with("\"not a host\" is no host: "), "{refusal}");
+        assert!(refusal.to_string().starts_with("\"not a host\" is not a valid host: "), "{refusal}");
         assert!(asked("*.example.com").is_ok() && asked("*.*.com").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of Ingresses, in a cluster with a clock that stands still, and when things go wrong.
+//! Tests of the controller with a paused clock, and with injected faults.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -108,21 +108,21 @@ fn it_survives_crashes_lost_answers_and_late_caches() {
             client.create(&service("shop.example.com")).await?;
             Ok(())
         })
-        .step("its ingress is lost", |client| async move {
+        .step("its ingress is deleted", |client| async move {
             client.delete::<Ingress>("web").await?;
             Ok(())
         })
         .step("it is rewritten by hand", |client| async move { rewrite(&client, "elsewhere.example.com").await })
         .step("another host", |client| async move { annotate(&client, json!("www.example.com")).await })
         .step("no more", |client| async move { annotate(&client, Value::Null).await })
-        .step("somebody else's", |client| async move {
+        .step("a Service whose Ingress has another owner", |client| async move {
             client.create(&by_hand()).await?;
             annotate(&client, json!("shop.example.com")).await
         })
-        // Addresses are handed out by chance.
+        // The server assigns a random address.
         .ignoring_field::<Service>("/spec/clusterIP")
         .ignoring_field::<Service>("/spec/clusterIPs")
-        .settled("what is somebody else's is as it was", |state| {
+        .settled("the Ingress of another owner is unchanged", |state| {
             let web = state.get::<Ingress>("web");
             web.is_some_and(|ingress| host(&ingress).is_none() && ingress.controller().is_none())
         });

@@ -1,6 +1,6 @@
-//! What the registry has become of its own accord: it is looked at, and what is not as it was left is reconciled.
+//! Drift detection: reads the registry periodically, and queues the keys whose entries have changed.
 //!
-//! Nothing is written here, so that nothing can be written twice at the same time: keys go to the queues of the controllers.
+//! It does not write to the registry, so that only the controllers write, one at a time per key.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use windlass::{ObjectKey, api::ErrorChain, runtime::Running};
 
 use crate::{RegistryError, sync::Shared};
 
-/// The look at the registry.
+/// The periodic check of the registry.
 pub(crate) struct Drift {
     pub(crate) shared: Arc<Shared>,
     pub(crate) look: Duration,
@@ -20,17 +20,18 @@ pub(crate) struct Drift {
 }
 
 impl Drift {
-    /// The first look comes at once: what was written before the program was started is not known otherwise.
+    /// Checks the registry until shutdown. The first check runs immediately, because the entries of a previous run are
+    /// unknown.
     pub(crate) async fn run(self, running: Running) -> windlass::Result<()> {
         let looking = async {
             loop {
                 match timeout(self.patience, self.look()).await {
                     Ok(Ok(())) => {}
-                    // What it says cannot be trusted, so nothing is concluded; the next look comes.
+                    // The registry's state is unknown, so nothing is queued until the next check.
                     Ok(Err(error)) => {
-                        tracing::warn!(error = %ErrorChain(&error), "the registry could not be looked at");
+                        tracing::warn!(error = %ErrorChain(&error), "cannot read the registry");
                     }
-                    Err(_) => tracing::warn!(patience = ?self.patience, "the registry did not answer in time"),
+                    Err(_) => tracing::warn!(patience = ?self.patience, "the registry did not respond in time"),
                 }
                 sleep(self.look).await;
             }
@@ -42,7 +43,7 @@ impl Drift {
         Ok(())
     }
 
-    #[allow(clippy::zero_sized_map_values, reason = "of a namespace there is nothing to know but that it is there")]
+    #[allow(clippy::zero_sized_map_values, reason = "a namespace has no value, it only exists")]
     async fn look(&self) -> Result<(), RegistryError> {
         let Shared { registry, services, namespaces } = &*self.shared;
         let found = registry.entries().await?;
@@ -50,7 +51,7 @@ impl Drift {
         let found = registry.namespaces().await?;
         let found: BTreeMap<_, _> = found.into_iter().map(|name| (ObjectKey::new(name), ())).collect();
         if registry.has_namespaces() {
-            // Those of others look as if they were missing, and adding them is no harm.
+            // Namespaces of other owners are not listed and seem to be missing; adding them again does no harm.
             send(&self.namespaces, namespaces.compare(&found, |()| Some(())));
         }
         Ok(())
@@ -59,7 +60,7 @@ impl Drift {
 
 fn send(keys: &UnboundedSender<ObjectKey>, doubtful: impl IntoIterator<Item = ObjectKey>) {
     for key in doubtful {
-        // Nobody listens any more: the manager stops.
+        // The receiver is gone when the manager stops.
         let _ = keys.unbounded_send(key);
     }
 }

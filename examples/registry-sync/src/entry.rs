@@ -1,4 +1,4 @@
-//! What a registry is to know of a service.
+//! The registry's entry of a service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,29 +10,29 @@ use windlass::{
     k8s::discovery::v1::{Endpoint, EndpointSlice},
 };
 
-/// The label of a pod that is told with its instance: what traffic is usually split by.
+/// The pod label that is copied to the instance; traffic is usually split by it.
 const VERSION: &str = "version";
 
-/// A service: who answers for it.
+/// A service with its instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// In order, each once.
+    /// The instances, sorted and without duplicates.
     pub instances: BTreeSet<Instance>,
 }
 
-/// Somebody who answers.
+/// An instance of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instance {
     /// The address, without the port.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What else is known: the pod, and its version.
+    /// Further information: the name of the pod, and its version.
     pub metadata: BTreeMap<String, String>,
 }
 
 impl Entry {
-    /// Of the slices of a service, those endpoints that are ready. `pod` finds what the cluster knows of one.
+    /// Returns the entry of a service: the ready endpoints of its slices. `pod` finds a pod in the cache.
     pub(crate) fn of<'s>(
         slices: impl IntoIterator<Item = &'s EndpointSlice>,
         pod: impl Fn(&str) -> Option<Cached<PartialObject>>,
@@ -53,13 +53,13 @@ impl Entry {
         entry
     }
 
-    /// Whether a pod answers for it.
+    /// Returns `true` if a pod is one of the instances.
     pub(crate) fn has_pod(&self, name: &str) -> bool {
         self.instances.iter().any(|instance| instance.metadata.get("pod").is_some_and(|pod| pod == name))
     }
 }
 
-/// Who does not say is ready.
+/// An endpoint without the condition counts as ready.
 fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
 }
@@ -73,14 +73,14 @@ fn metadata(endpoint: &Endpoint, pod: impl Fn(&str) -> Option<Cached<PartialObje
 }
 
 impl Instance {
-    /// Host and port, as in a URL.
+    /// Returns the host and port, as in a URL.
     #[must_use]
     pub fn address(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// The other way round.
+    /// Parses an address. Returns `None` if it is invalid.
     #[must_use]
     pub fn at(address: &str, metadata: BTreeMap<String, String>) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;

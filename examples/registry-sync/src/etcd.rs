@@ -1,10 +1,11 @@
-//! etcd, in the layout that gRPC's resolver for etcd reads: a key `PREFIX/NAMESPACE/SERVICE/ADDRESS` for each instance, whose value
-//! is `{"Op":0,"Addr":ADDRESS,"Metadata":…}`. A gRPC client reaches a service by `etcd:///PREFIX/NAMESPACE/SERVICE`.
+//! etcd, in the layout of gRPC's resolver for etcd: one key `PREFIX/NAMESPACE/SERVICE/ADDRESS` per instance, with the
+//! value `{"Op":0,"Addr":ADDRESS,"Metadata":…}`. A gRPC client connects to a service by
+//! `etcd:///PREFIX/NAMESPACE/SERVICE`.
 //!
-//! Spoken to by etcd's JSON gateway, with the client that there is anyway: three calls do not need a gRPC stack.
+//! Requests use etcd's JSON gateway and the existing HTTP client, because three calls do not justify a gRPC stack.
 //!
-//! The keys have no lease. With one, all services would vanish for everybody when this program is down for longer than the lease
-//! lasts, although they are well; what is left over instead is mended by the first look after the next start.
+//! The keys have no lease. With a lease, all services would vanish if this program is down for longer than the lease,
+//! although they are healthy. Without it, outdated keys may remain until the first check after the next start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +17,17 @@ use windlass::{Client, ObjectKey};
 
 use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
 
-/// How many changes there may be in a transaction: etcd's own limit is 128.
+/// The maximum number of changes per transaction; etcd's default limit is 128.
 const AT_ONCE: usize = 100;
 
-/// An etcd.
+/// An etcd registry.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     wire: Wire,
     prefix: String,
 }
 
-/// The value of a key, in Go's spelling.
+/// The value of a key, with the field names of Go.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Update {
@@ -40,33 +41,33 @@ struct Update {
 struct Range {
     #[serde(default)]
     kvs: Vec<KeyValue>,
-    /// In place of the rest, when it refuses.
+    /// The error message, set instead of the other fields.
     message: Option<String>,
-    /// Every answer that is one has it.
+    /// The header, present in every valid response.
     header: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct KeyValue {
     key: String,
-    /// Left out when it is empty.
+    /// Omitted if empty.
     #[serde(default)]
     value: String,
 }
 
 impl Etcd {
-    /// `client` leads to its address; all keys are under `prefix`.
+    /// Creates a registry. `client` connects to etcd's address; all keys start with `prefix`.
     #[must_use]
     pub fn new(client: Client, prefix: &str) -> Self {
         Self { wire: Wire::new(client), prefix: prefix.trim_matches('/').to_owned() }
     }
 
-    /// Where the instances of a service are.
+    /// Returns the key prefix of a service's instances.
     fn folder(&self, key: &ObjectKey) -> String {
         format!("{}/{key}/", self.prefix)
     }
 
-    /// The keys that begin so, with their values.
+    /// Returns the keys with this prefix, and their values.
     async fn range(&self, folder: &str) -> Result<BTreeMap<String, Vec<u8>>, RegistryError> {
         let found: Range = self.call("/v3/kv/range", &folder_range(folder)).await?;
         let decoded = |text: &str| STANDARD.decode(text).map_err(|error| garbage("reading keys", &error));
@@ -98,7 +99,7 @@ impl Registry for Etcd {
                     continue; // Not of this layout, and so not ours.
                 };
                 let key = ObjectKey::new(name).within(namespace);
-                // What cannot be read is shown as what it is not, and so written again.
+                // An invalid value becomes an empty instance, which differs from the desired one and is written again.
                 entries.entry(key).or_default().instances.insert(read(address, &value).unwrap_or_default());
             }
             Ok(entries)
@@ -124,7 +125,7 @@ impl Registry for Etcd {
             let puts = missing.map(
                 |(key, value)| json!({"requestPut": {"key": STANDARD.encode(key), "value": STANDARD.encode(value)}}),
             );
-            // New ones first: there is no moment at which nobody answers.
+            // New instances are written first, so that there is always at least one.
             let changes: Vec<_> = puts.chain(deletes).collect();
             for changes in changes.chunks(AT_ONCE) {
                 self.call("/v3/kv/txn", &json!({"success": changes})).await?;
@@ -141,7 +142,7 @@ impl Registry for Etcd {
     }
 }
 
-/// All keys that begin with the name of a folder, which ends with a slash: up to the one with the next character.
+/// Returns the range of all keys with a prefix that ends with a slash. The range ends before the next character.
 fn folder_range(folder: &str) -> Value {
     let end = format!("{}0", folder.trim_end_matches('/'));
     json!({"key": STANDARD.encode(folder), "range_end": STANDARD.encode(end)})

@@ -1,22 +1,23 @@
-//! What has been synced: the program's own memory of the registry, which decides between first seen, changed and deleted.
+//! The program's memory of the registry, which distinguishes new, changed and deleted services.
 //!
-//! It dies with the program. What it has forgotten, the first look at the registry brings back, as doubt.
+//! It is lost when the program ends. After a restart, the first check of the registry marks all existing entries as
+//! doubtful.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use windlass::ObjectKey;
 
-/// What is known of a thing in the registry.
+/// The known state of an entry in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State<V> {
-    /// It was written so, and the registry has said yes.
+    /// The registry has confirmed this value.
     Synced(V),
-    /// It may be there or not, so or otherwise: a write has failed, or it was found to be other than it should.
+    /// The entry may be missing or different: a write has failed, or a check found a difference.
     Doubtful,
 }
 
-/// What is known of all.
+/// The known states of all entries.
 #[derive(Debug)]
 pub(crate) struct Known<V>(Mutex<BTreeMap<ObjectKey, State<V>>>);
 
@@ -25,12 +26,12 @@ impl<V: Clone + PartialEq> Known<V> {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// `None`: it was never synced.
+    /// Returns the state of an entry, or `None` if it was never synced.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<State<V>> {
         self.0.lock().get(key).cloned()
     }
 
-    /// To be said before a write: if its answer never comes, this remains.
+    /// Marks an entry as doubtful. Called before a write, so that the mark remains if there is no response.
     pub(crate) fn doubt(&self, key: &ObjectKey) {
         self.0.lock().insert(key.clone(), State::Doubtful);
     }
@@ -43,15 +44,15 @@ impl<V: Clone + PartialEq> Known<V> {
         self.0.lock().remove(key);
     }
 
-    /// The keys of those that are synced and of which this holds.
+    /// Returns the keys of the synced entries for which the condition holds.
     pub(crate) fn which(&self, holds: impl Fn(&ObjectKey, &V) -> bool) -> Vec<ObjectKey> {
         let known = self.0.lock();
         let holds = |(key, state): &(&ObjectKey, &State<V>)| matches!(state, State::Synced(value) if holds(key, value));
         known.iter().filter(holds).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Compares with what the registry has. What differs is in doubt from now on, and named together with all that was in doubt
-    /// already. `shows` says how the registry shows what was written.
+    /// Compares the known entries with those of the registry, marks the differing ones as doubtful, and returns all
+    /// doubtful keys. `shows` returns the form in which the registry lists an entry.
     pub(crate) fn compare(
         &self,
         found: &BTreeMap<ObjectKey, V>,

@@ -1,4 +1,5 @@
-//! Keeps a registry outside of the cluster in step with its services, for programs that look their peers up there.
+//! Keeps an external registry in sync with the services of a cluster, for programs that use the registry for service
+//! discovery.
 //!
 //! ```text
 //! cargo run -p registry-sync                                                    # a cluster and a registry in this process
@@ -6,26 +7,27 @@
 //! cargo run -p registry-sync -- --polaris http://127.0.0.1:8090 --kubeconfig PATH
 //! ```
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
-//! | `entry.rs` | what a registry is to know of a service: a value, made without a cluster |
-//! | `registry.rs` | what a registry must be able to do, and how it fails |
-//! | `known.rs` | what has been synced: decides between first seen, changed and deleted |
-//! | `services.rs`, `namespaces.rs` | the two loops |
-//! | `drift.rs` | what the registry has become of its own accord, looked at every minute |
+//! | `entry.rs` | the registry's entry of a service, computed without a cluster |
+//! | `registry.rs` | the trait of registries, and their errors |
+//! | `known.rs` | the memory of synced entries: distinguishes new, changed and deleted services |
+//! | `services.rs`, `namespaces.rs` | the two controllers |
+//! | `drift.rs` | the check for changes in the registry, once a minute |
 //! | `memory.rs`, `etcd.rs`, `polaris.rs`, `wire.rs` | registries |
-//! | `tour.rs`, `main.rs` | somebody who uses it; flags |
+//! | `tour.rs`, `main.rs` | the demonstration; command-line flags |
 //!
 //! # What is guaranteed
 //!
-//! - The registry ends as the cluster is, whatever it answers meanwhile: an answer that does not come, comes late or makes no
-//!   sense leaves the service in doubt, and what is in doubt is written again.
-//! - What others have in the registry is left alone.
+//! - The registry finally matches the cluster, whatever it responds in the meantime. If a response is missing, late or
+//!   invalid, the service is marked as doubtful, and doubtful services are written again.
+//! - Entries of other programs are not changed.
 //!
-//! # What is not
+//! # What is not guaranteed
 //!
-//! - Entries do not expire. While the program is down, the registry shows what was last true; a lease would empty it.
-//! - Of two copies of the program both write the same; run one, or elect a leader.
+//! - Entries do not expire. While the program is down, the registry keeps the last synced state; with a lease, it would
+//!   become empty.
+//! - Two copies of the program both write the same entries. Run a single copy, or use leader election.
 
 mod drift;
 mod entry;

@@ -1,4 +1,4 @@
-//! The program: which cluster, which registry.
+//! The program: connects to the cluster and the registry.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,25 +14,26 @@ use windlass::{
     shutdown,
 };
 
-/// Keeps a registry outside of the cluster in step with its services
+/// Keeps an external registry in sync with the services of a cluster
 #[derive(Debug, Parser)]
 struct Options {
-    /// The cluster to work for until it is interrupted; without it, a cluster in this process, and somebody who uses it
+    /// Path of the kubeconfig of a cluster to run in until interrupted; without it, runs a demonstration with a cluster
+    /// in this process
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// An etcd, as http://HOST:PORT; without this and --polaris, a registry in this process
+    /// Address of an etcd, as http://HOST:PORT; without this and --polaris, a registry in this process
     #[arg(long, conflicts_with = "polaris")]
     etcd: Option<Uri>,
-    /// What all keys in etcd begin with
+    /// Prefix of all keys in etcd
     #[arg(long, default_value = "kubernetes")]
     prefix: String,
-    /// A Polaris, as http://HOST:PORT
+    /// Address of a Polaris, as http://HOST:PORT
     #[arg(long, requires = "token")]
     polaris: Option<Uri>,
-    /// The token of a user of Polaris who may write
+    /// Token of a Polaris user with write access
     #[arg(long, env = "POLARIS_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Seconds between two looks at the registry; 60, or 1 where somebody is looking on
+    /// Seconds between two checks of the registry; defaults to 60, or to 1 in the demonstration
     #[arg(long)]
     look: Option<u64>,
 }
@@ -42,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
     let options = Options::parse();
     let mut logging = Logging::default();
     if options.kubeconfig.is_none() {
-        // Then the tour tells what there is to know.
+        // The demonstration prints its own output.
         logging.level = LogLevel::Error;
     }
     logging.init()?;
@@ -52,7 +53,7 @@ async fn main() -> Result<(), BoxError> {
     if let Some(path) = options.kubeconfig {
         let mut manager = Manager::new(Client::new(Config::from_file(path)?)?);
         sync.add_to(&mut manager);
-        println!("working until interrupted");
+        println!("running until interrupted");
         return Ok(manager.run(shutdown::signal()).await?);
     }
     let server = Server::builder().build();

@@ -1,4 +1,4 @@
-//! A registry in this process, and the moods of registries: for tests, and for those who have no registry.
+//! A registry in this process with switchable failure modes, for tests and demonstrations.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use windlass::ObjectKey;
 
 use crate::{Entry, Registry, RegistryError};
 
-/// How a registry behaves.
+/// The behavior of the registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mood {
-    /// As it should.
+    /// The registry works.
     #[default]
     Well,
-    /// It is not there.
+    /// The registry is unreachable.
     Away,
-    /// It takes requests, and never answers.
+    /// The registry accepts requests and never responds.
     Silent,
-    /// It does what it is asked to, and its answers make no sense.
+    /// The registry performs requests, but its responses are invalid.
     Raving,
 }
 
@@ -32,29 +32,29 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Changes how it behaves.
+    /// Sets the behavior.
     pub fn set_mood(&self, mood: Mood) {
         *self.mood.lock() = mood;
     }
 
-    /// What is in it.
+    /// Returns the current entries.
     #[must_use]
     pub fn snapshot(&self) -> BTreeMap<ObjectKey, Entry> {
         self.entries.lock().clone()
     }
 
-    /// Changes it behind everybody's back.
+    /// Changes the entries directly, as another program would.
     pub fn tamper(&self, change: impl FnOnce(&mut BTreeMap<ObjectKey, Entry>)) {
         change(&mut self.entries.lock());
     }
 
-    /// How many writes it was asked for.
+    /// Returns the number of requested writes.
     #[must_use]
     pub fn writes(&self) -> usize {
         *self.writes.lock()
     }
 
-    /// Does something in its present mood.
+    /// Performs a request according to the current behavior.
     async fn act<T>(
         &self,
         what: &str,
@@ -63,11 +63,11 @@ impl Memory {
         let mood = *self.mood.lock();
         match mood {
             Mood::Well => Ok(act(&mut self.entries.lock())),
-            Mood::Away => Err(RegistryError::NoAnswer { what: what.to_owned(), source: "nobody listens there".into() }),
+            Mood::Away => Err(RegistryError::NoAnswer { what: what.to_owned(), source: "connection refused".into() }),
             Mood::Silent => std::future::pending().await,
             Mood::Raving => {
                 act(&mut self.entries.lock());
-                Err(RegistryError::Garbage { what: what.to_owned(), why: "it says moo".to_owned() })
+                Err(RegistryError::Garbage { what: what.to_owned(), why: "unexpected text".to_owned() })
             }
         }
     }
@@ -75,7 +75,7 @@ impl Memory {
 
 impl Registry for Memory {
     fn entries(&self) -> BoxFuture<'_, Result<BTreeMap<ObjectKey, Entry>, RegistryError>> {
-        Box::pin(self.act("looking at the registry", |entries| entries.clone()))
+        Box::pin(self.act("reading the registry", |entries| entries.clone()))
     }
 
     fn put<'a>(&'a self, key: &'a ObjectKey, entry: &'a Entry) -> BoxFuture<'a, Result<(), RegistryError>> {

@@ -1,4 +1,4 @@
-//! The loop of namespaces, for registries that have them.
+//! The controller of namespaces, for registries that have them.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn sync(key: ObjectRef<Namespace>, cx: Context, shared: Arc<Shared>) -> wi
             known.synced(key.key(), ());
         }
         (None, Some(_)) => {
-            // Refused as long as there are services in it; then this comes back.
+            // The registry rejects this as long as the namespace has services; then it is retried.
             known.doubt(key.key());
             registry.remove_namespace(key.name()).await.map_err(windlass::Error::other)?;
             known.forget(key.key());

@@ -1,8 +1,9 @@
-//! Polaris, by its HTTP API: namespaces, services and instances under `/naming/v1`, with the token of a user.
+//! Polaris, by its HTTP API: namespaces, services and instances under `/naming/v1`, with a user's token.
 //!
-//! What was put there is marked: services by their metadata, namespaces by their comment. What is not marked is left alone.
-//! Whether an instance is healthy or isolated is Polaris's own to say, and is left as it is. Its list of instances does not show
-//! their metadata, so a change of that alone, made in Polaris, is not noticed.
+//! Objects created by this program are marked: services by their metadata, namespaces by their comment. Unmarked
+//! objects are not changed. The health and isolation of instances belong to Polaris and are not changed either. Its
+//! list of instances does not contain their metadata, so a change of the metadata alone, made in Polaris, is not
+//! detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +17,11 @@ use windlass::{Client, ObjectKey, api::Clock};
 
 use crate::{Entry, Instance, Registry, RegistryError, wire::Wire};
 
-/// Who has put a thing there.
+/// The mark of objects created by this program.
 const OWNER: &str = "windlass-registry-sync";
-/// The key of a service's metadata that says so.
+/// The key of the mark in a service's metadata.
 const MARK: &str = "managed-by";
-/// The key of an instance's metadata that says since when it is about to go.
+/// The key of an instance's metadata with the time when its deletion started.
 const LEAVING: &str = "leaving";
 
 const DONE: u32 = 200_000;
@@ -28,24 +29,24 @@ const UNCHANGED: u32 = 200_002;
 const THERE_ALREADY: u32 = 400_201;
 const NO_INSTANCE: u32 = 400_303;
 
-/// How many are asked for, or sent, at a time: Polaris's own limit.
+/// The maximum number of objects per request, the limit of Polaris.
 const AT_ONCE: usize = 100;
 
-/// A Polaris.
+/// A Polaris registry.
 #[derive(Debug)]
 pub struct Polaris {
     wire: Wire,
-    /// Services that are known to be ours: their list lags by a second or two.
+    /// The services known to be ours; Polaris lists new services with a delay of one or two seconds.
     ours: Mutex<BTreeSet<ObjectKey>>,
 }
 
-/// An answer, as far as it matters here.
+/// The relevant fields of a response.
 #[derive(Debug, Deserialize)]
 struct Answer {
     code: u32,
     #[serde(default)]
     info: String,
-    /// How many there are in all.
+    /// The total number of objects.
     #[serde(default)]
     amount: usize,
     #[serde(default)]
@@ -87,17 +88,17 @@ struct FoundInstance {
 }
 
 impl Polaris {
-    /// `client` leads to its address; the token is that of a user who may write.
+    /// Creates a registry. `client` connects to the address of Polaris; the token belongs to a user with write access.
     ///
     /// # Errors
-    /// When the token can stand in no header.
+    /// Returns an error if the token is not a valid header value.
     pub fn new(client: Client, token: &str) -> Result<Self, InvalidHeaderValue> {
         let wire =
             Wire::new(client).with_header(HeaderName::from_static("x-polaris-token"), HeaderValue::from_str(token)?);
         Ok(Self { wire, ours: Mutex::default() })
     }
 
-    /// All pages of a list.
+    /// Returns the objects of all pages of a list.
     async fn list<T>(&self, path: &str, items: impl Fn(Answer) -> Vec<T>) -> Result<Vec<T>, RegistryError> {
         let mut all = Vec::new();
         loop {
@@ -114,7 +115,7 @@ impl Polaris {
         }
     }
 
-    /// Changes a few things at once.
+    /// Changes several objects in batches.
     async fn change(&self, verb: Verb, path: &str, things: Vec<Value>, good: &[u32]) -> Result<(), RegistryError> {
         for things in things.chunks(AT_ONCE) {
             let (at, body) = (format!("/naming/v1/{path}"), json!(things));
@@ -133,8 +134,8 @@ impl Polaris {
         Ok(found.into_iter().map(|instance| (instance.host, instance.port)).collect())
     }
 
-    /// Deletes instances, having changed them: a Polaris that stores in a file (1.18) would go on listing what had not changed in the
-    /// last seconds. So each attempt has to be a change.
+    /// Deletes instances after a change of their metadata. A Polaris with file storage (1.18) keeps listing a deleted
+    /// instance unless it has changed within the last seconds. So each attempt must contain a new change.
     async fn take_away<'a>(
         &self,
         key: &ObjectKey,
@@ -150,7 +151,7 @@ impl Polaris {
         self.change(Verb::Post, "instances/delete", leaving, &[DONE]).await
     }
 
-    /// Makes the service, unless it is there and ours.
+    /// Creates the service, unless it exists and is ours. Returns an error if it belongs to another owner.
     async fn claim(&self, key: &ObjectKey) -> Result<(), RegistryError> {
         let path = "services";
         let service = json!([{"name": key.name, "namespace": namespace(key), "metadata": {MARK: OWNER}}]);
@@ -161,7 +162,7 @@ impl Polaris {
             let query = format!("services?name={}&namespace={}", quoted(&key.name), quoted(namespace(key)));
             let found = self.list(&query, |answer| answer.services).await?;
             if !found.iter().any(|service| service.name == *key.name && is_ours(service)) {
-                let why = format!("{key} is there already, and is somebody else's");
+                let why = format!("{key} already exists and has another owner");
                 return Err(RegistryError::Refused { what: path.to_owned(), why });
             }
         }
@@ -218,7 +219,8 @@ impl Registry for Polaris {
     fn remove<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), RegistryError>> {
         Box::pin(async move {
             if !self.ours.lock().contains(key) {
-                // In doubt since its first write, which may have been refused: only what is marked is ours.
+                // The service may belong to another owner, because even its first write may have been rejected. Only
+                // marked services are ours.
                 let query = format!("services?name={}&namespace={}", quoted(&key.name), quoted(namespace(key)));
                 if !self.list(&query, |answer| answer.services).await?.iter().any(is_ours) {
                     return Ok(());
@@ -259,10 +261,10 @@ impl Registry for Polaris {
     }
 }
 
-/// A refusal of one of many is a refusal, too.
+/// Returns an error if one part of the request was rejected.
 fn accepted(what: &str, answer: Answer, good: &[u32]) -> Result<Answer, RegistryError> {
     let parts = answer.responses.iter().map(|part| (part.code, &part.info));
-    // The code of the whole is that of one of its parts, where there are some.
+    // If the response has parts, its own code repeats the code of one of them.
     let whole = std::iter::once((answer.code, &answer.info)).filter(|_| answer.responses.is_empty());
     match parts.chain(whole).find(|(code, _)| !good.contains(code)) {
         None => Ok(answer),

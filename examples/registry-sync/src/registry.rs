@@ -1,4 +1,4 @@
-//! What a registry must be able to do, and how it fails.
+//! The trait of registries, and their errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,70 +8,70 @@ use windlass::{ObjectKey, api::BoxError};
 
 use crate::Entry;
 
-/// Why a registry has not done what it was asked to. Whether it has done it nevertheless is not known.
+/// An error of a registry. The request may have been performed nevertheless.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// There was no answer.
-    #[error("{what}: the registry does not answer")]
+    /// The registry did not respond.
+    #[error("{what}: the registry did not respond")]
     NoAnswer {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// Why not.
+        /// The cause.
         source: BoxError,
     },
-    /// It refused.
-    #[error("{what}: the registry refuses: {why}")]
+    /// The registry rejected the request.
+    #[error("{what}: the registry rejected the request: {why}")]
     Refused {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// What it says.
+        /// The registry's message.
         why: String,
     },
-    /// Its answer is none that it should give.
-    #[error("{what}: the answer of the registry cannot be read: {why}")]
+    /// The response is invalid.
+    #[error("{what}: the registry sent an invalid response: {why}")]
     Garbage {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// What is wrong with it.
+        /// The problem with the response.
         why: String,
     },
 }
 
-/// A registry outside of the cluster. Of what is in it, only what was put there by this trait is seen and changed by it.
+/// An external registry. It only returns and changes entries that were created by this trait.
 pub trait Registry: Send + Sync + 'static {
-    /// What it has now.
+    /// Returns the current entries.
     fn entries(&self) -> BoxFuture<'_, Result<BTreeMap<ObjectKey, Entry>, RegistryError>>;
 
-    /// Makes an entry what it should be, whatever it is now.
+    /// Creates or replaces an entry.
     fn put<'a>(&'a self, key: &'a ObjectKey, entry: &'a Entry) -> BoxFuture<'a, Result<(), RegistryError>>;
 
-    /// Makes sure that there is no entry.
+    /// Removes an entry, if it exists.
     fn remove<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<(), RegistryError>>;
 
-    /// What [`Self::entries`] is to show of an entry: a registry need not keep all of it.
+    /// Returns the form in which [`Self::entries`] lists an entry. A registry need not store all of it.
     fn shows(&self, entry: &Entry) -> Option<Entry> {
         Some(entry.clone())
     }
 
-    /// The namespaces that it has now. Nothing where there is no such thing, and so below.
+    /// Returns the current namespaces. By default, a registry has no namespaces, and the methods for them do nothing.
     fn namespaces(&self) -> BoxFuture<'_, Result<BTreeSet<String>, RegistryError>> {
         Box::pin(async { Ok(BTreeSet::new()) })
     }
 
-    /// Makes sure that there is a namespace.
+    /// Adds a namespace, unless it exists.
     fn add_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), RegistryError>> {
         let _ = name;
         Box::pin(async { Ok(()) })
     }
 
-    /// Makes sure that there is no such namespace. May fail as long as there are services in it.
+    /// Removes a namespace, if it exists. May fail as long as it has services.
     fn remove_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), RegistryError>> {
         let _ = name;
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether it has namespaces at all.
+    /// Returns `true` if the registry has namespaces.
     fn has_namespaces(&self) -> bool {
         false
     }

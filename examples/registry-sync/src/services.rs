@@ -1,4 +1,4 @@
-//! The loop of services: first seen, changed, deleted.
+//! The controller of services, which handles new, changed and deleted ones.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use windlass::{
 
 use crate::{Entry, known::State, sync::Shared};
 
-/// The label of a slice that names its service.
+/// The label of a slice with the name of its service.
 const OF_SERVICE: &str = "kubernetes.io/service-name";
 /// The index of slices by namespace and name of their service.
 const BY_SERVICE: &str = "by-service";
 
-/// Its reconciler gets keys, and is called for services that are gone, too: it knows what it has synced, so no finalizer has to
-/// hold up their deletion.
+/// Returns the controller. Its reconciler gets keys, and is also called for deleted services. It remembers the synced
+/// services, so no finalizer is needed.
 pub(crate) fn controller(
     shared: Arc<Shared>,
     patience: Duration,
@@ -49,7 +49,8 @@ fn service_of(slice: &Cached<EndpointSlice>) -> Option<ObjectRef<Service>> {
     Some(ObjectRef::new(meta.label(OF_SERVICE)?).within(meta.namespace()?.clone()))
 }
 
-/// Which services a pod answers for is known from what was synced. One that it will answer for gets a slice, too.
+/// Returns the synced services with this pod as an instance. A new pod of a service causes an event of its slice
+/// instead.
 fn served_by(shared: &Shared, pod: &Cached<PartialObject>) -> Vec<ObjectRef<Service>> {
     let (name, namespace) = (pod.meta().name(), pod.meta().namespace());
     let keys = shared.services.which(|key, entry| key.namespace.as_ref() == namespace && entry.has_pod(name));
@@ -60,10 +61,10 @@ async fn sync(key: ObjectRef<Service>, cx: Context, shared: Arc<Shared>) -> wind
     let (registry, known) = (&shared.registry, &shared.services);
     let name = key.key();
     match (cx.store::<Service>().get(&key), known.get(name)) {
-        // It never was in the registry, or is no longer.
+        // The service was never in the registry, or was already removed from it.
         (None, None) => {}
         (None, Some(_)) => {
-            // After a restart the cache may be behind, and people use what is in the registry: the server has the last word.
+            // After a restart the cache may be stale, and clients depend on the registry, so the server is asked.
             if cx.live().get_opt(key.clone()).await?.is_some() {
                 return Ok(Action::await_change());
             }
@@ -92,7 +93,7 @@ async fn sync(key: ObjectRef<Service>, cx: Context, shared: Arc<Shared>) -> wind
     Ok(Action::await_change())
 }
 
-/// The namespace first, where a registry has such a thing.
+/// Writes an entry, after its namespace if the registry has namespaces.
 async fn put(shared: &Shared, key: &ObjectRef<Service>, wanted: &Entry) -> windlass::Result<()> {
     if shared.registry.has_namespaces() {
         let namespace = key.namespace().unwrap_or_default();
@@ -101,7 +102,7 @@ async fn put(shared: &Shared, key: &ObjectRef<Service>, wanted: &Entry) -> windl
     shared.registry.put(key.key(), wanted).await.map_err(windlass::Error::other)
 }
 
-/// What the registry is to have, as the caches say.
+/// Computes the desired entry from the caches.
 fn wanted(key: &ObjectRef<Service>, cx: &Context) -> windlass::Result<Entry> {
     let slices = cx.store::<EndpointSlice>().by_index(BY_SERVICE, &key.key().to_string());
     let slices = slices.map_err(windlass::Error::other)?;

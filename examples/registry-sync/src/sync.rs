@@ -1,4 +1,4 @@
-//! All of it: two controllers, and the look at the registry.
+//! The complete program: two controllers, and the check of the registry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,13 +7,13 @@ use windlass::{Manager, Task};
 
 use crate::{Entry, Registry, drift::Drift, known::Known, namespaces, services};
 
-/// How long the registry may take for what one service needs.
+/// The default timeout of the registry for one service.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the registry is looked at.
+/// The default interval between checks of the registry.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// Keeps a registry in step with the services of a cluster.
+/// Keeps a registry in sync with the services of a cluster.
 #[must_use = "it does nothing until it is added to a manager"]
 pub struct RegistrySync {
     shared: Arc<Shared>,
@@ -21,7 +21,7 @@ pub struct RegistrySync {
     patience: Duration,
 }
 
-/// What the loops share.
+/// The state shared by the controllers.
 pub(crate) struct Shared {
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) services: Known<Entry>,
@@ -29,26 +29,26 @@ pub(crate) struct Shared {
 }
 
 impl RegistrySync {
-    /// With this registry, and no memory of it.
+    /// Creates a sync with this registry. Its existing entries are unknown at first.
     pub fn with(registry: Arc<dyn Registry>) -> Self {
         let shared = Shared { registry, services: Known::new(), namespaces: Known::new() };
         Self { shared: Arc::new(shared), look: LOOK, patience: PATIENCE }
     }
 
-    /// How often the registry is looked at, whether it is still as it was left; once a minute by default.
+    /// Sets the interval between checks of the registry for changes. Defaults to one minute.
     pub fn look_every(mut self, period: Duration) -> Self {
         self.look = period;
         self
     }
 
-    /// How long the registry may take; ten seconds by default.
+    /// Sets the timeout of the registry. Defaults to 10 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Adds the controllers to a manager. Its events are written from before its informers start until after they end, so what
-    /// the first reconcile has to tell is told.
+    /// Adds the controllers to a manager. Events can be written from before the informers start until after they end,
+    /// so those of the first reconcile are not lost.
     pub fn add_to(self, manager: &mut Manager) {
         let Self { shared, look, patience } = self;
         let (services, of_services) = mpsc::unbounded();

@@ -1,4 +1,4 @@
-//! Somebody who uses it, and looks into the registry.
+//! The demonstration: the steps of a user, with the resulting entries of the registry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,24 +16,24 @@ use windlass_controllers::{BuiltIn, Controllers};
 
 use crate::{Entry, Registry};
 
-/// Far longer than anything here takes: it tells slow from broken.
+/// The timeout of each wait, far longer than any step takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Looks into a registry until it is as expected.
+/// Reads a registry until it has an expected state.
 #[derive(Clone)]
 pub struct Look(Arc<dyn Registry>);
 
 impl Look {
-    /// Into this one.
+    /// Creates a reader of this registry.
     #[must_use]
     pub fn into_registry(registry: Arc<dyn Registry>) -> Self {
         Self(registry)
     }
 
-    /// Waits until something holds of what the registry has of a service. A registry that fails is asked again.
+    /// Waits until a condition holds for a service's entry. Failed reads are retried.
     ///
     /// # Errors
-    /// When it does not hold within a minute, with what was seen last.
+    /// Returns an error with the last result if the condition does not hold within a minute.
     pub async fn until(
         &self,
         key: &ObjectKey,
@@ -52,10 +52,10 @@ impl Look {
         }
     }
 
-    /// Until so many answer.
+    /// Waits until a service has this number of instances.
     ///
     /// # Errors
-    /// As [`Self::until`].
+    /// Returns the same errors as [`Self::until`].
     pub async fn instances(&self, key: &ObjectKey, many: usize) -> Result<Entry, BoxError> {
         let entry = self.until(key, |entry| entry.is_some_and(|entry| entry.instances.len() == many)).await?;
         Ok(entry.unwrap_or_default())
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Look {
     }
 }
 
-/// What a cluster in this process needs, so that there are pods and they have addresses.
+/// Adds the controllers and nodes that an in-process cluster needs to run pods with addresses.
 pub fn cluster(manager: &mut Manager) {
     use BuiltIn::{Deployment, EndpointSlice, GarbageCollector, Namespace, Nodes, ReplicaSet};
     Controllers::of([Deployment, ReplicaSet, EndpointSlice, Namespace, GarbageCollector, Nodes])
@@ -76,13 +76,13 @@ pub fn cluster(manager: &mut Manager) {
         .add_to(manager);
 }
 
-/// Lives through the life of a service in a namespace of its own, and prints what is done, and what the registry has then.
+/// Creates, changes and deletes a service in a new namespace, and prints each step with the registry's entry.
 ///
 /// # Errors
-/// When something does not come to be.
+/// Returns an error if an expected effect does not occur.
 pub async fn tour(client: &Client, registry: Arc<dyn Registry>) -> Result<(), BoxError> {
     let (look, key) = (Look::into_registry(Arc::clone(&registry)), ObjectKey::new("web").within("shop"));
-    println!("you   make a namespace shop, a Deployment web with two pods, and a Service");
+    println!("you   create a namespace shop, a Deployment web with two pods, and a Service");
     client.create(&from_value::<Namespace>(json!({"metadata": {"name": "shop"}}))?).await?;
     client.create(&from_value::<Deployment>(deployment())?).await?;
     let service = json!({
@@ -97,7 +97,7 @@ pub async fn tour(client: &Client, registry: Arc<dyn Registry>) -> Result<(), Bo
     client.patch(web, Patch::Merge(json!({"spec": {"replicas": 3}}))).await?;
     println!("seen  the registry has {key} at {}", look.instances(&key, 3).await?);
 
-    println!("you   remove it from the registry, behind everybody's back");
+    println!("you   remove it from the registry directly");
     registry.remove(&key).await?;
     println!("seen  the registry has {key} at {}", look.instances(&key, 3).await?);
 
@@ -111,7 +111,7 @@ pub async fn tour(client: &Client, registry: Arc<dyn Registry>) -> Result<(), Bo
     let deadline = Instant::now() + PATIENCE;
     while registry.namespaces().await?.contains("shop") {
         if Instant::now() > deadline {
-            return Err("the namespace shop stays in the registry".into());
+            return Err("the namespace shop is still in the registry".into());
         }
         sleep(Duration::from_millis(50)).await;
     }

@@ -1,4 +1,4 @@
-//! JSON over HTTP, as both registries speak it: by the client that the cluster is spoken to with.
+//! JSON over HTTP for both registries, with the HTTP client of the Kubernetes client.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header::CONTENT_TYPE};
@@ -9,10 +9,10 @@ use windlass::Client;
 
 use crate::RegistryError;
 
-/// No answer that makes sense is larger.
+/// The maximum size of a response, in bytes.
 const LARGEST: usize = 64 << 20;
 
-/// A way to a registry.
+/// A connection to a registry.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     client: Client,
@@ -24,7 +24,7 @@ impl Wire {
         Self { client, header: None }
     }
 
-    /// With a header on each request.
+    /// Adds a header to each request.
     pub(crate) fn with_header(self, name: HeaderName, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
         Self { header: Some((name, value)), ..self }
@@ -50,7 +50,7 @@ impl Wire {
         self.send(Method::PUT, path, body.to_string().into()).await
     }
 
-    /// Sends a request and reads the answer, whatever its status: both registries say in JSON what they refuse.
+    /// Sends a request and decodes the response, regardless of its status: both registries send errors as JSON.
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,

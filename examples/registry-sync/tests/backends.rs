@@ -1,4 +1,4 @@
-//! What goes over the wire to etcd and to Polaris, and answers that make no sense. The real ones are in `real_registries.rs`.
+//! The requests to etcd and Polaris, and invalid responses. The tests with real servers are in `real_registries.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -13,7 +13,7 @@ use registry_sync::{Entry, Etcd, Instance, Polaris, Registry, RegistryError};
 use serde_json::{Value, json};
 use windlass::{Client, ObjectKey, client::Body};
 
-/// A client whose requests are answered by a function of method, path and body.
+/// Returns a client whose requests are answered by a function of method, path and body.
 fn answered_by(answer: impl Fn(&str, &Value) -> (u16, String) + Send + Sync + 'static) -> Client {
     let answer = Arc::new(answer);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -39,7 +39,7 @@ fn entry(addresses: &[&str]) -> Entry {
     Entry { instances: addresses.iter().map(instance).collect() }
 }
 
-/// As much of etcd as is used: keys in order, and three calls.
+/// A minimal etcd: sorted keys, and three calls.
 fn etcd(keys: Arc<Mutex<BTreeMap<String, String>>>) -> Client {
     answered_by(move |call, body| {
         let text = |value: &Value| String::from_utf8(STANDARD.decode(value.as_str().unwrap()).unwrap()).unwrap();
@@ -95,7 +95,7 @@ async fn etcd_has_what_the_resolver_of_grpc_reads() {
     assert_eq!(registry.entries().await.unwrap(), [(web(), entry(&["10.0.0.2:80", "10.0.0.3:80"]))].into());
     registry.remove(&web()).await.unwrap();
     assert_eq!(registry.entries().await.unwrap(), BTreeMap::new());
-    assert_eq!(keys.lock().len(), 1, "what is not under the prefix is left alone");
+    assert_eq!(keys.lock().len(), 1, "keys outside the prefix are not changed");
 }
 
 #[tokio::test]
@@ -108,10 +108,10 @@ async fn a_value_in_etcd_that_cannot_be_read_is_seen_and_written_again() {
     assert_ne!(registry.entries().await.unwrap().remove(&web()), registry.shows(&wanted));
     registry.put(&web(), &wanted).await.unwrap();
     assert_eq!(registry.entries().await.unwrap().remove(&web()), Some(wanted));
-    assert_eq!(registry.shows(&Entry::default()), None, "of nobody there is no key");
+    assert_eq!(registry.shows(&Entry::default()), None, "an empty entry has no key");
 }
 
-/// None of these is to be taken for an empty registry, or for a write that was done.
+/// None of these responses may count as an empty registry, or as a successful write.
 #[tokio::test]
 async fn nonsense_is_never_taken_for_an_answer() {
     for (status, nonsense) in [
@@ -158,7 +158,7 @@ async fn a_service_in_polaris_that_is_somebody_elses_is_refused_and_left() {
     });
     let registry = Polaris::new(client, "token").unwrap();
     let refused = registry.put(&web(), &entry(&["10.0.0.1:80"])).await.unwrap_err();
-    assert!(matches!(&refused, RegistryError::Refused { why, .. } if why.contains("somebody else's")), "{refused}");
+    assert!(matches!(&refused, RegistryError::Refused { why, .. } if why.contains("another owner")), "{refused}");
     registry.remove(&web()).await.unwrap();
     assert_eq!(*written.lock(), ["POST /naming/v1/services"]);
     assert_eq!(registry.entries().await.unwrap(), BTreeMap::new());

@@ -1,4 +1,5 @@
-//! What the loop of services survives: for this, the registry is in the cluster itself, so that its writes are disturbed, too.
+//! Explores the controller of services. The registry is in the cluster itself, so that faults are injected into its
+//! writes, too.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -16,7 +17,7 @@ use windlass::{
     k8s::core::v1::{ConfigMap, Service},
 };
 
-/// Entries are ConfigMaps with a label.
+/// A registry whose entries are ConfigMaps with a label.
 struct InCluster(Client);
 
 fn failed(error: windlass::client::Error) -> RegistryError {
@@ -71,20 +72,21 @@ fn the_registry_ends_as_the_cluster_whatever_goes_wrong() {
             serve(&client, "default", "db", &["10.0.0.9"]).await
         })
         .step("one moves", |client| async move { move_to(&client, "default", "web", &["10.0.0.2"]).await })
-        .step("one goes", |client| async move {
+        .step("one is deleted", |client| async move {
             client.delete::<Service>("db").await?;
             Ok(())
         })
-        .step("an entry is lost", |client| async move {
+        .step("an entry is removed", |client| async move {
             client.delete::<ConfigMap>("web").await?;
             Ok(())
         })
-        // After a restart, a cache that is behind may show a service that is gone: its entry comes, and goes when the cache knows.
+        // After a restart, a stale cache may show a deleted service: its entry is created, and deleted when the cache
+        // has caught up.
         .may_churn::<ConfigMap>()
-        // Addresses are handed out by chance.
+        // The server assigns a random address.
         .ignoring_field::<Service>("/spec/clusterIP")
         .ignoring_field::<Service>("/spec/clusterIPs")
-        .settled("what is there is where it is, and what is gone is gone", |state| {
+        .settled("the entries match the services", |state| {
             let web = state.get::<ConfigMap>("web").and_then(|config| config.data).unwrap_or_default();
             web.into_values().eq(["10.0.0.2:80"]) && state.get::<ConfigMap>("db").is_none()
         });

@@ -1,5 +1,6 @@
-//! The real ones: an etcd and a Polaris that are killed, halted, and replaced by something that talks nonsense while the cluster
-//! changes, and that have in the end what the cluster says. `cargo xtask registry` builds and names the programs.
+//! Tests with a real etcd and a real Polaris. Each is killed, stopped, and replaced by a server with invalid responses
+//! while the cluster changes, and finally matches the cluster. `cargo xtask registry` builds the programs and passes
+//! their paths.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -29,11 +30,11 @@ use windlass::{
     k8s::core::v1::{Namespace, Service},
 };
 
-/// What Polaris wants to have a file for.
+/// The names of the loggers for which Polaris requires a file.
 const LOGGERS: &str = "config auth store cache naming healthcheck xdsv3 eureka nacos-apiserver apiserver default token-bucket \
                        discoverstat local HistoryLogger discoverEventLocal cmdb";
 
-/// A registry's process on a port of its own; gone, with its data, when dropped.
+/// A registry's process on its own port. Dropping it kills the process and deletes its data.
 struct Daemon {
     program: PathBuf,
     arguments: Vec<String>,
@@ -61,7 +62,7 @@ impl Daemon {
         self.process = Some(command.spawn().unwrap());
     }
 
-    /// Without a chance to put anything in order.
+    /// Kills the process without a graceful shutdown.
     fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -99,7 +100,7 @@ async fn is_at(look: &Look, name: &str, hosts: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Somebody at the registry's port who says things.
+/// Listens on the registry's port and sends invalid responses.
 async fn rave(port: u16) -> Outcome {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     loop {
@@ -111,7 +112,7 @@ async fn rave(port: u16) -> Outcome {
     }
 }
 
-/// The life of a registry, with everything that can happen to one.
+/// Verifies that the sync recovers from all failures of a registry.
 async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     let env = Environment::start().await;
     let (client, look) = (env.client(), Look::into_registry(Arc::clone(&registry)));
@@ -126,12 +127,12 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
         is_at(&look, name, &["10.0.0.1", "10.0.0.2"]).await?;
     }
 
-    // It is killed, and comes back.
+    // The registry is killed and restarted.
     daemon.kill();
     move_to(&client, "shop", "moves", &["10.0.0.2", "10.0.0.3"]).await?;
     client.delete(ObjectRef::<Service>::new("goes").within("shop")).await?;
     serve(&client, "shop", "comes", &["10.0.0.4"]).await?;
-    // The sync is to have tried in vain.
+    // Wait until the sync has failed at least once.
     sleep(Duration::from_secs(1)).await;
     daemon.start();
     is_at(&look, "moves", &["10.0.0.2", "10.0.0.3"]).await?;
@@ -139,7 +140,7 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     look.until(&key("goes"), |entry| entry.is_none()).await?;
     is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
 
-    // It takes requests and does not answer for longer than the sync waits.
+    // The registry accepts requests, and does not respond for longer than the timeout of the sync.
     daemon.signal("-STOP");
     move_to(&client, "shop", "moves", &["10.0.0.5"]).await?;
     client.delete(ObjectRef::<Service>::new("comes").within("shop")).await?;
@@ -148,19 +149,19 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     is_at(&look, "moves", &["10.0.0.5"]).await?;
     look.until(&key("comes"), |entry| entry.is_none()).await?;
 
-    // Something else answers in its place, and what it says makes no sense.
+    // Another server listens on its port and sends invalid responses.
     daemon.kill();
     let raving = tokio::spawn(rave(daemon.port));
     move_to(&client, "shop", "moves", &["10.0.0.6", "10.0.0.7"]).await?;
     sleep(Duration::from_secs(2)).await;
-    assert!(registry.entries().await.is_err(), "nonsense is no answer");
+    assert!(registry.entries().await.is_err(), "an invalid response is an error");
     raving.abort();
     let _ = raving.await;
     daemon.start();
     is_at(&look, "moves", &["10.0.0.6", "10.0.0.7"]).await?;
     is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
 
-    // Somebody takes an entry away.
+    // Another program removes an entry.
     registry.remove(&key("stays")).await?;
     is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
     let names: Vec<_> =
@@ -169,7 +170,7 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     Ok(env.stop().await?)
 }
 
-/// The token of the user that a new Polaris begins with.
+/// Returns the token of the initial user of a new Polaris.
 async fn log_in(client: &Client) -> String {
     loop {
         let who = json!({"name": "polaris", "password": "polaris"}).to_string();

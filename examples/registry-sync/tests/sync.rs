@@ -1,4 +1,4 @@
-//! The registry ends as the cluster is, whatever it does meanwhile: in process, with a clock that stands still.
+//! The registry finally matches the cluster, whatever it responds in the meantime. In process, with a paused clock.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -41,12 +41,12 @@ impl Harbour {
         Self { env, look: Look::into_registry(registry.clone()), registry }
     }
 
-    /// More than two looks, in the time of the test.
+    /// Waits for more than two checks, in the time of the test.
     async fn rest() {
         tokio::time::sleep(Duration::from_secs(150)).await;
     }
 
-    /// What the registry has, as text, without the API server's own.
+    /// Returns the entries of the registry as text, without the API server's own service.
     fn shown(&self) -> BTreeMap<String, String> {
         let entries = self.registry.snapshot().into_iter().filter(|(key, _)| &*key.name != "kubernetes");
         entries.map(|(key, entry)| (key.name.to_string(), entry.to_string())).collect()
@@ -73,7 +73,7 @@ async fn first_seen_changed_and_deleted() -> Outcome {
     client.delete::<Service>("web").await?;
     harbour.look.until(&key("web"), |entry| entry.is_none()).await?;
 
-    // What never was in the registry is not removed from it, and what is as it was is not written again.
+    // Unknown entries are not removed from the registry, and unchanged entries are not written again.
     let writes = harbour.registry.writes();
     client.delete::<EndpointSlice>("web").await?;
     Harbour::rest().await;
@@ -104,7 +104,7 @@ async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
     Ok(harbour.env.stop().await?)
 }
 
-/// What happens in the cluster while the registry is in a bad mood, and that it does not matter in the end.
+/// Verifies that the registry finally matches the cluster after changes during a failure.
 async fn survives(mood: Mood) -> Outcome {
     let harbour = Harbour::open().await;
     let client = harbour.env.client();
@@ -116,7 +116,7 @@ async fn survives(mood: Mood) -> Outcome {
     move_to(&client, "default", "changes", &["10.0.0.2"]).await?;
     client.delete::<Service>("goes").await?;
     serve(&client, "default", "comes", &["10.0.0.3"]).await?;
-    // Long enough for back-offs of minutes.
+    // Long enough for back-offs of several minutes.
     tokio::time::sleep(Duration::from_mins(30)).await;
     harbour.registry.set_mood(Mood::Well);
     Harbour::rest().await;
@@ -162,7 +162,7 @@ async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
     Harbour::rest().await;
     let right = [("changed", "[10.0.0.1:80]"), ("lost", "[10.0.0.1:80]"), ("same", "[10.0.0.1:80]")];
     assert_eq!(harbour.shown(), expected(right));
-    assert_eq!(harbour.registry.writes(), writes + 3, "what is right is left alone");
+    assert_eq!(harbour.registry.writes(), writes + 3, "correct entries are not written");
     Ok(harbour.env.stop().await?)
 }
 

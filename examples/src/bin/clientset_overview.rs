@@ -1,4 +1,4 @@
-//! Pods and nodes, and what is known of them.
+//! Prints an overview of pods and nodes.
 
 use windlass::{Client, Clientset, ObjectExt};
 

@@ -1,4 +1,4 @@
-//! One pod, read with its type.
+//! Reads one pod with its type.
 
 use windlass::{Client, Clientset};
 

@@ -1,4 +1,4 @@
-//! How many pods are running, in all namespaces.
+//! Prints the number of running pods in all namespaces.
 
 use windlass::{Client, Clientset};
 

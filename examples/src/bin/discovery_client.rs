@@ -1,4 +1,4 @@
-//! Which versions and resources the server has.
+//! Prints the versions and resources of the server.
 
 use windlass::Client;
 

@@ -1,4 +1,5 @@
-//! Objects of a resource that is known at run time only: its name is the first argument, `pods` unless given.
+//! Prints the objects of a resource that is only known at run time. Its name is the first argument and defaults to
+//! `pods`.
 
 use windlass::{
     Client, ObjectExt,

@@ -1,5 +1,5 @@
-//! A shared informer of the pods in the default namespace, with a handler that prints added, updated and deleted pods,
-//! until Ctrl-C.
+//! Runs a shared informer of the pods in the default namespace until Ctrl-C. A handler prints added, updated and
+//! deleted pods.
 
 use windlass::{
     Client,

@@ -1,5 +1,5 @@
-//! Informer, work queue and workers: handlers put the keys of pods into a queue; three workers take keys and look up the
-//! newest state in the cache, until Ctrl-C.
+//! Runs an informer, a work queue and three workers until Ctrl-C. Handlers add the keys of pods to the queue. Workers
+//! take keys and read the newest state from the cache.
 
 use windlass::{
     Client, ObjectRef, WorkQueue,
@@ -12,7 +12,7 @@ use windlass::{
 type Key = ObjectRef<Pod>;
 
 const WORKERS: usize = 3;
-/// A key that failed more often is given up until its pod changes.
+/// The maximum number of retries. After that, a key is dropped until its pod changes.
 const MAX_RETRIES: u32 = 5;
 
 #[tokio::main]
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let factory = informer_factory(&client, InformerOptions::default()).within("default");
     let pods = factory.informer::<Pod>();
 
-    // The producer: whatever happens to a pod, its key goes into the queue, once until a worker takes it.
+    // The producer: every event of a pod adds its key to the queue. A key that is already queued is not added again.
     let queue = WorkQueue::<Key>::builder().name("pods").build();
     let producer = queue.clone();
     let registration = pods.add_handler(move |event: Notification<Pod>| producer.add(event.object().object_ref()));

@@ -1,4 +1,4 @@
-//! A request made by hand: where, send, decode.
+//! Sends a request in single steps: path, send, decode.
 
 use windlass::{Client, ObjectExt, api::GroupVersion, k8s::core::v1::Pod};
 

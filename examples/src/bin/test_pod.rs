@@ -1,5 +1,5 @@
-//! The pod `test` of the default namespace: `create`, or `delete`. As `kubectl run test --image=nginx
-//! --image-pull-policy=IfNotPresent` and `kubectl delete pod test --grace-period=0` do.
+//! Creates or deletes the pod `test` in the default namespace (`create` or `delete`), like `kubectl run test
+//! --image=nginx --image-pull-policy=IfNotPresent` and `kubectl delete pod test --grace-period=0`.
 
 use windlass::{
     Client, ObjectExt,

@@ -1,5 +1,5 @@
-//! What happens to pods of the default namespace, as it happens: those that are there, then each change. With a number
-//! as argument, it ends after so many events.
+//! Prints the existing pods of the default namespace, then each change. The optional argument is the number of events
+//! after which it ends.
 
 use futures::TryStreamExt;
 use windlass::{Client, ObjectExt, client::WatchEvent, k8s::core::v1::Pod};

@@ -1,4 +1,4 @@
-//! What people ask for, and what they are told. The definition that the API server gets is made of them.
+//! The API types of websites. The CustomResourceDefinition is generated from them.
 
 use serde::{Deserialize, Serialize};
 use windlass::{
@@ -6,10 +6,10 @@ use windlass::{
     api::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
 };
 
-/// The condition that says whether people see the website.
+/// The type of the condition that reports whether the website is available.
 pub const READY: &str = "Ready";
 
-/// A page, and as many servers as it takes.
+/// A website with a page and its web servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource)]
 #[resource(
     group = "shop.example.com",
@@ -21,41 +21,41 @@ pub const READY: &str = "Ready";
     column(name = "Age", type = "date", path = ".metadata.creationTimestamp")
 )]
 pub struct Website {
-    /// Its name, and what else every object has.
+    /// The standard object metadata.
     pub metadata: ObjectMeta,
-    /// What people ask for.
+    /// The desired state of the website.
     pub spec: WebsiteSpec,
-    /// What they are told.
+    /// The observed state of the website.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<WebsiteStatus>,
 }
 
-/// As it should be.
+/// The desired state of a website.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Schema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebsiteSpec {
-    /// What the page says.
+    /// The text of the page.
     #[schema(min_length = 1)]
     pub greeting: String,
-    /// The web server; a webhook sets it where it is missing.
+    /// The image of the web server; a webhook sets the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// How many of them; a webhook sets it where it is missing.
+    /// The number of web servers; a webhook sets the default.
     #[schema(minimum = 0)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
 }
 
-/// As it is.
+/// The observed state of a website.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Schema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebsiteStatus {
-    /// The generation that all of this is about.
+    /// The generation that the status refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many servers answer.
+    /// The number of ready web servers.
     pub ready_replicas: i32,
-    /// What is true of it.
+    /// The conditions of the website.
     #[schema(list_type = "map", map_keys("type"))]
     pub conditions: Vec<Condition>,
 }

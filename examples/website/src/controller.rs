@@ -1,4 +1,4 @@
-//! Brings the cluster to what websites ask for.
+//! The controller of websites.
 
 use serde_json::{Value, json};
 use windlass::{
@@ -20,10 +20,11 @@ use windlass::{
 
 use crate::api::{READY, Website};
 
-/// The ConfigMap in which every website of a namespace has its entry. It is nobody's child: who goes leaves it in order.
+/// The ConfigMap with an entry for each website of a namespace. It has no owner; a finalizer removes the entry of a
+/// deleted website.
 const DIRECTORY: &str = "websites";
 
-/// Reconciles a website when its spec changes, or anything that was made of it.
+/// Returns the controller. It reconciles a website when its spec or one of its dependents changes.
 pub fn controller() -> impl Runnable {
     Controller::watching(Watch::<Website>::all().filter(predicate::generation_changed()))
         .owns::<ConfigMap>()
@@ -51,7 +52,7 @@ async fn reconcile(website: Arc<Website>, cx: Context) -> windlass::Result<Actio
     Ok(Action::await_change())
 }
 
-// === what is made of a website ===
+// === the dependents of a website ===
 
 fn page(website: &Website) -> windlass::Result<ConfigMap> {
     child(website, json!({"data": {"index.html": format!("<h1>{}</h1>\n", website.spec.greeting)}}))
@@ -86,7 +87,7 @@ fn labels(website: &Website) -> Value {
     json!({"app.kubernetes.io/name": "website", "app.kubernetes.io/instance": website.name()})
 }
 
-/// An object of the website's name, which goes when the website does.
+/// Builds a dependent with the website's name. The garbage collector deletes it with the website.
 fn child<K: Resource>(website: &Website, mut body: Value) -> windlass::Result<K> {
     body["metadata"] = json!({"name": website.name(), "namespace": website.namespace(), "labels": labels(website)});
     Ok(serde_json::from_value::<K>(body).map_err(Error::other)?.controlled_by(website))
@@ -103,7 +104,7 @@ async fn enter_directory(website: &Website, cx: &Context) -> windlass::Result<()
     Ok(())
 }
 
-/// Runs before the website may go, and again if it fails.
+/// Finalizes a website: removes its entry from the directory. Retried if it fails.
 async fn leave_directory(website: Arc<Website>, cx: Context) -> windlass::Result<()> {
     let directory = ObjectRef::<ConfigMap>::new(DIRECTORY).within(website.namespace().unwrap_or_default());
     let without = Patch::Merge(json!({"data": {website.name(): null}}));
@@ -115,7 +116,7 @@ async fn leave_directory(website: Arc<Website>, cx: Context) -> windlass::Result
 
 // === the status ===
 
-/// Tells how far it is, when that has changed.
+/// Writes the status if it has changed.
 async fn report(website: &Website, deployment: &Deployment, cx: &Context) -> windlass::Result<()> {
     let wanted = website.spec.replicas.unwrap_or(1);
     let there = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Tells a cluster of websites. With a cluster of one's own, `kubectl apply -f config --recursive` does this once.
+//! Installs the manifests of websites in a cluster. In a production cluster, `kubectl apply -f config --recursive` does
+//! this once.
 
 use windlass::{
     Client, Error,
@@ -11,7 +12,7 @@ const MANIFESTS: &str = concat!(
     include_str!("../config/webhook/manifests.yaml")
 );
 
-/// Applies the manifests. The webhooks are on this machine.
+/// Applies the manifests. The webhook URLs refer to this machine.
 pub async fn install(client: &Client, port: u16) -> windlass::Result<()> {
     let manifests = MANIFESTS.replace("https://127.0.0.1:9443/", &format!("https://127.0.0.1:{port}/"));
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(client.clone()));

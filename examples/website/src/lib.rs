@@ -1,8 +1,9 @@
-//! An operator of websites: to be read, run and copied.
+//! An operator of websites, as an example to run and copy.
 //!
-//! Of a [`Website`](api::Website) it makes a page, servers and a Service, tells in its status and by events how far it is, and
-//! keeps a directory of all websites in order. Defaults are set and nonsense is refused by webhooks, whose certificates it makes
-//! itself; it shows metrics, answers probes, and of several of its processes one acts.
+//! For each [`Website`](api::Website) it creates a page, a Deployment of web servers and a Service. It reports progress
+//! in the status and by events, and maintains a directory of all websites. Webhooks set defaults and reject invalid
+//! websites; the operator creates their certificates. It serves metrics and probes, and uses leader election if several
+//! copies run.
 //!
 //! ```text
 //! cargo run --release -- up &                                  # writes windlass.kubeconfig
@@ -11,14 +12,14 @@
 //! kubectl apply -f examples/website/manifests/sample.yaml
 //! ```
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
-//! | `api.rs` | the types |
-//! | `controller.rs` | what is done about them |
-//! | `webhooks.rs` | what is asked before they are written |
-//! | `manifests.rs`, `config/` | what the cluster has to know: `cargo run --bin manifests -- all` writes it |
-//! | `install.rs` | tells it |
-//! | `main.rs`, `manifests/config.yaml` | flags, configuration, and all of it together |
+//! | `api.rs` | the API types |
+//! | `controller.rs` | the controller |
+//! | `webhooks.rs` | the admission webhooks |
+//! | `manifests.rs`, `config/` | the manifests: `cargo run --bin manifests -- all` writes them |
+//! | `install.rs` | the installation of the manifests |
+//! | `main.rs`, `manifests/config.yaml` | the program, its flags and its configuration |
 
 pub mod api;
 pub mod controller;

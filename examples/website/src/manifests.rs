@@ -1,11 +1,11 @@
-//! What a cluster has to know of websites.
+//! The manifests of the operator.
 
 use windlass::manifests::{Manifests, Webhook};
 
 use crate::{api::Website, controller, webhooks};
 
-/// The definition of websites, what the operator has to be allowed, and its webhooks, which are on this machine: where the
-/// operator runs in the cluster, leave out the URLs, and they are at a Service.
+/// Returns the CustomResourceDefinition, the role of the operator, and its webhook configurations. The webhook URLs
+/// refer to this machine. For an operator in the cluster, leave out the URLs; the configurations then name a Service.
 pub fn manifests() -> Manifests {
     Manifests::new("website-operator")
         .kind::<Website>()

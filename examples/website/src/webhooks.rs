@@ -1,4 +1,4 @@
-//! What the API server asks before it writes a website.
+//! The admission webhooks of websites.
 
 use windlass::{
     rbac,
@@ -10,10 +10,10 @@ use windlass::{
 
 use crate::api::Website;
 
-/// More servers than this are a mistake.
+/// The maximum number of web servers.
 const MANY: i32 = 10;
 
-/// At `/mutate-shop-example-com-v1-website` and `/validate-shop-example-com-v1-website`.
+/// Returns the webhooks, at `/mutate-shop-example-com-v1-website` and `/validate-shop-example-com-v1-website`.
 #[rbac(groups = "", resources = "secrets", verbs = "get,list,watch,create,update,patch")]
 #[rbac(
     groups = "admissionregistration.k8s.io",
@@ -25,7 +25,7 @@ pub fn webhooks() -> Result<Webhooks, RegisterError> {
     Webhooks::builder().mutator(default).validator(Rules).build()
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "other mutators refuse")]
+#[allow(clippy::unnecessary_wraps, reason = "other mutators return errors")]
 fn default(website: &mut Website, _: &Request) -> Result<(), Denial> {
     website.spec.image.get_or_insert_with(|| "nginx:1.29".into());
     website.spec.replicas.get_or_insert(1);
@@ -46,8 +46,8 @@ impl Validator<Website> for Rules {
 
 fn judge(website: &Website) -> Result<Warnings, Denial> {
     match website.spec.replicas {
-        Some(many) if many > MANY => Err(format!("spec.replicas: {many} are too many, {MANY} are enough").into()),
-        Some(0) => Ok(["spec.replicas: with none, nobody sees the website"].into()),
+        Some(many) if many > MANY => Err(format!("spec.replicas: {many} exceeds the maximum of {MANY}").into()),
+        Some(0) => Ok(["spec.replicas: with 0 servers, the website is unavailable"].into()),
         _ => Ok(Warnings::none()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the cluster is told is what the types say.
+//! The manifests in `config/` match the types.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The operator as people run it: a process, a configuration file, an API server on a socket.
+//! Tests the operator in production form: a process, a configuration file, and an API server on a socket.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -31,10 +31,10 @@ use windlass::{
     server::{Server, TlsIdentity},
 };
 
-/// For a machine that does other things as well.
+/// The timeout of each wait, long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// An API server, and the operator that works there. Both end with this, and their files.
+/// An API server, and the operator's process. Dropping it stops both and deletes their files.
 struct Port {
     client: Client,
     operator: Child,
@@ -89,7 +89,7 @@ impl Drop for Port {
     }
 }
 
-/// Addresses that nobody listens at.
+/// Returns unused addresses.
 async fn free_addresses() -> [String; 3] {
     let mut listeners = Vec::new();
     for _ in 0..3 {
@@ -98,7 +98,7 @@ async fn free_addresses() -> [String; 3] {
     [0, 1, 2].map(|place: usize| listeners[place].local_addr().unwrap().to_string())
 }
 
-/// Asks until there is something.
+/// Polls until there is a value.
 async fn eventually<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     let asking = async {
         loop {
@@ -111,7 +111,7 @@ async fn eventually<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     timeout(DEADLINE, asking).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
-/// An answer in plain HTTP, head and body.
+/// Sends a plain HTTP request, and returns the head and body of the response.
 async fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
@@ -130,20 +130,20 @@ async fn a_website_is_checked_built_reported_and_taken_down_in_order() {
     let mut port = Port::open().await;
     let client = port.client.clone();
     let told = async || client.create(&website("Ahoy")).dry_run().await.ok()?.spec.image;
-    eventually("the API server asks the webhooks", told).await;
+    eventually("the API server calls the webhooks", told).await;
     eventually("it is ready", async || get(&port.health, "/readyz").await?.ends_with("ok").then_some(())).await;
 
-    // Defaults and rules.
+    // Webhooks set defaults and reject invalid websites.
     let made = client.create(&website("Ahoy")).await.unwrap();
     assert_eq!((made.spec.image.as_deref(), made.spec.replicas), (Some("nginx:1.29"), Some(1)));
     let many = client.patch::<Website>("harbour", Patch::Merge(json!({"spec": {"replicas": 11}}))).await.unwrap_err();
     assert!(
-        many.chain().ends_with("denied the request: spec.replicas: 11 are too many, 10 are enough"),
+        many.chain().ends_with("denied the request: spec.replicas: 11 exceeds the maximum of 10"),
         "{}",
         many.chain()
     );
 
-    // What is made of it.
+    // The dependents are created.
     let deployment = eventually("it is served", async || client.get_opt::<Deployment>("harbour").await.unwrap()).await;
     assert!(deployment.is_controlled_by(&made));
     let page = async || client.get_opt::<ConfigMap>("harbour").await.unwrap()?.data?.remove("index.html");
@@ -152,13 +152,13 @@ async fn a_website_is_checked_built_reported_and_taken_down_in_order() {
     let listed = async || client.get_opt::<ConfigMap>("websites").await.unwrap()?.data?.remove("harbour");
     assert_eq!(eventually("it is listed", listed).await, "Ahoy");
 
-    // What is told of it.
+    // The status and events report progress.
     let reported = async |message: &str| {
         let status = client.get::<Website>("harbour").await.unwrap().status?;
         let told = status.conditions.find(READY)?.message == message && status.observed_generation == Some(1);
         told.then(|| status.conditions.is_true(READY))
     };
-    let ready = eventually("it begins", async || reported("0 of 1 servers are ready").await).await;
+    let ready = eventually("it is starting", async || reported("0 of 1 servers are ready").await).await;
     assert!(!ready);
     let servers = Patch::Merge(json!({"status": {"replicas": 1, "readyReplicas": 1}}));
     client.patch::<Deployment>("harbour", servers).subresource("status").await.unwrap();
@@ -168,9 +168,9 @@ async fn a_website_is_checked_built_reported_and_taken_down_in_order() {
         let events = client.list::<Event>().within("default").await.unwrap();
         events.into_iter().find(|event| event.reason.as_deref() == Some("Serving"))
     };
-    assert_eq!(eventually("people are told", event).await.involved_object.name.as_deref(), Some("harbour"));
+    assert_eq!(eventually("an event is recorded", event).await.involved_object.name.as_deref(), Some("harbour"));
 
-    // What changes, and who acts.
+    // A change of the spec, and metrics of the leader.
     let other = Patch::Merge(json!({"spec": {"greeting": "Welcome"}}));
     client.patch::<Website>("harbour", other).await.unwrap();
     eventually("its page changes", async || page().await.filter(|page| page == "<h1>Welcome</h1>\n")).await;
@@ -182,11 +182,11 @@ async fn a_website_is_checked_built_reported_and_taken_down_in_order() {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in {metrics}");
     }
 
-    // Its end, and the operator's.
+    // Deletion of the website, and shutdown of the operator.
     client.delete::<Website>("harbour").await.unwrap();
     let gone = async || client.get_opt::<Website>("harbour").await.unwrap().is_none().then_some(());
     eventually("it is gone", gone).await;
-    assert_eq!(listed().await, None, "the directory is in order");
+    assert_eq!(listed().await, None, "the directory entry is removed");
     let pid = port.operator.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let status = tokio::task::block_in_place(|| port.operator.wait()).unwrap();

@@ -1,4 +1,4 @@
-//! The role in `config/rbac` allows what the controller calls.
+//! The role in `config/rbac` allows the requests of the controller.
 
 use website_operator::{
     api::{READY, Website},

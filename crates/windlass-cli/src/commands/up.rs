@@ -122,9 +122,9 @@ mod tests {
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
-            (["--controllers", "none,deployment"], "none stands alone"),
+            (["--controllers", "none,deployment"], "none cannot be combined"),
             (["--controllers", "deployment,,nodes"], "a name is empty"),
-            (["--controllers", "deploy"], "there is no controller \"deploy\"; there are: deployment, replicaset"),
+            (["--controllers", "deploy"], "unknown controller \"deploy\": valid names are deployment, replicaset"),
         ] {
             let error = refused(&flags);
             assert!(error.contains(message), "{flags:?}: {error}");

@@ -1,4 +1,4 @@
-//! How far and how fast the number of replicas may go where metrics want it. Values only, no I/O.
+//! Scaling behavior: limits how far and how fast the replica count changes. Plain values, no I/O.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use super::{
     numbers::{ceil, float, floor},
 };
 
-/// How many times more replicas there may be at once, where nothing is said.
+/// The default limit of a scale-up: this factor of the current replicas.
 const GROWTH: i32 = 2;
-/// That many there may always be.
+/// A default scale-up may always reach this many replicas.
 const FIRST: i32 = 4;
 
-/// What limits an autoscaler.
+/// The limits of an autoscaler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'s> {
     pub(super) least: i32,
     pub(super) most: i32,
-    /// `None` where the object says nothing of its behavior.
+    /// The rules in the object's `spec.behavior`; `None` if it has none.
     pub(super) rules: Option<Rules<'s>>,
-    /// How long a higher recommendation holds, where nothing is said of that.
+    /// The default stabilization window for scaling down.
     pub(super) stabilization: Duration,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Rules<'s> {
     pub(super) down: &'s HPAScalingRules,
 }
 
-/// Where the number goes, and what is to be told of it.
+/// The resulting replica count, and the conditions that explain it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) replicas: i32,
-    /// Of the condition `AbleToScale`.
+    /// The reason and message of the condition `AbleToScale`.
     pub(super) able: Told,
-    /// Of the condition `ScalingLimited`, and whether it holds.
+    /// The status, reason and message of the condition `ScalingLimited`.
     pub(super) limited: (bool, Told),
 }
 
@@ -72,7 +72,7 @@ const TOO_FAST_DOWN: Told =
     told("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
 impl Limits<'_> {
-    /// Where the number of replicas goes that metrics want to have at `desired`. What was wanted is remembered.
+    /// Limits the change from `current` to `desired` replicas, and records the recommendation.
     pub(super) fn apply(self, history: &mut History, current: i32, desired: i32, now: Instant) -> Verdict {
         let stable = match self.rules {
             None => history.highest(self.stabilization, now).map_or(desired, |highest| highest.max(desired)),
@@ -106,7 +106,7 @@ impl Limits<'_> {
         }
     }
 
-    /// Without rules: not more than twice as many at once.
+    /// Applies the limits of an object without rules: a scale-up at most doubles the replicas.
     fn clamp(self, current: i32, desired: i32) -> (i32, Told) {
         let fastest = current.saturating_mul(GROWTH).max(FIRST);
         let (most, why) = if self.most > fastest { (fastest, TOO_FAST_UP) } else { (self.most, TOO_MANY) };
@@ -143,7 +143,7 @@ enum Direction {
     Down,
 }
 
-/// How far the policies let the number go.
+/// Returns the replica count that the policies allow.
 fn limit(direction: Direction, rules: &HPAScalingRules, history: &History, current: i32, now: Instant) -> i32 {
     let select = rules.select_policy.as_deref();
     if select == Some("Disabled") {
@@ -158,7 +158,7 @@ fn limit(direction: Direction, rules: &HPAScalingRules, history: &History, curre
     });
     let is_highest = (direction == Direction::Up) != (select == Some("Min"));
     let limit = if is_highest { limits.max() } else { limits.min() };
-    // A list that is empty does not limit, as the server does not let it be.
+    // An empty list does not limit; the server rejects it.
     limit.unwrap_or(if direction == Direction::Up { i32::MAX } else { 0 })
 }
 
@@ -167,7 +167,7 @@ fn so_far(direction: Direction, policy: &HPAScalingPolicy, start: i32) -> i32 {
     match (direction, policy.type_ == "Pods") {
         (Direction::Up, true) => start.saturating_add(policy.value),
         (Direction::Down, true) => start.saturating_sub(policy.value),
-        // Rounded up: otherwise one would stay one.
+        // Rounded up: otherwise a single replica could never grow.
         (Direction::Up, false) => ceil(from * (1.0 + share)),
         (Direction::Down, false) => floor(from * (1.0 - share)),
     }
@@ -177,7 +177,7 @@ fn window(rules: &HPAScalingRules, usual: Duration) -> Duration {
     rules.stabilization_window_seconds.map_or(usual, seconds)
 }
 
-/// The longest period of the policies that an amount of change has to be remembered for.
+/// Returns the longest period of the policies: the time for which changes must be remembered.
 pub(super) fn longest_period(rules: &HPAScalingRules) -> Duration {
     rules.policies.iter().flatten().map(|policy| seconds(policy.period_seconds)).max().unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! What the metrics of an autoscaler ask for: each is looked up, measured against its target, and told in the status.
+//! Evaluation of an autoscaler's metrics: fetches each metric, compares it with its target, and reports it in the
+//! status.
 
 use std::{fmt, sync::Arc};
 
@@ -22,27 +23,27 @@ use super::{
 };
 use crate::selector::as_go_shows;
 
-/// What a metric asks for.
+/// The recommendation of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// As reasons of events name it.
+    /// The metric's name in event reasons.
     pub(super) metric: String,
     pub(super) status: MetricStatus,
 }
 
-/// Why a metric asks for nothing.
+/// The reason why a metric yields no recommendation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Of the event, and of the condition.
+    /// The reason of the event and of the condition.
     pub(super) reason: &'static str,
-    /// What the event says.
+    /// The event's message.
     pub(super) why: String,
-    /// What is said of the object's metrics.
+    /// The prefix for the message about all metrics.
     pub(super) summary: String,
 }
 
-/// The target of an autoscaler, and whom to ask about it.
+/// An autoscaler's target, and the source of its metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'q> {
     pub(super) metrics: &'q dyn MetricSource,
@@ -51,14 +52,14 @@ pub(super) struct Question<'q> {
     pub(super) pods: &'q [Arc<Pod>],
     pub(super) readiness: Readiness,
     pub(super) tolerances: Tolerances,
-    /// As the scale asks for.
+    /// The replicas in the scale's spec.
     pub(super) wanted: i32,
-    /// As the scale says that there are.
+    /// The replicas in the scale's status.
     pub(super) existing: i32,
 }
 
 impl Question<'_> {
-    /// What one metric asks for.
+    /// Evaluates one metric.
     pub(super) async fn ask(self, spec: &MetricSpec) -> Result<Proposal, Failure> {
         let (reason, inner, summary, outcome) = match spec {
             MetricSpec { type_, object: Some(source), .. } if type_ == "Object" => {
@@ -247,10 +248,10 @@ impl Question<'_> {
     }
 }
 
-/// Where an unknown comes from, which decides what is said around it.
+/// The origin of an unavailable metric, which determines the text around its message.
 #[derive(Debug)]
 enum Problem {
-    /// Of the usage or utilization of a resource.
+    /// The usage or utilization of a resource.
     OfUsage(String, &'static str, Unknown),
     OfAverage(Unknown),
     OfValue(Unknown),
@@ -272,7 +273,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Whether the metric's own selector makes sense.
+/// Validates the metric's own selector.
 fn check(metric: &MetricIdentifier) -> Result<(), Unknown> {
     metric.selector.as_ref().map(LabelSelector::try_from).transpose()?;
     Ok(())
@@ -286,7 +287,7 @@ fn written(milli: i64, format: QuantityFormat) -> Amount {
     Amount(Quantity::milli(milli, format).to_string())
 }
 
-/// Of a resource: memory is told in powers of 1024.
+/// Formats an amount of a resource. Memory uses powers of 1024.
 fn amount_of(resource: &str, milli: i64) -> Amount {
     written(milli, if resource == "memory" { QuantityFormat::BinarySi } else { QuantityFormat::DecimalSi })
 }

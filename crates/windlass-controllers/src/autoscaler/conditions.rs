@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::autoscaling::v2::HorizontalPodAutoscalerCondition, apimachinery::pkg::apis::meta::v1::Time};
 
-/// Sets the condition of a type; one whose status stays keeps the time since when it has it.
+/// Sets the condition of a type. An unchanged status keeps its transition time.
 pub(super) fn set(
     conditions: &mut Vec<HorizontalPodAutoscalerCondition>,
     type_: &str,

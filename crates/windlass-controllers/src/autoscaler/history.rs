@@ -1,4 +1,4 @@
-//! What was recommended to an autoscaler lately, and what it did. In memory: a restart begins anew.
+//! The recent recommendations and changes of an autoscaler. They are kept in memory and start empty after a restart.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ pub(super) enum Change {
 }
 
 impl History {
-    /// What there is when it is first looked at counts as recommended.
+    /// Records the current replicas as a recommendation if there is none yet.
     pub(super) fn begin(&mut self, current: i32, now: Instant) {
         if self.recommended.is_empty() {
             self.recommended.push((now, current));
         }
     }
 
-    /// Remembers a recommendation, and those within the window.
+    /// Records a recommendation, and drops those older than the window.
     pub(super) fn recommend(&mut self, replicas: i32, window: Duration, now: Instant) {
         self.recommended.retain(|(at, _)| now.duration_since(*at) <= window);
         self.recommended.push((now, replicas));
     }
 
-    /// Remembers what was done, and what was done within the period.
+    /// Records a change, and drops those older than the period.
     pub(super) fn changed_by(&mut self, change: Change, replicas: i32, period: Duration, now: Instant) {
         let changes = match change {
             Change::Up => &mut self.up,
@@ -42,7 +42,7 @@ impl History {
         changes.push((now, replicas));
     }
 
-    /// How many replicas came or went less than the period ago.
+    /// Returns the number of replicas added or removed within the period.
     pub(super) fn changed(&self, change: Change, period: Duration, now: Instant) -> i32 {
         let changes = match change {
             Change::Up => &self.up,
@@ -52,17 +52,17 @@ impl History {
         recent.fold(0, |sum, (_, replicas)| sum.saturating_add(*replicas))
     }
 
-    /// The highest recommendation of the window, its beginning included.
+    /// Returns the highest recommendation within the window, including its start.
     pub(super) fn highest(&self, window: Duration, now: Instant) -> Option<i32> {
         self.recommended.iter().filter(|(at, _)| now.duration_since(*at) <= window).map(|(_, replicas)| *replicas).max()
     }
 
-    /// The highest recommendation of less than the window ago.
+    /// Returns the highest recommendation within the window, excluding its start.
     pub(super) fn highest_since(&self, window: Duration, now: Instant) -> Option<i32> {
         self.since(window, now).max()
     }
 
-    /// The lowest recommendation of less than the window ago.
+    /// Returns the lowest recommendation within the window, excluding its start.
     pub(super) fn lowest_since(&self, window: Duration, now: Instant) -> Option<i32> {
         self.since(window, now).min()
     }

@@ -1,4 +1,4 @@
-//! Where metrics come from.
+//! Sources of metrics.
 
 mod api;
 mod memory;
@@ -14,12 +14,12 @@ use windlass_api::{LabelSelector, Quantity, SelectorError};
 pub use api::ApiMetrics;
 pub use memory::MemoryMetrics;
 
-/// Tells the horizontal pod autoscaler what is measured.
+/// A source of metrics for the horizontal pod autoscaler.
 ///
-/// [`ApiMetrics`] asks an API server, as kube-controller-manager does; [`MemoryMetrics`] tells what a test, or a program,
-/// has told it.
+/// [`ApiMetrics`] reads them from an API server, as kube-controller-manager does. [`MemoryMetrics`] returns values set
+/// by a test or a program.
 pub trait MetricSource: fmt::Debug + Send + Sync + 'static {
-    /// What is measured of the pods that a selector matches, by their names. A pod of which nothing is known is not in it.
+    /// Returns the metrics of the selected pods, by pod name. A pod without metrics is left out.
     fn of_pods<'a>(
         &'a self,
         namespace: &'a str,
@@ -27,7 +27,7 @@ pub trait MetricSource: fmt::Debug + Send + Sync + 'static {
         metric: PodMetric<'a>,
     ) -> BoxFuture<'a, Result<Samples, MetricError>>;
 
-    /// What is measured of an object.
+    /// Returns a metric of an object.
     fn of_object<'a>(
         &'a self,
         namespace: &'a str,
@@ -35,7 +35,7 @@ pub trait MetricSource: fmt::Debug + Send + Sync + 'static {
         metric: &'a MetricIdentifier,
     ) -> BoxFuture<'a, Result<Quantity, MetricError>>;
 
-    /// What is measured outside of the cluster: all that has the name, and labels that match.
+    /// Returns the external metrics with a name and matching labels.
     fn external<'a>(
         &'a self,
         namespace: &'a str,
@@ -43,56 +43,56 @@ pub trait MetricSource: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Quantity>, MetricError>>;
 }
 
-/// What is measured of pods, by their names.
+/// Metrics of pods, by pod name.
 pub type Samples = BTreeMap<String, Sample>;
 
-/// What can be measured of pods.
+/// A metric of pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PodMetric<'a> {
-    /// How much of a resource they use.
+    /// The usage of a resource.
     Resource {
-        /// The resource: `cpu`, `memory`.
+        /// The resource: `cpu` or `memory`.
         name: &'a str,
-        /// Of which container; of all together, if none is named.
+        /// The container, or `None` for the sum of all containers.
         container: Option<&'a str>,
     },
-    /// Something that somebody measures of each.
+    /// A custom metric of each pod.
     Custom(&'a MetricIdentifier),
 }
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// How much.
+    /// The measured amount.
     pub value: Quantity,
-    /// The end of the time over which it was measured.
+    /// The end of the measured period.
     pub at: Timestamp,
-    /// How long that time was.
+    /// The length of the measured period.
     pub window: Duration,
 }
 
-/// Why there is no metric. The words are those of kube-controller-manager, which shows them in conditions.
+/// An error of a metric source. The messages equal those of kube-controller-manager, which writes them to conditions.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// Whoever should know did not answer, or said no.
+    /// The metrics API returned an error or could not be reached.
     #[error("unable to fetch metrics from {api}: {why}")]
     Fetch {
-        /// Whom was asked.
+        /// The API that was called.
         api: MetricApi,
-        /// What came of it.
+        /// The error message.
         why: String,
     },
-    /// Nothing is measured.
+    /// The API returned no metrics.
     #[error("no metrics returned from {0}")]
     Nothing(MetricApi),
-    /// The selector of a metric makes no sense.
+    /// The selector of the metric is invalid.
     #[error(transparent)]
     Selector(#[from] SelectorError),
 }
 
-/// The three APIs by which a cluster tells metrics.
+/// The three metrics APIs of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricApi {
     /// `metrics.k8s.io`
@@ -113,7 +113,7 @@ impl fmt::Display for MetricApi {
     }
 }
 
-/// What a metric's own selector says; all, if there is none.
+/// Returns a metric's own selector; without one, it matches everything.
 fn selector_of(metric: &MetricIdentifier) -> Result<LabelSelector, SelectorError> {
     metric.selector.as_ref().map_or_else(|| Ok(LabelSelector::default()), LabelSelector::try_from)
 }

@@ -1,9 +1,9 @@
-//! Rounding as Go does it, where it is defined, and without overflow where it is not.
+//! Rounding as in Go where Go defines it, and saturating otherwise.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use windlass_api::Quantity;
 
-/// An amount in thousandths. The server has validated it.
+/// Returns an amount in thousandths. The server has validated it.
 pub(super) fn milli(amount: &Amount) -> i64 {
     amount.0.parse::<Quantity>().map_or(0, |quantity| quantity.milli_value())
 }
@@ -13,20 +13,20 @@ pub(super) const fn float(value: i64) -> f64 {
     value as f64
 }
 
-/// Rounded up; at most what there can be of replicas.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+/// Rounds up to a replica count, saturating.
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) fn ceil(value: f64) -> i32 {
     value.ceil() as i32
 }
 
-/// Rounded towards zero.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+/// Rounds towards zero, saturating.
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) const fn floor(value: f64) -> i32 {
     value as i32
 }
 
-/// Rounded up, as an amount.
-#[expect(clippy::cast_possible_truncation, reason = "a cast that saturates is what is meant")]
+/// Rounds up to an amount, saturating.
+#[expect(clippy::cast_possible_truncation, reason = "a saturating cast is intended")]
 pub(super) fn ceil_amount(value: f64) -> i64 {
     value.ceil() as i64
 }

@@ -1,4 +1,4 @@
-//! Autoscalers whose targets have pods in common: none of them may act.
+//! Detection of autoscalers whose targets share pods. Such autoscalers do not scale.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,12 +7,13 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use windlass_api::{LabelSelector, ObjectExt, ObjectKey};
 
-/// The selectors of the targets, as of when each autoscaler was last looked at.
+/// The selectors of the targets, as of the last reconcile of each autoscaler.
 #[derive(Debug, Default)]
 pub(super) struct Selectors(Mutex<HashMap<ObjectKey, LabelSelector>>);
 
 impl Selectors {
-    /// Notes the selector of an autoscaler; and, if others select some of its pods, all of them, in the words of Go.
+    /// Records an autoscaler's selector. If other autoscalers select some of its pods, returns all their names in Go's
+    /// format.
     pub(super) fn overlap(&self, key: &ObjectKey, selector: &LabelSelector, pods: &[Arc<Pod>]) -> Option<String> {
         let mut known = self.0.lock();
         known.insert(key.clone(), selector.clone());
@@ -30,7 +31,7 @@ impl Selectors {
         Some(format!("[{}]", shown.join(" ")))
     }
 
-    /// The autoscaler is gone.
+    /// Drops the selector of a deleted autoscaler.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);
     }

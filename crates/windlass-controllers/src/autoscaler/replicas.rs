@@ -1,4 +1,4 @@
-//! How many replicas a metric asks for. Values only, no I/O.
+//! Computes the recommended replica count for a metric. Plain values, no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use super::{
 };
 use crate::pods;
 
-/// Why a metric says nothing. The words are those of kube-controller-manager.
+/// The reason why a metric yields no recommendation. The messages equal those of kube-controller-manager.
 #[derive(Debug, Error)]
 pub(super) enum Unknown {
     #[error("unable to get metrics for resource {resource}: {error}")]
     Resource { resource: String, error: Box<MetricError> },
     #[error("unable to get metric {metric}: {error}")]
     OfPods { metric: String, error: Box<MetricError> },
-    /// The words are in the order in which the real one has them.
+    /// The order of the parts equals that of kube-controller-manager.
     #[error("unable to get metric {metric}: {object}/{error}")]
     OfObject { metric: String, object: String, error: Box<MetricError> },
     #[error("unable to get external metric {metric}: {error}")]
@@ -42,12 +42,12 @@ pub(super) enum Unknown {
     Requests(#[from] RequestsError),
     #[error(transparent)]
     Selector(#[from] SelectorError),
-    /// The target of a metric is of no kind that it can have.
+    /// The metric does not support this type of target.
     #[error("{0}")]
     Target(&'static str),
 }
 
-/// How far the ratio of what is to what should be may be off without anything being done about it.
+/// The allowed deviation of the usage ratio from 1.0 before the autoscaler scales.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tolerances {
     pub(super) down: f64,
@@ -60,27 +60,27 @@ impl Tolerances {
     }
 }
 
-/// When what pods use says something about them.
+/// The periods after a pod's start in which its CPU usage is not representative.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
-    /// How long a pod may use processors for its start.
+    /// The period after a pod's start in which it may use extra CPU to initialize.
     pub(super) initialization: Duration,
-    /// How long after its start a pod that is not ready counts as one that never was.
+    /// The delay after a pod's start. A pod that became unready within it counts as never having been ready.
     pub(super) delay: Duration,
     pub(super) now: Timestamp,
 }
 
-/// The pods of a target, and when they count.
+/// The pods of a target, with the settings to evaluate them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured<'p> {
     pub(super) pods: &'p [Arc<Pod>],
     pub(super) readiness: Readiness,
     pub(super) tolerances: Tolerances,
-    /// As the scale of the target asks for.
+    /// The replicas in the spec of the target's scale.
     pub(super) current: i32,
 }
 
-/// What pods use, as a part of what they request.
+/// The usage of pods as a share of their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Utilization {
     pub(super) replicas: i32,
@@ -88,7 +88,7 @@ pub(super) struct Utilization {
     pub(super) average: i64,
 }
 
-/// What pods use.
+/// The usage of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) replicas: i32,
@@ -106,7 +106,8 @@ struct Groups<'p> {
 type Amounts = BTreeMap<String, i64>;
 
 impl<'p> Measured<'p> {
-    /// For a target that is a share of what pods, or their containers of a name, request.
+    /// Computes the replicas for a utilization target, a percentage of the requests of the pods or of their containers
+    /// with a given name.
     pub(super) fn by_utilization(
         self,
         samples: &Samples,
@@ -130,7 +131,7 @@ impl<'p> Measured<'p> {
             Ok((narrow(i64::try_from(percent).unwrap_or(i64::MAX)), used / entries))
         };
         let ratio = |amounts: &Amounts| Ok(float(used(amounts)?.0.into()) / float(target.into()));
-        // A pod of which nothing is known is taken to use all that it requests before it is taken away.
+        // When scaling down, a pod without metrics is assumed to use its full request.
         let whole = |pod: &str| {
             let request = requests.get(pod).copied().unwrap_or_default();
             narrow_amount(i128::from(request) * i128::from(target.max(100)) / 100)
@@ -140,7 +141,7 @@ impl<'p> Measured<'p> {
         Ok(Utilization { replicas, percent, average })
     }
 
-    /// For a target that is an amount for each pod.
+    /// Computes the replicas for a target amount per pod.
     pub(super) fn by_usage(self, samples: &Samples, is_cpu: bool, target: i64) -> Result<Usage, Unknown> {
         let (groups, amounts) = self.group(samples, is_cpu)?;
         let average = |amounts: &Amounts| {
@@ -153,7 +154,7 @@ impl<'p> Measured<'p> {
         Ok(Usage { replicas, amount })
     }
 
-    /// For an amount that all pods share: those that are ready are to be as many times more as it is larger.
+    /// Computes the replicas for a target of the total amount: scales the ready pods by the ratio of amount to target.
     pub(super) fn by_total(self, amount: i64, target: i64) -> Result<Usage, Unknown> {
         let ratio = float(amount) / float(target);
         if self.current == 0 {
@@ -169,7 +170,7 @@ impl<'p> Measured<'p> {
         Ok(Usage { replicas: ceil(ratio * float(count(ready))), amount })
     }
 
-    /// Parts the pods by what is known of them, and leaves of the samples those that count.
+    /// Groups the pods by state, and returns the samples of the pods that count.
     fn group(self, samples: &Samples, is_cpu: bool) -> Result<(Groups<'p>, Amounts), Unknown> {
         if self.pods.is_empty() {
             return Err(Unknown::NoPods);
@@ -200,7 +201,8 @@ impl<'p> Measured<'p> {
         if amounts.is_empty() { Err(Unknown::NoSamples) } else { Ok((groups, amounts)) }
     }
 
-    /// With pods of which nothing can be said taken for what changes least: nothing is done when that changes the direction.
+    /// Fills in conservative values for pods without metrics. If these values reverse the direction, the count does not
+    /// change.
     fn settle(
         self,
         groups: &Groups<'_>,
@@ -236,7 +238,7 @@ impl<'p> Measured<'p> {
 }
 
 impl Readiness {
-    /// Whether what the pod uses of processors is for its start, and says nothing of its work.
+    /// Reports whether the pod is still starting, so that its CPU usage does not count.
     fn is_starting(self, pod: &Pod, measured: Timestamp, window: Duration) -> bool {
         let status = pod.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -252,8 +254,8 @@ impl Readiness {
     }
 }
 
-/// For an amount for each pod of a sum that is not theirs: so many pods as it takes. The amount that comes back is that for
-/// each of those that there are.
+/// Computes the replicas for a target amount per pod of a total that does not belong to the pods. The returned amount
+/// is the average per existing pod.
 pub(super) fn by_share(amount: i64, target: i64, existing: i32, tolerances: Tolerances) -> Usage {
     let ratio = float(amount) / (float(target) * float(existing.into()));
     let replicas = if tolerances.holds(ratio) { existing } else { ceil(float(amount) / float(target)) };

@@ -1,4 +1,4 @@
-//! What pods request of a resource. Values only, no I/O.
+//! The resource requests of pods. Plain values, no I/O.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,7 +8,7 @@ use windlass_api::ObjectExt;
 
 use super::numbers::milli;
 
-/// Why it cannot be said. The words are those of kube-controller-manager.
+/// The reason why requests cannot be computed. The messages equal those of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum RequestsError {
     #[error("missing request for {resource} in container {container} of Pod {pod}")]
@@ -19,7 +19,7 @@ pub(super) enum RequestsError {
     NoContainer { container: String, pod: String },
 }
 
-/// In thousandths, of each pod by its name: of the container that is named, or of the pod as a whole.
+/// Returns the request of each pod in thousandths, by pod name: of the named container, or of the whole pod.
 pub(super) fn of_pods<'p>(
     pods: &'p [Arc<Pod>],
     container: Option<&str>,
@@ -36,7 +36,7 @@ fn of_pod(pod: &Pod, container: Option<&str>, resource: &str) -> Result<i64, Req
     let whole = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let pod_name = || pod.name().to_owned();
     if let (Some(whole), None) = (whole.filter(|requests| !requests.is_empty()), container) {
-        // What the pod does not say as a whole, its containers do.
+        // Without a pod-level request, the container requests count.
         let parts =
             || containers.iter().filter_map(|container| request(container, resource)).reduce(i64::saturating_add);
         let known = whole.get(resource).map(milli).or_else(parts);

@@ -1,4 +1,4 @@
-//! How autoscalers are run where their objects do not say it.
+//! Settings and defaults of autoscalers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::autoscaling::v2::{HPAScalingPolicy, HPAScalingRules, Horiz
 
 use super::metrics::MetricSource;
 
-/// How horizontal pod autoscalers are run. The defaults are those of kube-controller-manager.
+/// The settings of the horizontal pod autoscaler controller. The defaults are those of kube-controller-manager.
 #[derive(Clone, Debug)]
 #[must_use = "settings do nothing until controllers are given them"]
 pub struct Autoscaling {
@@ -19,37 +19,38 @@ pub struct Autoscaling {
 }
 
 impl Autoscaling {
-    /// How often each is looked at; every 15 seconds by default.
+    /// Sets the period between two reconciles of an autoscaler. Defaults to 15 seconds.
     pub fn every(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// How far what is measured may be off without anything being done about it, as a part of it; 0.1 by default.
+    /// Sets the tolerance: smaller relative deviations from the target cause no scaling. Defaults to 0.1.
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// How long a higher recommendation holds where the behavior of an object says nothing of it; 5 minutes by default.
+    /// Sets the stabilization window for scaling down, for objects that do not specify one. Defaults to 5 minutes.
     pub fn downscale_stabilization(mut self, window: Duration) -> Self {
         self.stabilization = window;
         self
     }
 
-    /// How long after its start the processor time of a pod may be that of its start; 5 minutes by default.
+    /// Sets the period after a pod's start in which its CPU usage may be ignored. Defaults to 5 minutes.
     pub fn cpu_initialization_period(mut self, period: Duration) -> Self {
         self.initialization = period;
         self
     }
 
-    /// How long after its start a pod that becomes unready counts as one that has never been ready; 30 seconds by default.
+    /// Sets the delay after a pod's start. A pod that became unready within it counts as never having been ready.
+    /// Defaults to 30 seconds.
     pub fn initial_readiness_delay(mut self, delay: Duration) -> Self {
         self.readiness = delay;
         self
     }
 
-    /// Where metrics come from; by default [the API server](super::metrics::ApiMetrics).
+    /// Sets the source of metrics. Defaults to [the API server](super::metrics::ApiMetrics).
     pub fn metrics(mut self, metrics: Arc<dyn MetricSource>) -> Self {
         self.metrics = Some(metrics);
         self
@@ -69,7 +70,7 @@ impl Default for Autoscaling {
     }
 }
 
-/// The rules upwards and downwards, with what holds where nothing is said, as the API server puts it in.
+/// Returns the rules for scaling up and down, with the API server's defaults for missing fields.
 pub(super) fn completed(behavior: &HorizontalPodAutoscalerBehavior) -> (HPAScalingRules, HPAScalingRules) {
     let policy = |type_: &str, value| HPAScalingPolicy { period_seconds: 15, type_: type_.to_owned(), value };
     let up = behavior.scale_up.clone().unwrap_or_else(|| HPAScalingRules {

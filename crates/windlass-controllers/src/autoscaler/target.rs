@@ -1,4 +1,4 @@
-//! What an autoscaler scales: anything that has a scale.
+//! The target of an autoscaler: any object with a scale subresource.
 
 use k8s_openapi::api::{autoscaling::v1::Scale, autoscaling::v2::CrossVersionObjectReference};
 use windlass_api::{ApiResource, DynamicObject, GroupKind, ObjectRef};
@@ -6,10 +6,10 @@ use windlass_client::{Client, DeferredRestMapper, Error, MappingError};
 
 use crate::pod_control::words;
 
-/// How often a write is tried that meets another.
+/// The maximum number of attempts to write a scale, in case of conflicts.
 const ATTEMPTS: usize = 5;
 
-/// A target, and its scale as the server has it.
+/// A target, and its scale as read from the server.
 #[derive(Debug)]
 pub(super) struct Target {
     resource: ApiResource,
@@ -18,7 +18,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The target that a reference names; or why there is none, in the words of kube-controller-manager.
+    /// Finds the target of a reference. The error messages equal those of kube-controller-manager.
     pub(super) async fn find(
         client: &Client,
         mapper: &DeferredRestMapper,
@@ -44,22 +44,22 @@ impl Target {
         Ok(Self { resource: found, key, scale })
     }
 
-    /// How many replicas are asked for.
+    /// Returns the desired number of replicas.
     pub(super) fn wanted(&self) -> i32 {
         self.scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0)
     }
 
-    /// How many there are.
+    /// Returns the existing number of replicas.
     pub(super) fn existing(&self) -> i32 {
         self.scale.status.as_ref().map_or(0, |status| status.replicas)
     }
 
-    /// By which its pods are known; empty when it does not say it.
+    /// Returns the selector of the target's pods; empty if the scale has none.
     pub(super) fn selector(&self) -> &str {
         self.scale.status.as_ref().and_then(|status| status.selector.as_deref()).unwrap_or_default()
     }
 
-    /// Asks for so many. Who else writes at the same time does not keep it from that.
+    /// Sets the desired number of replicas. Retries after conflicts.
     pub(super) async fn scale_to(&mut self, client: &Client, replicas: i32) -> Result<(), Error> {
         let scales = client.dynamic(&self.resource);
         let mut attempts = 1;

@@ -1,14 +1,14 @@
-//! When the next job of a cron job is due, and how many have been missed. Values only, no I/O.
+//! Computes the time of a cron job's next job, and the number of missed times. Plain values, no I/O.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::CronJob;
 
 use super::schedule::Schedule;
 
-/// More than these missed times are worth a warning.
+/// More missed times than this cause a warning.
 const MANY: i64 = 100;
 
-/// How many times have passed without a job.
+/// The number of scheduled times without a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Missed {
     None,
@@ -16,30 +16,30 @@ pub(super) enum Missed {
     Many,
 }
 
-/// The last time at which a job was due, as of now.
+/// The last scheduled time, as of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Since when was counted: the last job, or the creation of the cron job.
+    /// The start of the count: the last job, or the creation of the cron job.
     since: Timestamp,
-    /// Nothing, when none was due.
+    /// The last scheduled time; `None` if none has passed.
     pub(super) at: Option<Timestamp>,
     pub(super) missed: Missed,
 }
 
-/// Whether what is too late to be started still counts.
+/// The treatment of scheduled times beyond the starting deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     Counts,
-    /// Not beyond the deadline of the cron job.
+    /// Times beyond the deadline are ignored.
     Forgotten,
 }
 
-/// A schedule that can be read, and makes no sense: the 31st of February.
+/// The schedule is valid but never due, such as the 31st of February.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub(super) struct NeverDue;
 
-/// The last time at which a job should have begun.
+/// Returns the last scheduled time.
 pub(super) fn last(job: &CronJob, schedule: &Schedule, now: Timestamp, late: Late) -> Result<Due, NeverDue> {
     let before = job.status.as_ref().and_then(|status| status.last_schedule_time.as_ref());
     let mut since = before.or(job.metadata.creation_timestamp.as_ref()).map_or(now, |time| time.0);
@@ -59,7 +59,8 @@ pub(super) fn last(job: &CronJob, schedule: &Schedule, now: Timestamp, late: Lat
     if step < 1 {
         return Err(NeverDue);
     }
-    // By the distance of the first two, which other times may not keep: from a little before on, they are counted one by one.
+    // Skips ahead by the interval of the first two times; since other intervals may differ, the last few times are
+    // counted one by one.
     let missed = now.duration_since(first).as_secs() / step + 1;
     let back = SignedDuration::from_secs((missed - 2).saturating_mul(step));
     let mut next = schedule.next(first.checked_add(back).unwrap_or(first));
@@ -71,7 +72,7 @@ pub(super) fn last(job: &CronJob, schedule: &Schedule, now: Timestamp, late: Lat
     Ok(Due { since, at, missed: if missed > MANY { Missed::Many } else { Missed::Few } })
 }
 
-/// When to look again.
+/// Returns the time of the next reconcile.
 pub(super) fn next(job: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
     let from = match last(job, schedule, now, Late::Counts) {
         Ok(Due { at: Some(at), .. }) => at,
@@ -81,7 +82,7 @@ pub(super) fn next(job: &CronJob, schedule: &Schedule, now: Timestamp) -> Option
     schedule.next(from)
 }
 
-/// How late a job may begin.
+/// Returns the starting deadline of a job.
 pub(super) fn deadline(job: &CronJob) -> Option<SignedDuration> {
     job.spec.starting_deadline_seconds.map(SignedDuration::from_secs)
 }

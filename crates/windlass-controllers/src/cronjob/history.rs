@@ -1,4 +1,4 @@
-//! What has become of the jobs of a cron job: those that are over are noted, and deleted when they are too many.
+//! The history of a cron job: records finished jobs, and deletes those beyond the history limits.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::{Sync, ended};
 use crate::{error::ReconcileError, pod_control::words};
 
 impl Sync<'_> {
-    /// Notes the ends of jobs. One that runs, and that the status does not know, was begun by somebody else, or by this
-    /// controller before it could tell.
+    /// Records finished jobs. Warns of an active job that is missing in the status: another client created it, or this
+    /// controller failed to record it.
     pub(super) async fn note_ends(&mut self) -> Result<(), ReconcileError> {
         for job in self.children.clone() {
             let is_active = self.is_active(&job);
             match ended(&job) {
                 None if !is_active => {
-                    // The cache of cron jobs may be behind that of jobs.
+                    // The cache of cron jobs may lag behind that of jobs.
                     let live = self.cx.live().get(self.cron.object_ref()).await?;
                     let active = live.status.and_then(|status| status.active).unwrap_or_default();
                     if !active.iter().any(|known| known.uid.as_deref() == job.uid()) {
@@ -49,13 +49,13 @@ impl Sync<'_> {
         }
     }
 
-    /// Jobs that the status knows, and that are gone.
+    /// Removes jobs from the status that no longer exist.
     pub(super) async fn note_missing(&mut self) -> Result<(), ReconcileError> {
         for known in self.status.active.clone().unwrap_or_default() {
             if self.children.iter().any(|job| job.uid() == known.uid.as_deref()) {
                 continue;
             }
-            // The cache may be behind.
+            // The cache may be stale.
             let name = known.name.clone().unwrap_or_default();
             let key = ObjectRef::<Job>::new(name.as_str()).within(known.namespace.clone().unwrap_or_default());
             if self.cx.live().get_opt(key).await?.is_none() {
@@ -66,7 +66,8 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Deletes the oldest of those that are over, beyond what is kept. It is told of failures, and tried again another time.
+    /// Deletes the oldest finished jobs beyond the history limits. A failed deletion is reported by an event and
+    /// retried in a later reconcile.
     pub(super) async fn clean_up(&mut self) {
         let spec = self.cron.spec.clone();
         let kept = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
@@ -86,7 +87,7 @@ impl Sync<'_> {
         }
     }
 
-    /// Deletes a job, with its pods after it.
+    /// Deletes a job with background propagation.
     pub(super) async fn delete(&mut self, job: &Job) -> Result<(), Error> {
         let uid = job.uid().unwrap_or_default();
         let deleted =

@@ -1,4 +1,4 @@
-//! When the jobs of a cron job are due, in its time zone. Values only, no I/O.
+//! The schedule of a cron job, in its time zone. Plain values, no I/O.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use jiff::{Timestamp, tz::TimeZone};
 use thiserror::Error;
 use windlass_api::ScheduleError;
 
-/// When a cron job is due.
+/// A parsed schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     zone: TimeZone,
     times: windlass_api::Schedule,
 }
 
-/// Why a schedule cannot be read, in the words of the real controller's events.
+/// The reason why a schedule cannot be parsed. The messages equal those in kube-controller-manager's events.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Unreadable {
     #[error("provided bad location {0}: unknown time zone {0}")]
@@ -23,32 +23,32 @@ pub(super) enum Unreadable {
 }
 
 impl Schedule {
-    /// Reads a schedule; `zone` is where it holds, unless it names one itself.
+    /// Parses a schedule. `zone` is its time zone, unless the text names one.
     pub(super) fn parse(text: &str, zone: Option<&str>) -> Result<Self, Unreadable> {
         let named = windlass_api::Schedule::zone(text).or(zone).unwrap_or_default();
         let zone = time_zone(named).ok_or_else(|| Unreadable::Zone(named.to_owned()))?;
         Ok(Self { zone, times: windlass_api::Schedule::parse(text)? })
     }
 
-    /// The first time after that one; nothing when there is none within years.
+    /// Returns the first time after `after`, or `None` if there is none within years.
     pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         self.times.next(after, &self.zone)
     }
 }
 
-/// The zone of a name; nobody's is that of the server.
+/// Returns the time zone of a name. The empty name is the server's zone.
 pub(super) fn time_zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") { Some(TimeZone::UTC) } else { TimeZone::get(name).ok() }
 }
 
-/// The time as an annotation shows it, in the zone of the cron job.
+/// Formats a time for the annotation, in the zone of the cron job.
 pub(super) fn write(time: Timestamp, zone: Option<&str>) -> String {
     let shown = time.to_zoned(time_zone(zone.unwrap_or_default()).unwrap_or(TimeZone::UTC));
     let date = shown.strftime("%Y-%m-%dT%H:%M:%S");
     if shown.offset().is_zero() { format!("{date}Z") } else { format!("{date}{}", shown.strftime("%:z")) }
 }
 
-/// How long until then, a little late rather than early: clocks differ.
+/// Returns the duration until a time, rounded up a little because clocks differ.
 pub(super) fn until(time: Timestamp, now: Timestamp) -> Duration {
     const LATE: Duration = Duration::from_millis(100);
     Duration::try_from(time.duration_since(now)).unwrap_or_default() + LATE

@@ -1,4 +1,4 @@
-//! How long a failed pod stays before another takes its place on the node: longer from time to time.
+//! Back-off of failed daemon pods: a failed pod stays on its node for a growing time before it is replaced.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use windlass_api::ObjectKey;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// By set and node.
+/// The back-off by set and node.
 #[derive(Debug, Default)]
 pub(super) struct Backoffs(Mutex<HashMap<ObjectKey, HashMap<String, Backoff>>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Backoff {
-    /// Of the set when the pod failed: another template begins anew.
+    /// The set's generation when the pod failed. A new generation resets the back-off.
     generation: i64,
     delay: Duration,
     since: Instant,
 }
 
 impl Backoffs {
-    /// How long the next failed pod has to stay; nothing when it may go now, which is noted.
+    /// Returns the remaining back-off of a failed pod. Returns `None`, and starts the next back-off, if the pod may be
+    /// deleted now.
     pub(super) fn wait(&self, set: &ObjectKey, generation: i64, node: &str) -> Option<Duration> {
         let mut sets = self.0.lock();
         let nodes = sets.entry_ref(set).or_default();
@@ -39,7 +40,7 @@ impl Backoffs {
         None
     }
 
-    /// The set is gone.
+    /// Drops the back-off of a deleted set.
     pub(super) fn forget(&self, set: &ObjectKey) {
         self.0.lock().remove(set);
     }

@@ -1,4 +1,4 @@
-//! The revisions of a daemon set: the one of its template, found or made, and those of older ones.
+//! The revisions of a daemon set: the current one, found or created, and the old ones.
 
 use std::collections::HashSet;
 
@@ -12,19 +12,19 @@ use crate::{
     revisions::{self, Named},
 };
 
-/// How many old revisions are kept when nobody says so.
+/// The default number of old revisions to retain.
 const LIMIT: i32 = 10;
 
 #[derive(Debug)]
 pub(super) struct History {
-    /// The hash of the template, which its pods have as a label.
+    /// The hash of the template, a label of its pods.
     pub(super) hash: String,
     old: Vec<ControllerRevision>,
 }
 
 impl History {
-    /// Finds, renumbers or creates the revision of the template. Nothing, when another revision has taken its name: the set
-    /// says so in its status, and the next look takes another name.
+    /// Finds, renumbers or creates the revision of the template. Returns `None` if a different revision occupies its
+    /// name: the collision is counted in the set's status, and the next reconcile uses another name.
     pub(super) async fn of(
         cx: &Context,
         set: &DaemonSet,
@@ -62,7 +62,7 @@ impl History {
         Ok(Some(Self { hash, old }))
     }
 
-    /// Deletes old revisions that no pod is of, until so many are left as the set keeps.
+    /// Deletes old unused revisions beyond the set's history limit.
     pub(super) async fn truncate(
         &self,
         cx: &Context,
@@ -72,7 +72,7 @@ impl History {
         let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(LIMIT);
         let is_live =
             |revision: &ControllerRevision| revision.labels().get(HASH_LABEL).is_some_and(|hash| hashes.contains(hash));
-        // Those that pods are of count as kept, too.
+        // Revisions that pods use count towards the limit, too.
         let live = i32::try_from(self.old.iter().filter(|revision| is_live(revision)).count()).unwrap_or(i32::MAX);
         revisions::truncate(cx.client(), &self.old, is_live, limit.saturating_sub(live).max(0)).await
     }

@@ -1,4 +1,4 @@
-//! Where the pods of a daemon set belong: on which nodes, and how a pod says which is its own. Values only, no I/O.
+//! Placement of daemon pods: the eligible nodes, and the node that a pod is for. Plain values, no I/O.
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
@@ -11,13 +11,13 @@ use windlass_cache::Cached;
 
 use crate::{nodes::fit, pods};
 
-/// The label that holds the hash of a pod's template, on pods and revisions.
+/// The label with the hash of a pod's template, on pods and revisions.
 pub(super) const HASH_LABEL: &str = "controller-revision-hash";
 const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 const NAME_FIELD: &str = "metadata.name";
 
-/// What keeps pods that are no daemons from a node: key and effect.
+/// The taints (key and effect) that all daemon pods tolerate.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -26,21 +26,21 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// The same for pods that use the network of their node.
+/// The taint that daemon pods with host network tolerate in addition.
 const WITHOUT_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// What a node is to a daemon set.
+/// The relation of a node to a daemon set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// There should be a pod.
+    /// The node should run a pod.
     Run,
-    /// One that is there may stay.
+    /// A running pod may stay, but no new pod is created.
     Stay,
-    /// There should be none.
+    /// The node should not run a pod.
     Leave,
 }
 
-/// What pods of a daemon set ask of their nodes.
+/// The scheduling requirements of a daemon set's pods.
 #[derive(Debug)]
 pub(super) struct Wanted(PodSpec);
 
@@ -69,13 +69,13 @@ impl Wanted {
     }
 }
 
-/// Whether a node may be for other daemon sets than before. Its status, which it tells all the time, is none of their business.
+/// Reports whether a node update can change its eligibility. Status updates, which are frequent, cannot.
 pub(super) fn may_differ(old: &Cached<Node>, new: &Cached<Node>) -> bool {
     let (Ok(old), Ok(new)) = (old.get(), new.get()) else { return true };
     old.labels() != new.labels() || old.spec != new.spec
 }
 
-/// The template of the set's pods, which tolerate what befalls nodes.
+/// Returns the set's pod template with the tolerations added to all daemon pods.
 fn template(set: &DaemonSet) -> PodTemplateSpec {
     let mut template = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
     tolerate(template.spec.get_or_insert_default());
@@ -92,7 +92,7 @@ fn tolerate(spec: &mut PodSpec) {
             effect: Some(effect.to_owned()),
             ..Toleration::default()
         };
-        // One that holds for a while only is made to hold for ever.
+        // A toleration with a time limit is replaced by one without.
         let same = |known: &&mut Toleration| Toleration { toleration_seconds: None, ..(**known).clone() } == wanted;
         match tolerations.iter_mut().find(same) {
             Some(known) => *known = wanted,
@@ -101,7 +101,7 @@ fn tolerate(spec: &mut PodSpec) {
     }
 }
 
-/// A pod of the set for a node. The scheduler binds it: it asks for that node, and no other.
+/// Builds a pod of the set for a node. Its node affinity requires that node; the scheduler binds it.
 pub(super) fn pod(set: &DaemonSet, hash: &str, node: &str) -> Pod {
     let mut pod = pods::from_template(set, template(set));
     let spec = pod.spec.get_or_insert_default();
@@ -122,19 +122,19 @@ pub(super) fn pod(set: &DaemonSet, hash: &str, node: &str) -> Pod {
     pod
 }
 
-/// The number by which older versions told templates apart.
+/// Returns the deprecated template generation.
 fn generation(set: &DaemonSet) -> Option<i64> {
     set.annotations().get(GENERATION)?.parse().ok()
 }
 
-/// Whether the pod is of the set's newest template.
+/// Returns `true` if the pod is of the set's current template.
 pub(super) fn is_new(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
     let generation = generation(set).map(|generation| generation.to_string());
     pod.labels().get(HASH_LABEL).is_some_and(|known| known == hash)
         || generation.is_some_and(|generation| pod.labels().get(GENERATION_LABEL) == Some(&generation))
 }
 
-/// The node that a pod is on, or asks for.
+/// Returns the node that a pod runs on or requires.
 pub(super) fn node_of(pod: &Pod) -> Option<&str> {
     let spec = pod.spec.as_ref()?;
     if let Some(name) = spec.node_name.as_deref().filter(|name| !name.is_empty()) {

@@ -1,4 +1,4 @@
-//! Which pods of a daemon set are created and deleted next. Values only, no I/O.
+//! Plans the next creations and deletions of a daemon set's pods. Plain values, no I/O.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,29 +18,29 @@ use super::{
 };
 use crate::pods;
 
-/// A daemon set, the nodes that there are and what they are to it, and its pods by node.
+/// A daemon set, the nodes with their eligibility, and the set's pods by node.
 #[derive(Debug)]
 pub(super) struct Look<'l> {
     pub(super) set: &'l DaemonSet,
-    /// Of the newest template.
+    /// The hash of the current template.
     pub(super) hash: &'l str,
     pub(super) places: BTreeMap<String, Place>,
     pub(super) by_node: BTreeMap<String, Vec<Arc<Pod>>>,
     pub(super) now: Timestamp,
 }
 
-/// What is to be done.
+/// The planned creations and deletions.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The nodes that get a pod.
+    /// The nodes that get a new pod.
     pub(super) create: Vec<String>,
     pub(super) delete: Vec<Arc<Pod>>,
-    /// Pods that have ended, with their nodes: who has failed is deleted after a while.
+    /// The finished pods with their nodes. Failed ones are deleted after a back-off.
     pub(super) ended: Vec<(String, Arc<Pod>)>,
 }
 
 impl<'l> Look<'l> {
-    /// Pods that have ended and are on their way out are nobody's business any more.
+    /// Groups the pods by node. Finished pods that are already being deleted are left out.
     pub(super) fn new(
         set: &'l DaemonSet,
         hash: &'l str,
@@ -55,7 +55,7 @@ impl<'l> Look<'l> {
             }
         }
         for pods in by_node.values_mut() {
-            // Those that are scheduled first, then the oldest.
+            // Scheduled pods first, then the oldest.
             let rank = |pod: &Pod| {
                 let created = pod.metadata.creation_timestamp.clone();
                 (pods::node_name(pod).is_empty(), created, pod.name().to_owned())
@@ -73,12 +73,12 @@ impl<'l> Look<'l> {
         place::is_new(self.set, pod, self.hash)
     }
 
-    /// How many nodes there should be pods on.
+    /// Returns the number of nodes that should run a pod.
     pub(super) fn desired(&self) -> usize {
         self.places.values().filter(|place| **place == Place::Run).count()
     }
 
-    /// One pod where there should be one, and none where there should be none.
+    /// Plans to have one pod on each eligible node, and none on others.
     pub(super) fn keep(&self) -> Plan {
         let mut plan = Plan::default();
         for (node, place) in &self.places {
@@ -89,7 +89,7 @@ impl<'l> Look<'l> {
                 (Place::Stay | Place::Leave, None) => {}
             }
         }
-        // Those that wait for a node that is gone would wait for ever.
+        // Unscheduled pods of a deleted node would stay pending forever.
         for (_, pods) in self.by_node.iter().filter(|(node, _)| !self.places.contains_key(*node)) {
             plan.delete.extend(living(pods).filter(|pod| pods::node_name(pod).is_empty()).cloned());
         }
@@ -106,7 +106,7 @@ impl<'l> Look<'l> {
         if running.is_empty() && place == Place::Run {
             plan.create.push(node.to_owned());
         }
-        // An old and a new one may stand side by side, until the new one can take over.
+        // An old and a new pod may run side by side until the new one is available.
         let (mut new, mut old) = (None, None);
         for pod in running {
             let first = if self.is_new(&pod) { &mut new } else { &mut old };
@@ -122,7 +122,7 @@ impl<'l> Look<'l> {
         }
     }
 
-    /// Replaces what is out of date, a few at a time.
+    /// Plans to replace outdated pods, a few at a time.
     pub(super) fn roll(&self) -> Plan {
         let Some(rolling) = rolling(self.set) else { return Plan::default() };
         let desired = self.desired();
@@ -138,13 +138,13 @@ impl<'l> Look<'l> {
         self.replace(scaled(rolling.max_unavailable.as_ref()).max(1))
     }
 
-    /// The new and the old pod on a node; nothing when there are more than one of either.
+    /// Returns the new and the old pod on a node, or `None` if there is more than one of either.
     fn pair(&self, all: &[Arc<Pod>]) -> Option<(Option<Arc<Pod>>, Option<Arc<Pod>>)> {
         let (new, old): (Vec<_>, Vec<_>) = living(all).cloned().partition(|pod| self.is_new(pod));
         (new.len() <= 1 && old.len() <= 1).then(|| (new.into_iter().next(), old.into_iter().next()))
     }
 
-    /// The nodes that have pods, or should have.
+    /// Returns the nodes that have pods or should run one.
     fn concerned(&self) -> impl Iterator<Item = (&str, &[Arc<Pod>])> {
         let with = self.by_node.iter().map(|(node, pods)| (&**node, &**pods));
         let wanted =
@@ -152,7 +152,7 @@ impl<'l> Look<'l> {
         with.chain(wanted.map(|(node, _)| (&**node, &[][..])))
     }
 
-    /// Deletes old pods, so that no more than that many nodes are without an available one.
+    /// Plans to delete old pods, so that at most `most` nodes lack an available pod.
     fn replace(&self, most: usize) -> Plan {
         let mut plan = Plan::default();
         let (mut unavailable, mut candidates) = (0, Vec::new());
@@ -160,7 +160,7 @@ impl<'l> Look<'l> {
             match self.pair(pods) {
                 Some((Some(new), None)) if self.is_available(&new) => {}
                 Some((None, Some(old))) if self.is_available(&old) => candidates.push(old),
-                // That it goes makes nothing worse.
+                // The old pod is unavailable anyway, so its deletion costs nothing.
                 Some((None, Some(old))) => {
                     plan.delete.push(old);
                     unavailable += 1;
@@ -172,7 +172,7 @@ impl<'l> Look<'l> {
         plan
     }
 
-    /// Creates new pods beside the old ones, and deletes those once the new ones are available.
+    /// Plans to create new pods beside the old ones, and to delete an old pod once its new one is available.
     fn surge(&self, most: usize, desired: usize) -> Plan {
         let mut plan = Plan::default();
         let (mut surging, mut available) = (0_usize, 0_usize);
@@ -206,7 +206,7 @@ impl<'l> Look<'l> {
         surge.is_some_and(|surge| surge.scaled_to(1, Rounding::Up).is_ok_and(|surge| surge > 0))
     }
 
-    /// The hashes that pods have.
+    /// Returns the template hashes of the pods.
     pub(super) fn hashes(all: &[Arc<Pod>]) -> HashSet<String> {
         all.iter().filter_map(|pod| pod.labels().get(place::HASH_LABEL).cloned()).collect()
     }

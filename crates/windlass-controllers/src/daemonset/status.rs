@@ -1,4 +1,4 @@
-//! What a daemon set tells of its pods. Values only, no I/O.
+//! The status of a daemon set. Plain values, no I/O.
 
 use k8s_openapi::api::apps::v1::DaemonSetStatus;
 
@@ -15,7 +15,7 @@ pub(super) fn compute(look: &Look<'_>) -> DaemonSetStatus {
     };
     let (mut available, mut updated) = (0, 0);
     for (node, place) in &look.places {
-        // The first stands for all of a node.
+        // Only the first pod of a node counts.
         let pod = look.by_node.get(node).and_then(|pods| pods.first());
         if *place != Place::Run {
             status.number_misscheduled += i32::from(pod.is_some());

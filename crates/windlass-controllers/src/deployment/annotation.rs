@@ -1,24 +1,24 @@
-//! The annotations by which a deployment and its replica sets remember.
+//! The annotations of a deployment and its replica sets.
 
 use std::collections::BTreeMap;
 
-/// Counts the rollouts; on the deployment and on each of its replica sets.
+/// The rollout's number, on the deployment and on each of its replica sets.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Earlier revisions of a replica set that a rollback brought back, separated by commas.
+/// The earlier revisions of a replica set that a rollback reused, separated by commas.
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// The replicas that the deployment asked for when the replica set was last sized.
+/// The deployment's desired replicas when the replica set was last scaled.
 pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// The replicas that it allowed then, surge included.
+/// The deployment's maximum replicas at that time, surge included.
 pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// Whether an annotation of the deployment is its own affair, not to be copied to its replica sets.
+/// Returns `true` if an annotation of the deployment is not copied to its replica sets.
 fn stays(key: &str) -> bool {
     matches!(key, LAST_APPLIED | REVISION | REVISION_HISTORY | DESIRED_REPLICAS | MAX_REPLICAS | ROLLBACK_TO)
 }
 
-/// Copies the deployment's annotations to a replica set; tells whether anything changed.
+/// Copies the deployment's annotations to a replica set. Returns `true` if anything changed.
 pub(super) fn copy(from: &BTreeMap<String, String>, to: &mut BTreeMap<String, String>) -> bool {
     let mut changed = false;
     for (key, value) in from.iter().filter(|(key, _)| !stays(key)) {
@@ -27,7 +27,7 @@ pub(super) fn copy(from: &BTreeMap<String, String>, to: &mut BTreeMap<String, St
     changed
 }
 
-/// Sets one annotation; tells whether that changed anything.
+/// Sets one annotation. Returns `true` if its value changed.
 pub(super) fn set(annotations: &mut BTreeMap<String, String>, key: &str, value: &str) -> bool {
     if annotations.get(key).is_some_and(|present| present == value) {
         return false;
@@ -36,8 +36,8 @@ pub(super) fn set(annotations: &mut BTreeMap<String, String>, key: &str, value: 
     true
 }
 
-/// Puts `revision` into a replica set's annotations, moving an earlier one to its history; tells whether that changed
-/// anything. A revision never goes back.
+/// Sets a replica set's revision and moves the earlier one to its history. A revision never decreases. Returns `true`
+/// if anything changed.
 pub(super) fn set_revision(annotations: &mut BTreeMap<String, String>, revision: i64) -> bool {
     let present = self::revision(annotations);
     if present >= revision {
@@ -53,7 +53,7 @@ pub(super) fn set_revision(annotations: &mut BTreeMap<String, String>, revision:
     set(annotations, REVISION, &revision.to_string())
 }
 
-/// The revision that annotations tell; 0 when they tell none.
+/// Returns the revision in the annotations, or 0 without one.
 pub(super) fn revision(annotations: &BTreeMap<String, String>) -> i64 {
     annotations.get(REVISION).and_then(|revision| revision.parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The replica sets of one deployment during one reconcile: found, created, sized, cleaned up.
+//! The replica sets of one deployment during one reconcile: found, created, scaled, cleaned up.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use super::{
 };
 use crate::error::ReconcileError;
 
-/// What to do when no replica set has the deployment's template yet.
+/// The action if no replica set has the deployment's template yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
     Create,
     Leave,
 }
 
-/// A deployment and its replica sets as far as this reconcile has brought them.
+/// A deployment and its replica sets, updated during one reconcile.
 pub(super) struct Rollout<'c> {
     cx: &'c Context,
     memory: &'c Memory,
     deployment: Deployment,
     sets: ReplicaSets,
-    /// What the conditions are to remember.
+    /// The progress to report in the conditions.
     progress: Option<Progress>,
-    /// Whether the deployment has another revision than the server knows.
+    /// `true` if the deployment's revision differs from the one on the server.
     revised: bool,
 }
 
@@ -57,13 +57,13 @@ impl<'c> Rollout<'c> {
         &self.sets
     }
 
-    /// Notes a pause, or its end, for the conditions.
+    /// Records a pause or a resumption for the conditions.
     pub(super) fn note_pause(&mut self) {
         self.progress = pause_progress(&self.deployment);
     }
 
-    /// Finds or creates the replica set of the deployment's template, and brings its annotations and the deployment's
-    /// revision up to date.
+    /// Finds or creates the replica set of the deployment's template, and updates its annotations and the deployment's
+    /// revision.
     pub(super) async fn sync_new(&mut self, missing: IfMissing) -> Result<(), ReconcileError> {
         let newest_old = self.sets.old.iter().map(|set| annotation::revision(set.annotations())).max().unwrap_or(0);
         let revision = newest_old + 1;
@@ -81,8 +81,8 @@ impl<'c> Rollout<'c> {
         Ok(())
     }
 
-    /// The deployment tells of a newer replica set than the cache shows. Whoever went on without it would count a revision
-    /// twice, and take its pods for none; so the server is asked whether it is gone.
+    /// Checks on the server for a newer replica set that the cache does not show yet. Continuing without it would use
+    /// its revision twice and ignore its pods.
     async fn look_for_newest(&self) -> Result<(), ReconcileError> {
         let resource = ReplicaSet::api_resource();
         let namespace = self.deployment.namespace().unwrap_or_default();
@@ -135,7 +135,7 @@ impl<'c> Rollout<'c> {
                 Ok(())
             }
             Err(error) if error.is_already_exists() => self.resolve_collision(&set, revision).await,
-            // In a namespace that is going away nothing can be created, and nothing is missed.
+            // In a terminating namespace nothing can be created, and that is not an error.
             Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => {
                 Err(error.into())
             }
@@ -150,8 +150,8 @@ impl<'c> Rollout<'c> {
         }
     }
 
-    /// A replica set of that name is there. Either the cache has not shown it yet, and it is ours; or another template
-    /// has the same hash, and the next try takes another name.
+    /// Handles an existing replica set of that name. Either it is ours and the cache does not show it yet, or another
+    /// template has the same hash. In the latter case, the next attempt uses another name.
     async fn resolve_collision(&mut self, wanted: &ReplicaSet, revision: i64) -> Result<(), ReconcileError> {
         let Some(live) = self.cx.live().get_opt::<ReplicaSet>(wanted.object_ref()).await? else { return Ok(()) };
         let same = template::find_new(&self.deployment, std::slice::from_ref(&live)).is_some();
@@ -164,8 +164,8 @@ impl<'c> Rollout<'c> {
         Ok(())
     }
 
-    /// The deployment shows the revision of its newest replica set. Written with its status, and so without another
-    /// generation.
+    /// Copies the newest replica set's revision to the deployment. It is written with the status, so the generation
+    /// does not change.
     fn take_over_revision(&mut self) {
         let Some(new) = &self.sets.new else { return };
         let Some(revision) = new.annotations().get(annotation::REVISION) else { return };
@@ -178,7 +178,7 @@ impl<'c> Rollout<'c> {
         self.memory.recorder.record(&self.deployment, Note::normal("ScalingReplicaSet", message));
     }
 
-    /// The replica set of the deployment's template, without a number of replicas.
+    /// Builds the replica set of the deployment's template, without a replica count.
     fn replica_set(&self, revision: i64) -> ReplicaSet {
         let spec = self.deployment.spec.clone().unwrap_or_default();
         let collisions = self.deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
@@ -215,13 +215,13 @@ impl<'c> Rollout<'c> {
         ReplicaSet { metadata, spec: Some(spec), status: None }.controlled_by(&self.deployment)
     }
 
-    /// Gives replica sets other numbers of replicas.
+    /// Scales replica sets.
     pub(super) async fn scale(&mut self, targets: &[Scaling]) -> Result<(), ReconcileError> {
         let limits = limits(&self.deployment);
         let mut scaled = Vec::new();
         let target_of = |set: &ReplicaSet| targets.iter().position(|(name, _)| name == set.name());
         let mut sets: Vec<_> = self.sets.old.iter_mut().chain(&mut self.sets.new).collect();
-        // In the order of the targets, which may be one of sizes.
+        // Scales in the order of the targets, which may be sorted by size.
         sets.sort_by_key(|set| target_of(set).unwrap_or(usize::MAX));
         for set in sets {
             let target = target_of(set).map(|at| targets[at].1);
@@ -231,7 +231,7 @@ impl<'c> Rollout<'c> {
                 changed.spec.get_or_insert_default().replicas = Some(replicas);
                 differs = true;
             }
-            // Whoever has pods is measured against these when the deployment's size changes.
+            // Later proportional scaling compares replica sets that have pods with these values.
             if target.is_some() || spec_replicas(set) > 0 {
                 for (key, value) in &limits {
                     differs |= annotation::set(changed.annotations_mut(), key, value);
@@ -251,7 +251,7 @@ impl<'c> Rollout<'c> {
         Ok(())
     }
 
-    /// Brings the replica sets to the deployment's size without moving the rollout on.
+    /// Scales the replica sets to the deployment's size without advancing the rollout.
     pub(super) async fn scale_in_proportion(&mut self) -> Result<(), ReconcileError> {
         let targets = self.sizes();
         self.scale(&targets).await
@@ -262,7 +262,7 @@ impl<'c> Rollout<'c> {
         let active: Vec<_> = self.sets.all().filter(|set| spec_replicas(set) > 0).collect();
         let newest = self.sets.new.as_ref().or(self.sets.old.last());
         match (active.as_slice(), newest) {
-            // Nobody has pods: the newest gets them all.
+            // No replica set has pods: the newest gets all of them.
             ([], Some(newest)) => vec![(newest.name().to_owned(), desired)],
             ([only], _) => vec![(only.name().to_owned(), desired)],
             _ if self.is_saturated() => self.sets.old_active().map(|set| (set.name().to_owned(), 0)).collect(),
@@ -271,7 +271,7 @@ impl<'c> Rollout<'c> {
         }
     }
 
-    /// Whether the new replica set alone is what the deployment was last sized for, and available.
+    /// Returns `true` if the new replica set alone has the deployment's size and is available.
     fn is_saturated(&self) -> bool {
         let Some(new) = &self.sets.new else { return false };
         let desired = desired_replicas(&self.deployment);
@@ -279,7 +279,7 @@ impl<'c> Rollout<'c> {
         spec_replicas(new) == desired && sized_for == Some(desired) && scale::available_replicas(new) == desired
     }
 
-    /// Deletes old replica sets beyond the history that the deployment keeps, once the rollout is complete.
+    /// Deletes old replica sets beyond the history limit, once the rollout is complete.
     pub(super) async fn clean_up(&mut self) -> Result<(), ReconcileError> {
         let status = status::compute(&self.deployment, &self.sets, None, self.cx.clock().now());
         if !status::is_complete(&self.deployment, &status) {
@@ -301,7 +301,7 @@ impl<'c> Rollout<'c> {
         Ok(())
     }
 
-    /// Writes the status if it is another, and tells when the progress deadline passes.
+    /// Writes the status if it has changed. Returns the time of the progress deadline.
     pub(super) async fn write_status(&mut self) -> Result<Option<Timestamp>, ReconcileError> {
         let status: DeploymentStatus =
             status::compute(&self.deployment, &self.sets, self.progress.as_ref(), self.cx.clock().now());
@@ -314,7 +314,7 @@ impl<'c> Rollout<'c> {
         Ok(deadline)
     }
 
-    /// Writes the status as it is here.
+    /// Writes the current status.
     async fn put_status(&mut self) -> Result<(), ReconcileError> {
         self.deployment = self.cx.client().update_status(&self.deployment).await?;
         self.memory.versions.wrote(self.deployment.object_ref().key(), &self.deployment);
@@ -322,14 +322,14 @@ impl<'c> Rollout<'c> {
     }
 }
 
-/// What the replica sets remember of the deployment's size.
+/// Returns the annotations with the deployment's size.
 fn limits(deployment: &Deployment) -> [(&'static str, String); 2] {
     let desired = desired_replicas(deployment);
     let max = desired + Slack::of(deployment).surge;
     [(annotation::DESIRED_REPLICAS, desired.to_string()), (annotation::MAX_REPLICAS, max.to_string())]
 }
 
-/// Whether a replica set has no pods and is to have none.
+/// Returns `true` if a replica set has no pods and wants none.
 fn is_idle(set: &ReplicaSet) -> bool {
     let status = set.status.as_ref();
     spec_replicas(set) == 0

@@ -1,4 +1,4 @@
-//! How many replicas each replica set of a deployment is to have: arithmetic on values, no I/O.
+//! Computes the replica counts of a deployment's replica sets. Plain values, no I/O.
 
 use k8s_openapi::{
     api::apps::v1::{Deployment, ReplicaSet},
@@ -8,26 +8,27 @@ use windlass_api::ObjectExt;
 
 use super::annotation;
 
-/// How far a rolling update may go beyond, and fall short of, the desired number of replicas. Never both zero.
+/// The number of replicas that a rolling update may exceed, or fall short of, the desired number. Never both zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slack {
-    /// Replicas above the desired number.
+    /// The maximum number of replicas above the desired number.
     pub(super) surge: i32,
-    /// Replicas below it.
+    /// The maximum number of unavailable replicas.
     pub(super) unavailable: i32,
 }
 
-/// The replica sets of a deployment by their part in the rollout.
+/// The replica sets of a deployment by their role in the rollout.
 #[derive(Clone, Debug)]
 pub(super) struct ReplicaSets {
-    /// The one with the deployment's present template.
+    /// The replica set with the deployment's current template.
     pub(super) new: Option<ReplicaSet>,
     /// All others, oldest first.
     pub(super) old: Vec<ReplicaSet>,
 }
 
 impl Slack {
-    /// Of a deployment's strategy. Percentages are of the desired replicas; surge rounds up, unavailable rounds down.
+    /// Returns the slack of a deployment's strategy. Percentages refer to the desired replicas; surge rounds up,
+    /// unavailable rounds down.
     pub(super) fn of(deployment: &Deployment) -> Self {
         let desired = desired_replicas(deployment);
         let spec = deployment.spec.as_ref();
@@ -40,7 +41,7 @@ impl Slack {
         let unavailable =
             resolve(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), desired, Rounding::Down);
         if surge == 0 && unavailable == 0 {
-            // Both rounded to nothing: the update could not move. One replica less is the smaller evil.
+            // Both rounded down to zero, so the rollout could not progress: allow one unavailable replica.
             return Self { surge, unavailable: 1.min(desired) };
         }
         Self { surge, unavailable: unavailable.min(desired) }
@@ -48,36 +49,37 @@ impl Slack {
 }
 
 impl ReplicaSets {
-    /// Old ones first, then the new one.
+    /// Returns all replica sets, the old ones first.
     pub(super) fn all(&self) -> impl Iterator<Item = &ReplicaSet> {
         self.old.iter().chain(&self.new)
     }
 
-    /// Old ones that still have, or want, pods.
+    /// Returns the old replica sets with a replica count above zero.
     pub(super) fn old_active(&self) -> impl Iterator<Item = &ReplicaSet> {
         self.old.iter().filter(|set| spec_replicas(set) > 0)
     }
 
-    /// How many replicas all of them ask for.
+    /// Returns the sum of the desired replicas.
     pub(super) fn total_replicas(&self) -> i32 {
         self.all().map(spec_replicas).sum()
     }
 
-    /// How many of their pods are available.
+    /// Returns the number of available pods.
     pub(super) fn available(&self) -> i32 {
         self.all().map(available_replicas).sum()
     }
 
-    /// How many of those are to stay: a status may be older than the size, and count pods that are going.
+    /// Returns the number of available pods that are not about to be deleted. A status may be older than the last
+    /// scaling, and still count terminating pods.
     fn available_to_stay(&self) -> i32 {
         self.all().map(|set| available_replicas(set).min(spec_replicas(set))).sum()
     }
 }
 
-/// A replica set's name and the replicas that it is to have.
+/// A replica set's name and its new replica count.
 pub(super) type Scaling = (String, i32);
 
-/// What the new replica set is to have while a rolling update goes on.
+/// Returns the next replica count of the new replica set during a rolling update.
 pub(super) fn new_replicas(deployment: &Deployment, sets: &ReplicaSets) -> i32 {
     let desired = desired_replicas(deployment);
     let current = sets.new.as_ref().map_or(0, spec_replicas);
@@ -88,8 +90,8 @@ pub(super) fn new_replicas(deployment: &Deployment, sets: &ReplicaSets) -> i32 {
     current + room.clamp(0, desired - current)
 }
 
-/// What the old replica sets are to have next: those that are not available go first, then as many more as the new
-/// pods that are available allow.
+/// Returns the next replica counts of the old replica sets. Unavailable pods are removed first, then as many more as
+/// the available new pods allow.
 pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<Scaling> {
     let desired = desired_replicas(deployment);
     let min_available = desired - Slack::of(deployment).unavailable;
@@ -100,7 +102,7 @@ pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
     }
     let mut targets: Vec<(&ReplicaSet, i32)> = sets.old_active().map(|set| (set, spec_replicas(set))).collect();
 
-    // Pods that do not work hold nobody up when they go.
+    // Removing unavailable pods does not reduce availability.
     for (set, target) in &mut targets {
         let unhealthy = spec_replicas(set) - available_replicas(set);
         let remove = unhealthy.clamp(0, cleanup.max(0));
@@ -108,7 +110,7 @@ pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
         cleanup -= remove;
     }
 
-    // Of the rest only as many as are above the minimum.
+    // Available pods are removed only as far as they exceed the minimum.
     let mut spare = sets.available_to_stay() - min_available;
     for (_, target) in &mut targets {
         let remove = spare.clamp(0, *target);
@@ -119,8 +121,8 @@ pub(super) fn old_replicas(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
     changed.map(|(set, target)| (set.name().to_owned(), target)).collect()
 }
 
-/// Distributes a changed number of desired replicas over the active replica sets in proportion to their sizes, so that
-/// a rollout that is under way, or paused, stays as far as it is.
+/// Distributes a changed replica count over the active replica sets in proportion to their sizes. An unfinished or
+/// paused rollout keeps its progress.
 pub(super) fn proportional(deployment: &Deployment, sets: &ReplicaSets) -> Vec<Scaling> {
     let desired = desired_replicas(deployment);
     let limit = if desired > 0 && !is_recreate(deployment) { desired + Slack::of(deployment).surge } else { desired };
@@ -128,8 +130,8 @@ pub(super) fn proportional(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
     let total: i32 = active.iter().map(|set| spec_replicas(set)).sum();
     let to_add = limit - total;
 
-    // The largest first, so that leftovers of rounding fall to the largest; among equals, the newest when scaling up
-    // and the oldest when scaling down.
+    // Largest first, so that the rounding remainder goes to the largest. Among equals, the newest when scaling up and
+    // the oldest when scaling down.
     active.sort_by(|a, b| {
         let newest_first = b.metadata.creation_timestamp.cmp(&a.metadata.creation_timestamp);
         let age = if to_add > 0 { newest_first } else { newest_first.reverse() };
@@ -150,11 +152,11 @@ pub(super) fn proportional(deployment: &Deployment, sets: &ReplicaSets) -> Vec<S
     changed.map(|(set, target)| (set.name().to_owned(), target)).collect()
 }
 
-/// The part of a change that falls to one replica set, never beyond what is left of it.
+/// Returns one replica set's part of a change, at most the rest of the change.
 fn share(set: &ReplicaSet, deployment: &Deployment, limit: i32, left: i32) -> i32 {
     let replicas = spec_replicas(set);
     let recorded = |name| set.annotations().get(name).and_then(|value| value.parse::<i32>().ok());
-    // What the deployment allowed when this replica set was sized.
+    // The deployment's maximum when this replica set was last scaled.
     let before = recorded(annotation::MAX_REPLICAS).filter(|max| *max > 0);
     let before = before.or_else(|| deployment.status.as_ref().and_then(|status| status.replicas)).unwrap_or(0);
     if replicas == 0 || before == 0 {
@@ -166,12 +168,12 @@ fn share(set: &ReplicaSet, deployment: &Deployment, limit: i32, left: i32) -> i3
     if left > 0 { wanted.clamp(0, left) } else { wanted.clamp(left, 0) }
 }
 
-/// The replicas that a deployment asks for.
+/// Returns the desired replicas of a deployment.
 pub(super) fn desired_replicas(deployment: &Deployment) -> i32 {
     deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// The replicas that a replica set asks for.
+/// Returns the desired replicas of a replica set.
 pub(super) fn spec_replicas(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
@@ -197,7 +199,7 @@ fn resolve(value: Option<&IntOrString>, of: i32, rounding: Rounding) -> i32 {
         Some(IntOrString::Int(number)) => return (*number).max(0),
         Some(IntOrString::String(text)) => match text.strip_suffix('%').and_then(|number| number.parse::<i64>().ok()) {
             Some(percent) => percent.max(0),
-            // The API server validates this; a text that got past it moves nothing.
+            // The API server validates the value; an invalid one counts as zero.
             None => return 0,
         },
     };

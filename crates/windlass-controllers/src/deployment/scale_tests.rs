@@ -51,7 +51,7 @@ fn a_rollout_grows_by_its_surge_and_shrinks_by_what_is_available() {
     assert_eq!(new_replicas(&rollout, &start), 2);
     assert_eq!(old_replicas(&rollout, &start), [("old".to_owned(), 6)]);
 
-    // Nothing new is available yet: the old ones stay at the minimum.
+    // No new pod is available yet: the old ones stay at the minimum.
     let waiting = sets(Some(set("new", 4, 0, None)), vec![set("old", 6, 6, None)]);
     assert_eq!(new_replicas(&rollout, &waiting), 4);
     assert_eq!(old_replicas(&rollout, &waiting), []);

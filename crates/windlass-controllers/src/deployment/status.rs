@@ -1,4 +1,4 @@
-//! What a deployment tells of its rollout: counts and conditions. Values only, no I/O.
+//! The status of a deployment: counts and conditions. Plain values, no I/O.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -9,22 +9,22 @@ use windlass_api::ObjectExt;
 
 use super::scale::{ReplicaSets, Slack, desired_replicas, spec_replicas};
 
-/// An event in the life of a rollout that a condition remembers.
+/// A step of a rollout that the conditions record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The new replica set was created.
     Created(String),
-    /// It was there already: a rollback, or a restart of the controller.
+    /// The replica set already existed: after a rollback, or a restart of the controller.
     Found(String),
-    /// It could not be created.
+    /// The replica set could not be created.
     CreateFailed(String),
     /// The rollout was paused.
     Paused,
-    /// It goes on.
+    /// The rollout was resumed.
     Resumed,
 }
 
-/// The status that the deployment should have.
+/// Computes the status of a deployment.
 pub(super) fn compute(
     deployment: &Deployment,
     sets: &ReplicaSets,
@@ -46,7 +46,7 @@ pub(super) fn compute(
         ..before.clone()
     };
     let mut conditions = Conditions { list: before.conditions.clone().unwrap_or_default(), now };
-    // First of what is new, in the order of kube-controller-manager.
+    // New progress comes first, as in kube-controller-manager.
     if let Some(progress) = progress {
         conditions.note(progress);
     }
@@ -57,14 +57,14 @@ pub(super) fn compute(
     status
 }
 
-/// The pods of all replica sets that are on their way out; nothing, when a replica set has been looked at by a controller
-/// that does not count them. One that nobody has looked at yet has none.
+/// Returns the number of terminating pods of all replica sets. Returns `None` if a replica set's controller does not
+/// count them. A replica set without an observed status has none.
 fn terminating_replicas(sets: &ReplicaSets) -> Option<i32> {
     let seen = sets.all().filter_map(|set| set.status.as_ref()).filter(|status| status.observed_generation.is_some());
     seen.map(|status| status.terminating_replicas).sum()
 }
 
-/// When the deployment's progress is to be looked at again, if it makes none.
+/// Returns the time to check the deployment's progress deadline.
 pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Option<Timestamp> {
     let condition = find(status.conditions.as_deref()?, "Progressing")?;
     let waiting = matches!(
@@ -75,7 +75,7 @@ pub(super) fn deadline(deployment: &Deployment, status: &DeploymentStatus) -> Op
     condition.last_update_time.as_ref()?.0.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Whether every replica is of the new template and available, and no old one is left.
+/// Returns `true` if every replica is of the new template and available, and no old one is left.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let desired = desired_replicas(deployment);
     let all = |count: Option<i32>| count.unwrap_or(0) == desired;
@@ -85,12 +85,12 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// The reason of the condition that tells how the rollout goes.
+/// Returns the reason of the `Progressing` condition.
 pub(super) fn progressing_reason(deployment: &Deployment) -> Option<&str> {
     find(deployment.status.as_ref()?.conditions.as_deref()?, "Progressing")?.reason.as_deref()
 }
 
-/// The deployment gives up its rollout after so long; `None` for never.
+/// Returns the progress deadline in seconds, or `None` if there is none.
 pub(super) fn deadline_seconds(deployment: &Deployment) -> Option<i64> {
     let seconds = deployment.spec.as_ref().and_then(|spec| spec.progress_deadline_seconds)?;
     (seconds != i32::MAX).then_some(seconds.into())
@@ -139,7 +139,7 @@ impl Conditions {
         if deadline_seconds(deployment).is_none() || matches!(reason, Some("DeploymentPaused")) {
             return;
         }
-        // A finished rollout stays finished, whatever happens to its pods later.
+        // A completed rollout stays complete, whatever happens to its pods later.
         let settled = status.replicas == status.updated_replicas && reason == Some("NewReplicaSetAvailable");
         if settled {
             return;
@@ -156,7 +156,7 @@ impl Conditions {
             let transition = present.filter(|condition| condition.status == "True");
             self.remove("Progressing");
             self.set("Progressing", "True", "ReplicaSetUpdated", &message);
-            // The update is new, the state is not.
+            // A new update time, but the same transition time.
             if let (Some(old), Some(new)) = (transition, self.list.last_mut()) {
                 new.last_transition_time = old.last_transition_time;
             }
@@ -171,7 +171,7 @@ impl Conditions {
         deadline(deployment, &conditions).is_some_and(|deadline| deadline <= self.now)
     }
 
-    /// A replica set that cannot create its pods is the deployment's trouble too.
+    /// Adopts the `ReplicaFailure` condition of a replica set that cannot create its pods.
     fn replica_failure(&mut self, sets: &ReplicaSets) {
         let failure = |set: &ReplicaSet| {
             let conditions = set.status.as_ref()?.conditions.as_ref()?;
@@ -189,7 +189,7 @@ impl Conditions {
         }
     }
 
-    /// Nothing happens when state and reason are what they were: conditions change when the world does.
+    /// Sets a condition. Does nothing if status and reason are unchanged.
     fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
         let present = find(&self.list, type_);
         if present.is_some_and(|old| old.status == status && old.reason.as_deref() == Some(reason)) {

@@ -1,4 +1,4 @@
-//! The identity of a pod template: equality, and the hash that names its replica set.
+//! The identity of a pod template: equality, and the hash in its replica set's name.
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
@@ -6,10 +6,10 @@ use k8s_openapi::api::{
 };
 use windlass_api::{ContentHash, ObjectExt};
 
-/// The label that keeps the pods of a deployment's replica sets apart.
+/// The label that distinguishes the pods of a deployment's replica sets.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
-/// The replica set whose template is the deployment's; of several, the oldest.
+/// Returns the replica set with the deployment's template; if there are several, the oldest.
 pub(super) fn find_new<'s>(deployment: &Deployment, sets: &'s [ReplicaSet]) -> Option<&'s ReplicaSet> {
     let wanted = deployment.spec.as_ref().map(|spec| &spec.template)?;
     let matching = sets.iter().filter(|set| {
@@ -22,7 +22,7 @@ pub(super) fn find_new<'s>(deployment: &Deployment, sets: &'s [ReplicaSet]) -> O
     })
 }
 
-/// Whether two templates ask for the same pods.
+/// Returns `true` if two templates are equal, ignoring the hash label.
 fn equal_but_for_hash(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     without_hash(a) == without_hash(b)
 }
@@ -35,7 +35,7 @@ fn without_hash(template: &PodTemplateSpec) -> PodTemplateSpec {
     template
 }
 
-/// A short name for a template. `collisions` counts earlier templates of the deployment that happened to have the same.
+/// Returns a short hash of a template. `collisions` counts the deployment's earlier templates with the same hash.
 pub(super) fn hash(template: &PodTemplateSpec, collisions: i32) -> String {
     let hash = ContentHash::of(&without_hash(template));
     hash.map(|hash| hash.salted(u32::try_from(collisions).unwrap_or_default()).short()).unwrap_or_default()

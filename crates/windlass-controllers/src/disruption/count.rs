@@ -1,4 +1,4 @@
-//! Counting the pods of a budget. Values only, no I/O.
+//! Counts the pods of a budget. Plain values, no I/O.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use windlass_api::ObjectExt;
 
 use crate::pods;
 
-/// How long an evicted pod may take until it is being deleted.
+/// The maximum time between the eviction of a pod and its deletion.
 const DELETION: SignedDuration = SignedDuration::from_mins(2);
 const CONDITION: &str = "DisruptionAllowed";
 
@@ -26,13 +26,13 @@ pub(super) struct Counts {
     pub(super) disrupted: BTreeMap<String, Time>,
 }
 
-/// The evicted pods that have not begun to go.
+/// The evicted pods that are not being deleted yet.
 #[derive(Debug, Default)]
 pub(super) struct Disrupted {
     pub(super) pods: BTreeMap<String, Time>,
-    /// Those that should have by now: they count again.
+    /// The pods that were not deleted in time. They count as healthy again.
     pub(super) overdue: Vec<Arc<Pod>>,
-    /// When the next of them should have.
+    /// The time when the next pod becomes overdue.
     pub(super) next: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn disrupted(budget: &PodDisruptionBudget, all: &[Arc<Pod>], now: Tim
     disrupted
 }
 
-/// The pods that are ready, and are not about to go.
+/// Counts the ready pods that are not about to be deleted.
 pub(super) fn healthy(all: &[Arc<Pod>], disrupted: &BTreeMap<String, Time>) -> i32 {
     let stay = all.iter().filter(|pod| !pod.is_deleting() && !disrupted.contains_key(pod.name()));
     i32::try_from(stay.filter(|pod| pods::is_ready(pod)).count()).unwrap_or(i32::MAX)
@@ -60,7 +60,7 @@ pub(super) fn healthy(all: &[Arc<Pod>], disrupted: &BTreeMap<String, Time>) -> i
 
 pub(super) fn status(budget: &PodDisruptionBudget, counts: Counts, now: Timestamp) -> PodDisruptionBudgetStatus {
     let Counts { healthy, desired, expected, disrupted } = counts;
-    // Without pods none may go: the first ones may be there before this is known.
+    // Without expected pods no disruption is allowed: pods may exist before the count is updated.
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
     let before = budget.status.clone().unwrap_or_default();
     let (value, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
@@ -75,7 +75,7 @@ pub(super) fn status(budget: &PodDisruptionBudget, counts: Counts, now: Timestam
     }
 }
 
-/// When it cannot be counted, none may go.
+/// Builds the status after an error: no disruption is allowed.
 pub(super) fn failed(budget: &PodDisruptionBudget, why: &str, now: Timestamp) -> PodDisruptionBudgetStatus {
     let mut status = budget.status.clone().unwrap_or_default();
     status.disruptions_allowed = Some(0);

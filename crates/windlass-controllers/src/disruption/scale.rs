@@ -1,4 +1,4 @@
-//! How many pods those ask for who own pods.
+//! Determines the expected number of pods from the scales of their controllers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,14 +17,14 @@ use crate::ownership::{group_of, refers_to};
 
 use crate::pod_control::words;
 
-/// Why it cannot be said how many there should be.
+/// The reason why the expected number of pods cannot be determined.
 #[derive(Debug, Error)]
 pub(super) enum ScaleError {
     #[error("found no controllers for pod {0:?}")]
     NoController(String),
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The server's own words, if it said any.
+    /// A request failed. Displays the server's message, if it has one.
     #[error("{}", words(.0))]
     Client(#[from] windlass_client::Error),
     #[error("no matches for kind {kind:?} in version {version:?}")]
@@ -44,7 +44,7 @@ pub(super) struct Scales<'s> {
 }
 
 impl Scales<'_> {
-    /// The sum of the scales of all owners, each counted once; and the names of pods that have none.
+    /// Returns the sum of the scales of all controllers, each counted once, and the names of pods without a controller.
     pub(super) async fn of_all(self, pods: &[Arc<Pod>]) -> Result<(i32, Vec<String>), ScaleError> {
         let mut scales: HashMap<String, i32> = HashMap::new();
         let mut unmanaged = Vec::new();
@@ -65,7 +65,8 @@ impl Scales<'_> {
         Ok((scales.values().sum(), unmanaged))
     }
 
-    /// The uid and the scale of who decides how many pods an owner has: a deployment for its replica sets.
+    /// Returns the UID and the scale of the object that determines an owner's number of pods. For a replica set, that
+    /// is its deployment.
     async fn of(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
         if let Some(known) = self.of_known(owner, namespace)? {
             return Ok(Some(known));
@@ -93,7 +94,7 @@ impl Scales<'_> {
         }
     }
 
-    /// Of the built-in kinds, which are read from caches.
+    /// Like [`Self::of`], for the built-in kinds, which are read from caches.
     fn of_known(self, owner: &OwnerReference, namespace: &str) -> Result<Option<(String, i32)>, ScaleError> {
         if refers_to::<ReplicationController>(owner) {
             return self.cached(owner, namespace, |found: &ReplicationController| {

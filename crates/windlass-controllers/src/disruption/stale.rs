@@ -1,4 +1,4 @@
-//! Pods that were to be disrupted, and were not: after a while they say so no longer.
+//! Resets the `DisruptionTarget` condition of pods that were not deleted in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::{
 };
 
 const CONDITION: &str = "DisruptionTarget";
-/// Kubelets end pods when they get to it.
+/// The reason of a termination by the kubelet, which has no time limit.
 const BY_KUBELET: &str = "TerminationByKubelet";
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
-/// Pods that speak of the condition. Few do, and most events are of others: those are not even decoded.
+/// Selects pods whose encoded form contains the condition's name. Most pods do not, and are not decoded.
 #[derive(Debug)]
 struct Spoken;
 
@@ -69,7 +69,7 @@ async fn reconcile(pod: &Pod, cx: &Context) -> Result<Action, ReconcileError> {
     Ok(Action::await_change())
 }
 
-/// Until when the pod is to be disrupted, if it is, and nobody has begun with it.
+/// Returns the time when the pod's condition expires, if the condition is set and the pod is not being deleted.
 fn holds_until(pod: &Pod) -> Option<Timestamp> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let condition = conditions.find(|condition| condition.type_ == CONDITION && condition.status == "True")?;

@@ -1,4 +1,4 @@
-//! Which pods are behind a service, and on which ports. Values only, no I/O.
+//! The pods and ports behind a service. Plain values, no I/O.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,9 +13,9 @@ use windlass_runtime::Context;
 
 use crate::{error::ReconcileError, pods};
 
-/// When what made the endpoints change has happened; for those who measure how long it takes to be known.
+/// The annotation with the time of the change that caused an update, used to measure propagation latency.
 pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// On endpoints of services without an address of their own.
+/// The label of the Endpoints of headless services.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// A pod behind a service.
@@ -23,15 +23,15 @@ pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(super) struct Backend {
     pub(super) pod: Arc<Pod>,
     pub(super) address: String,
-    /// Those of the service's ports that the pod has.
+    /// The service's ports that the pod has.
     pub(super) ports: Vec<Port>,
-    /// Whether it is to be sent new connections.
+    /// `true` if the pod should receive new connections.
     pub(super) ready: bool,
-    /// Whether it answers, be it about to end.
+    /// `true` if the pod is ready, even if it is terminating.
     pub(super) serving: bool,
 }
 
-/// A port of a service as one pod has it.
+/// A service's port on one pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Port {
     pub(super) name: String,
@@ -40,20 +40,21 @@ pub(super) struct Port {
     pub(super) app_protocol: Option<String>,
 }
 
-/// Whether endpoints are kept for a service: it selects pods, and is no mere name.
+/// Returns `true` if the controllers maintain endpoints for a service: it has a selector, and is not of type
+/// ExternalName.
 pub(super) fn has_endpoints(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_name = spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName");
     !is_name && spec.and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| !selector.is_empty())
 }
 
-/// Whether a service selects a pod, by the labels of the latter.
+/// Returns `true` if a service's selector matches a pod's labels.
 pub(super) fn selects(service: &Service, pod: &Meta) -> bool {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     has_endpoints(service) && selector.into_iter().flatten().all(|(key, value)| pod.label(key) == Some(value))
 }
 
-/// The services that a pod is behind.
+/// Returns the services that select a pod.
 pub(super) fn services_of(services: &Lister<Service>, pod: &Cached<Pod>) -> Vec<ObjectRef<Service>> {
     let Some(namespace) = pod.meta().namespace() else { return Vec::new() };
     let found = services.within(Arc::clone(namespace)).list();
@@ -61,7 +62,7 @@ pub(super) fn services_of(services: &Lister<Service>, pod: &Cached<Pod>) -> Vec<
     found.iter().filter(behind).map(Cached::object_ref).collect()
 }
 
-/// The pods behind a service that have an address and have not ended, in the order of their names.
+/// Returns the unfinished pods of a service that have an address, sorted by name.
 pub(super) fn backends(cx: &Context, service: &Service) -> Result<Vec<Backend>, ReconcileError> {
     let mut found = Vec::new();
     for cached in cx.store::<Pod>().within(service.namespace().unwrap_or_default()).list() {
@@ -84,7 +85,7 @@ fn backend(service: &Service, pod: Arc<Pod>) -> Option<Backend> {
     Some(Backend { pod, address, ports, ready, serving })
 }
 
-/// A service's port on a pod; nothing if it is known by a name that the pod does not have.
+/// Resolves a service's port on a pod. Returns `None` if the pod lacks a port of that name.
 fn port_of(port: &ServicePort, pod: &Pod) -> Option<Port> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     let number = match &port.target_port {
@@ -110,13 +111,13 @@ fn port_of(port: &ServicePort, pod: &Pod) -> Option<Port> {
     })
 }
 
-/// Whether a service has an address of its own.
+/// Returns `true` if a service has no cluster IP.
 pub(super) fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
 }
 
-/// When the first of the changes has happened that new endpoints tell of: a pod has become ready that was not among the
-/// `known`, or the service has come. Nothing when there is no such change.
+/// Returns the time of the first change that new endpoints publish: a pod not among the `known` ones became ready, or
+/// the service was created. Returns `None` if there is no such change.
 pub(super) fn trigger_time(
     service: &Service,
     backends: &[Backend],
@@ -144,7 +145,7 @@ impl Backend {
         Some(pods::node_name(&self.pod)).filter(|node| !node.is_empty()).map(str::to_owned)
     }
 
-    /// The name under which the service makes the pod known.
+    /// Returns the pod's hostname, if its subdomain is the service.
     pub(super) fn hostname(&self, service: &Service) -> Option<String> {
         let spec = self.pod.spec.as_ref()?;
         let known = spec.subdomain.as_deref() == Some(service.name());

@@ -1,4 +1,4 @@
-//! The controller that mirrors Endpoints of services without a selector, which users write, into EndpointSlices.
+//! The controller that mirrors user-defined Endpoints of services without a selector into EndpointSlices.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -23,21 +23,21 @@ use crate::{
     expectations::Expectations,
 };
 
-/// Endpoints mirrored at the same time.
+/// The number of Endpoints mirrored at the same time.
 const WORKERS: usize = 5;
-/// The most addresses of a subset that are mirrored.
+/// The maximum number of mirrored addresses per subset.
 const CAPACITY: usize = 1000;
 /// The value of [`MANAGED_BY`] on the slices of this controller.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// The label of Endpoints that are not to be mirrored: `true`.
+/// The label that excludes Endpoints from mirroring if its value is `true`.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The annotation of Endpoints that are only used for leader election.
+/// The annotation of Endpoints that are used for leader election only.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The name in events.
+/// The component name in events.
 const COMPONENT: &str = "endpoint-slice-mirroring-controller";
 
-/// The endpoints of slices by address type and ports.
+/// The desired endpoints by address type and ports.
 type Desired = BTreeMap<(&'static str, Vec<super::backend::Port>), Vec<Endpoint>>;
 
 /// Adds the controller to a manager.
@@ -47,7 +47,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<Endpoints>::new()
             .named("endpointslicemirroring")
-            // They have the names of their services.
+            // Endpoints have the names of their services.
             .watches_with(Watch::<Service>::all(), |service| Some(ObjectRef::from(service.key().clone())))
             .watches_with(Watch::<EndpointSlice>::all(), endpoints_of)
             .concurrency(WORKERS)
@@ -58,7 +58,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// The Endpoints that a slice mirrors.
+/// Returns the Endpoints that a slice mirrors.
 fn endpoints_of(slice: &Cached<EndpointSlice>) -> Option<ObjectRef<Endpoints>> {
     let meta = slice.meta();
     if meta.label(MANAGED_BY) != Some(MANAGER) {
@@ -80,7 +80,7 @@ async fn reconcile(
             existing.push((*slice.get()?).clone());
         }
     }
-    // Slices get new names: what the cache does not show yet would be created again.
+    // Slices get generated names, so a stale cache would lead to duplicates.
     if !is_settled(expectations, key.key(), &existing) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
@@ -108,15 +108,15 @@ fn is_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.labels().get(SKIP).is_none_or(|skip| skip != "true") && !endpoints.annotations().contains_key(LEADER)
 }
 
-/// Reports whether the service is there, and has no selector.
+/// Reports whether the service exists and has no selector.
 fn has_no_selector(cx: &Context, key: &ObjectKey) -> bool {
     let service = cx.store::<Service>().get(&ObjectRef::from(key.clone())).and_then(|service| service.get().ok());
     service.is_some_and(|service| service.spec.as_ref().is_none_or(|spec| spec.selector.is_none()))
 }
 
-/// Sorts the addresses by the ports that they have, and counts those that are too many.
+/// Groups the addresses by their ports, and counts the addresses beyond the maximum.
 fn desired(endpoints: &Endpoints) -> (Desired, usize) {
-    /// The addresses of a port, by address and pod; of an address that is said to be both, the answer is that it is not ready.
+    /// The addresses of a port, by IP and pod. An address listed as both ready and not ready counts as not ready.
     type Addresses = BTreeMap<(String, Option<String>), Endpoint>;
 
     let mut by_port: BTreeMap<Option<super::backend::Port>, Addresses> = BTreeMap::new();
@@ -151,7 +151,7 @@ fn desired(endpoints: &Endpoints) -> (Desired, usize) {
     }
     let (mut desired, mut skipped) = (Desired::new(), 0);
     for (mut ports, mut endpoints) in ports_of.into_values() {
-        // Those that are ready come first.
+        // Ready addresses first.
         endpoints.sort_by_key(|endpoint| endpoint.conditions.as_ref().and_then(|known| known.ready) != Some(true));
         skipped += endpoints.len().saturating_sub(CAPACITY);
         endpoints.truncate(CAPACITY);
@@ -189,7 +189,7 @@ fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
     }
 }
 
-/// Plans what turns the existing slices into the desired ones: one for each address type and set of ports.
+/// Plans the writes that turn the existing slices into the desired ones: one for each address type and set of ports.
 fn plan(endpoints: &Endpoints, mut desired: Desired, existing: Vec<EndpointSlice>) -> Plan {
     let mut plan = Plan::default();
     let mut unused = Vec::new();
@@ -206,7 +206,7 @@ fn plan(endpoints: &Endpoints, mut desired: Desired, existing: Vec<EndpointSlice
         }
     }
     for group in desired {
-        // A slice that is not needed any more becomes one that is.
+        // A surplus slice is reused for a missing one.
         match unused.iter().position(|slice| slice.address_type == group.0.0) {
             Some(index) => plan.update.push(mirrored(endpoints, group, Some(&unused.remove(index)))),
             None => plan.create.push(mirrored(endpoints, group, None)),

@@ -1,4 +1,4 @@
-//! The controller of Endpoints, which older programs read in place of EndpointSlices.
+//! The controller of Endpoints, for clients that do not read EndpointSlices.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::backend::{
 };
 use crate::error::{ReconcileError, await_newer_state};
 
-/// Services looked at at the same time.
+/// The number of services reconciled at the same time.
 const WORKERS: usize = 5;
-/// The most addresses of an object; those beyond are left out, which its annotation says.
+/// The maximum number of addresses of an object. Further addresses are left out, and an annotation records that.
 const CAPACITY: usize = 1000;
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// Says who keeps an object.
+/// The label with the name of the controller that manages an object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 
@@ -27,7 +27,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<Service>::new()
             .named("endpoints")
             .watches_with(Watch::<Pod>::all(), move |pod| services_of(&services, pod))
-            // They have the names of their services.
+            // Endpoints have the names of their services.
             .watches_with(Watch::<Endpoints>::all(), |endpoints| Some(ObjectRef::from(endpoints.key().clone())))
             .concurrency(WORKERS)
             .reconcile_keys(async |key: ObjectRef<Service>, cx: Context| await_newer_state(reconcile(key, cx).await)),
@@ -52,7 +52,7 @@ async fn reconcile(key: ObjectRef<Service>, cx: Context) -> Result<Action, Recon
     let Some(known) = known else {
         return match cx.client().create(&wanted).await {
             Ok(_) => Ok(Action::await_change()),
-            // The cache is behind, or the namespace is on its way out.
+            // The cache is stale, or the namespace is being deleted.
             Err(error) if error.is_already_exists() => Ok(Action::await_change()),
             Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => {
                 Ok(Action::await_change())
@@ -80,7 +80,7 @@ fn is_ours(endpoints: &Endpoints) -> bool {
     endpoints.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER)
 }
 
-/// The object that a service should have in place of the `known` one.
+/// Builds the Endpoints of a service, to replace the `known` ones.
 fn endpoints(service: &Service, mut backends: Vec<Backend>, known: Option<&Endpoints>) -> Endpoints {
     let told = known.map(|known| {
         let addresses = known.subsets.iter().flatten().flat_map(|subset| subset.addresses.iter().flatten());
@@ -105,7 +105,7 @@ fn endpoints(service: &Service, mut backends: Vec<Backend>, known: Option<&Endpo
         endpoints.annotations_mut().insert(TRIGGER_TIME.to_owned(), format_time(trigger));
     }
     if backends.len() > CAPACITY {
-        // Those that are ready first.
+        // Ready pods first.
         backends.sort_by_key(|backend| !backend.ready);
         backends.truncate(CAPACITY);
         endpoints.annotations_mut().insert(OVER_CAPACITY.to_owned(), "truncated".to_owned());
@@ -114,10 +114,11 @@ fn endpoints(service: &Service, mut backends: Vec<Backend>, known: Option<&Endpo
     endpoints
 }
 
-/// Ports that the same pods have together. A pod without any is told of where the service asks for none.
+/// Groups the ports by the set of pods that have them. Pods without ports are included only if the service has no
+/// ports.
 fn subsets(service: &Service, backends: &[Backend]) -> Vec<EndpointSubset> {
     let asks_for_none = service.spec.as_ref().is_none_or(|spec| spec.ports.iter().flatten().next().is_none());
-    // The places of the pods that have a port.
+    // The indexes of the pods that have a port.
     let mut pods_of: BTreeMap<Option<&Port>, Vec<usize>> = BTreeMap::new();
     for (place, backend) in backends.iter().enumerate() {
         for port in &backend.ports {

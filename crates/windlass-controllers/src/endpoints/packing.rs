@@ -1,6 +1,6 @@
-//! How the pods behind a service are spread over slices. Values only, no I/O.
+//! Distribution of a service's pods over slices. Plain values, no I/O.
 //!
-//! A pod stays in the slice that it is in, so that a change of one pod is a change of one slice.
+//! A pod stays in its slice, so that a change of one pod changes one slice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use windlass_api::{Object, ObjectExt, format_time};
 
 use super::backend::{Backend, HEADLESS, Port, TRIGGER_TIME, is_headless, trigger_time};
 
-/// The most endpoints of a slice.
+/// The maximum number of endpoints per slice.
 const CAPACITY: usize = 100;
-/// Says of which service a slice is.
+/// The label with the name of a slice's service.
 pub(super) const SERVICE: &str = "kubernetes.io/service-name";
-/// Says who keeps a slice.
+/// The label with the name of the controller that manages a slice.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Who keeps those of this controller.
+/// The value of [`MANAGED_BY`] on the slices of this controller.
 pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// What is to be done.
+/// The planned writes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     pub(super) create: Vec<EndpointSlice>,
@@ -32,10 +32,10 @@ pub(super) struct Plan {
     pub(super) delete: Vec<EndpointSlice>,
 }
 
-/// The endpoints that are to be in slices with certain ports, by the uid of their pods.
+/// The desired endpoints per set of ports, by the UID of their pods.
 type Wanted = BTreeMap<Vec<Port>, BTreeMap<String, Endpoint>>;
 
-/// What turns the slices that there are into those that there should be. `zone`: where a node is.
+/// Plans the writes that turn the existing slices into the desired ones. `zone` returns a node's zone.
 pub(super) fn plan(
     service: &Service,
     backends: &[Backend],
@@ -64,7 +64,7 @@ pub(super) fn plan(
         after.metadata.labels = Some(labels.clone());
         kept.push((before, after));
     }
-    // Those that are new go to slices that are changed anyway, then to those with room.
+    // New endpoints go to slices that change anyway, then to those with room.
     kept.sort_by_key(|(before, after)| before.endpoints == after.endpoints);
     for (_, slice) in &mut kept {
         let Some(group) = wanted.get_mut(&ports_of(slice)) else { continue };
@@ -95,7 +95,7 @@ pub(super) fn plan(
     for slice in plan.create.iter_mut().chain(&mut plan.update) {
         match &trigger {
             Some((key, time)) => drop(slice.annotations_mut().insert(key.clone(), time.clone())),
-            // What an earlier change was made for is not why this one is.
+            // The trigger time of an earlier change does not apply to this one.
             None => {
                 if let Some(annotations) = &mut slice.metadata.annotations {
                     annotations.remove(TRIGGER_TIME);
@@ -106,7 +106,8 @@ pub(super) fn plan(
     plan
 }
 
-/// A slice that would go becomes one that is to come: whoever watches sees one change in place of two, and never none.
+/// Reuses surplus slices for missing ones: watchers see one update instead of a deletion and a creation, and never an
+/// empty set.
 fn recycle(plan: &mut Plan, service: &Service) {
     let (gone, usable): (Vec<_>, Vec<_>) =
         plan.delete.drain(..).partition(|slice| slice.is_deleting() || !slice.is_controlled_by(service));
@@ -124,7 +125,7 @@ fn recycle(plan: &mut Plan, service: &Service) {
     }
 }
 
-/// A service that nothing is behind has one slice all the same, with nothing in it.
+/// A service without endpoints has one empty slice.
 fn keep_a_place(plan: &mut Plan, empty: EndpointSlice) {
     let is_empty = |slice: &EndpointSlice| {
         endpoints_of(slice).is_empty() && ports_of(slice).is_empty() && slice.metadata.labels == empty.metadata.labels
@@ -161,13 +162,13 @@ fn slice(
     slice.controlled_by(service)
 }
 
-/// The beginning of the names of a service's slices: without the dash when the name would be too long for it.
+/// Returns the name prefix of a service's slices, without the dash if the name would be too long.
 pub(super) fn prefix(service: &str) -> String {
     const LONGEST: usize = 253;
     if service.len() < LONGEST { format!("{service}-") } else { service.to_owned() }
 }
 
-/// The service's labels, and those that say what the slice is.
+/// Returns the service's labels and the labels that identify the slice.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let is_reserved = |key: &str| [SERVICE, MANAGED_BY, HEADLESS].contains(&key);
     let own = service.labels().iter().filter(|(key, _)| !is_reserved(key));
@@ -205,7 +206,7 @@ fn uid_of(endpoint: &Endpoint) -> &str {
     endpoint.target_ref.as_ref().and_then(|target| target.uid.as_deref()).unwrap_or_default()
 }
 
-/// The ports of a slice, comparable.
+/// Returns the ports of a slice in a comparable form.
 pub(super) fn ports_of(slice: &EndpointSlice) -> Vec<Port> {
     let port = |port: &EndpointPort| Port {
         name: port.name.clone().unwrap_or_default(),
@@ -218,7 +219,7 @@ pub(super) fn ports_of(slice: &EndpointSlice) -> Vec<Port> {
     ports
 }
 
-/// Whether a slice is one of a service's that this controller keeps.
+/// Returns `true` if a slice belongs to a service and is managed by this controller.
 pub(super) fn is_of(slice: &impl Object, service: &str) -> bool {
     let is = |key: &str, value: &str| slice.labels().get(key).is_some_and(|label| label == value);
     is(SERVICE, service) && is(MANAGED_BY, MANAGER)

@@ -20,9 +20,9 @@ use crate::{
     expectations::{Expectations, Seen},
 };
 
-/// Services looked at at the same time.
+/// The number of services reconciled at the same time.
 const WORKERS: usize = 5;
-/// Says in which zone a node is.
+/// The label with a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Adds the controller to a manager.
@@ -49,7 +49,7 @@ async fn reconcile(
     expectations: &Expectations,
 ) -> Result<Action, ReconcileError> {
     let Some(service) = cx.store::<Service>().get(&key) else {
-        // Its slices go with it: it is their owner.
+        // The garbage collector deletes its slices.
         expectations.forget(key.key());
         return Ok(Action::await_change());
     };
@@ -63,7 +63,7 @@ async fn reconcile(
             existing.push((*slice.get()?).clone());
         }
     }
-    // Slices have new names each: what the cache does not show yet would be created again.
+    // Slices get generated names, so a stale cache would lead to duplicates.
     if !is_settled(expectations, key.key(), &existing) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
@@ -74,7 +74,7 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-/// Reports whether the cache shows the slices that were created and deleted.
+/// Reports whether the cache shows all created and deleted slices.
 pub(super) fn is_settled(expectations: &Expectations, key: &ObjectKey, existing: &[EndpointSlice]) -> bool {
     expectations.satisfied(key, |uid| match existing.iter().find(|slice| slice.uid() == Some(uid)) {
         None => Seen::Absent,
@@ -83,7 +83,7 @@ pub(super) fn is_settled(expectations: &Expectations, key: &ObjectKey, existing:
     })
 }
 
-/// Writes what is planned, unless the namespace is going away.
+/// Writes the planned changes. A terminating namespace is not an error.
 pub(super) async fn apply(
     cx: &Context,
     key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! Owners that are known to be gone.
+//! A cache of owners that do not exist.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,16 @@ use hashbrown::HashSet;
 
 use super::identity::Identity;
 
-/// How many are remembered.
+/// The maximum number of entries.
 const CAPACITY: usize = 500;
 
-/// A bounded memory of identities that the server said do not exist, so that a thousand dependents of one owner do not
-/// ask a thousand times. Uids are never used again: what is absent once stays absent. The oldest are forgotten first.
+/// A bounded cache of identities that do not exist on the server. With it, a thousand dependents of one owner do not
+/// cause a thousand requests. UIDs are never reused, so an entry never becomes false. The oldest entries are dropped
+/// first.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentOwners {
     known: HashSet<Identity>,
-    /// The same, in the order of arrival.
+    /// The same identities, in the order of insertion.
     order: VecDeque<Identity>,
 }
 
@@ -31,7 +32,7 @@ impl AbsentOwners {
         }
     }
 
-    /// Whether this object is known to be gone, as one of its namespace or as a cluster-scoped one.
+    /// Returns `true` if this object is known to be gone, either in its namespace or as a cluster-scoped object.
     pub(crate) fn contains(&self, identity: &Identity) -> bool {
         self.known.contains(identity)
             || (identity.namespace.is_some() && self.known.contains(&identity.clone().without_namespace()))

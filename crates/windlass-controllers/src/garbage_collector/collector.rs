@@ -1,4 +1,4 @@
-//! The work of the garbage collector: looks at the server, lets the decision be made, carries it out.
+//! Processing of work items: reads objects from the server, computes the decision, and carries it out.
 
 use std::sync::Arc;
 
@@ -20,38 +20,38 @@ use super::{
     kinds::{Kinds, is_ignored},
 };
 
-/// How many dependents lose their owner at the same time.
+/// The number of dependents orphaned at the same time.
 const ORPHANED_AT_ONCE: usize = 8;
-/// How often a write is tried on an object that others keep changing, before the work is put off.
+/// The maximum number of attempts for a conflicting write, before the work item is put off.
 const ATTEMPTS: usize = 5;
 
-/// The graph, and those who act on it.
+/// The graph, the work queue, and the client that carries out decisions.
 pub(crate) struct Collector {
     client: Client,
-    /// Never locked over an await.
+    /// Never locked across an await.
     graph: Mutex<Graph>,
     kinds: Mutex<Arc<Kinds>>,
     queue: WorkQueue<Job>,
     recorder: Recorder,
 }
 
-/// What is to become of a job that was done.
+/// The outcome of a work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing, until an event brings it back.
+    /// Done, until an event queues it again.
     Done,
-    /// No event may come: it is looked at again, each time later.
+    /// Queued again with back-off, because there may be no further event.
     Again,
 }
 
-/// Why a job could not be done. It is tried again with back-off.
+/// An error of a work item. It is retried with back-off.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// The API server did not do what was asked.
+    /// The API server rejected a request or could not be reached.
     #[error(transparent)]
     Client(#[from] windlass_client::Error),
     /// The server does not serve the kind, or not yet.
-    #[error("no resource is known for {0}")]
+    #[error("no served resource found for {0}")]
     UnknownKind(Identity),
 }
 
@@ -70,17 +70,17 @@ impl Collector {
         &self.queue
     }
 
-    /// From now on these kinds are known.
+    /// Replaces the known kinds.
     pub(crate) fn learn(&self, kinds: &Arc<Kinds>) {
         *self.kinds.lock() = Arc::clone(kinds);
     }
 
-    /// How many objects the graph knows.
+    /// Returns the number of objects in the graph.
     pub(crate) fn len(&self) -> usize {
         self.graph.lock().len()
     }
 
-    /// An informer of this kind tells of a change.
+    /// Updates the graph after an informer's notification about this kind.
     pub(crate) fn notified(&self, api_version: &Arc<str>, kind: &Arc<str>, change: &Notification<PartialObject>) {
         let jobs = {
             let mut graph = self.graph.lock();
@@ -89,7 +89,7 @@ impl Collector {
                     graph.observe(Identity::of(api_version, kind, object.meta()), object.meta())
                 }
                 Notification::Updated { old, new } => {
-                    // A deletion that was missed, and another object of the same name.
+                    // The informer missed a deletion: this is a recreated object of the same name.
                     let replaced = old.meta().uid() != new.meta().uid();
                     let mut jobs = if replaced { graph.remove(&old.meta().uid().to_string()) } else { Vec::new() };
                     jobs.extend(graph.observe(Identity::of(api_version, kind, new.meta()), new.meta()));
@@ -101,13 +101,13 @@ impl Collector {
         self.add(jobs);
     }
 
-    /// A kind is no longer served.
+    /// Removes a kind that is no longer served.
     pub(crate) fn forget_kind(&self, api_version: &str, kind: &str) {
         let jobs = self.graph.lock().remove_kind(api_version, kind);
         self.add(jobs);
     }
 
-    /// Does one job.
+    /// Processes one work item.
     pub(crate) async fn process(&self, job: &Job) -> Result<Outcome> {
         match job {
             Job::Judge(uid) => self.judge(uid).await,
@@ -119,7 +119,7 @@ impl Collector {
         }
     }
 
-    /// Tells of a reference to what is in another namespace.
+    /// Records an event for a reference to an owner in another namespace.
     fn tell_misplaced(&self, dependent: &str, owner: &str) {
         let Some((object, reference)) = self.graph.lock().reference(dependent, owner) else { return };
         let namespace = object.namespace.as_deref().unwrap_or_default();
@@ -154,11 +154,11 @@ impl Collector {
         } else if !is_ignored(&resource) {
             self.by_owners(&resource, &case, &live).await?;
         }
-        // An object that came and went while its informer was away leaves no event behind.
+        // An object that was created and deleted while its informer was disconnected causes no event.
         Ok(if case.sight == Sight::Virtual { Outcome::Again } else { Outcome::Done })
     }
 
-    /// Decides by the owners, and carries it out.
+    /// Decides on an object by its owners, and carries the decision out.
     async fn by_owners(&self, resource: &ApiResource, case: &Case, live: &PartialObject) -> Result<()> {
         let Some(owners) = self.standings(&case.identity, live).await? else { return Ok(()) };
         let key = key_of(live);
@@ -166,7 +166,7 @@ impl Collector {
         let outcome = match judge(&case.dependents, live.finalizers(), &owners) {
             Verdict::Keep => return Ok(()),
             Verdict::Detach(stay) => {
-                tracing::debug!(object = %case.identity, "taking away owners that are gone");
+                tracing::debug!(object = %case.identity, "removing references to owners that are gone");
                 objects.patch(key, patch(live, "ownerReferences", json!(stay))).await.map(drop)
             }
             Verdict::Delete { propagation, unblock } => {
@@ -179,7 +179,7 @@ impl Collector {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                tracing::info!(object = %case.identity, ?propagation, "deleting: its owners are gone");
+                tracing::info!(object = %case.identity, ?propagation, "deleting an object whose owners are gone");
                 let deletion = objects.delete(key).uid(&*case.identity.uid).resource_version(version);
                 deletion.propagation(propagation).await.map(drop)
             }
@@ -190,7 +190,7 @@ impl Collector {
         }
     }
 
-    /// The owners of an object and how they stand; `None` if that cannot be told, and will not by waiting.
+    /// Returns the owners of an object with their standing, or `None` if that cannot be determined, even by waiting.
     async fn standings(
         &self,
         identity: &Identity,
@@ -211,7 +211,7 @@ impl Collector {
         }
         let resource = self.resource(&owner)?;
         if object.namespace.is_none() && resource.scope == Scope::Namespaced {
-            tracing::warn!(%object, owner = %owner, "a cluster-scoped object names a namespaced owner; it is left alone");
+            tracing::warn!(%object, owner = %owner, "a cluster-scoped object has a namespaced owner; it is kept");
             return Ok(None);
         }
         Ok(Some(match self.live(&resource, &owner).await? {
@@ -224,7 +224,7 @@ impl Collector {
         }))
     }
 
-    /// One step of the foreground deletion of an owner.
+    /// Performs one step of the foreground deletion of an owner.
     async fn foreground(&self, resource: &ApiResource, case: &Case, live: PartialObject) -> Result<()> {
         match foreground_step(&case.dependents) {
             ForegroundStep::Finish => self.remove_finalizer(resource, &case.identity, live, FOREGROUND).await,
@@ -235,7 +235,7 @@ impl Collector {
         }
     }
 
-    /// Takes an owner that is being deleted from all of its dependents, and lets it go.
+    /// Removes an owner that is being deleted from all of its dependents, then removes its finalizer.
     async fn orphan(&self, uid: &str) -> Result<Outcome> {
         let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
         let resource = self.resource(&case.identity)?;
@@ -258,7 +258,7 @@ impl Collector {
         Ok(Outcome::Done)
     }
 
-    /// Takes an owner from one dependent.
+    /// Removes an owner from one dependent.
     async fn detach(&self, dependent: &Identity, owner: &str) -> Result<()> {
         let resource = self.resource(dependent)?;
         let Some(live) = self.live(&resource, dependent).await? else { return Ok(()) };
@@ -283,7 +283,7 @@ impl Collector {
         .await
     }
 
-    /// Patches an object on top of what it is; again if it changed meanwhile. An object that is gone needs no change.
+    /// Patches an object, and retries on its newer state after a conflict. A missing object needs no change.
     async fn change(
         &self,
         resource: &ApiResource,
@@ -308,11 +308,11 @@ impl Collector {
         Ok(())
     }
 
-    /// The object as the server has it; `None` if it is not there, or only another one of the same name.
+    /// Reads the object from the server. Returns `None` if it does not exist or has another UID.
     async fn live(&self, resource: &ApiResource, identity: &Identity) -> Result<Option<PartialObject>> {
         let namespace = identity.namespace.clone().filter(|_| resource.scope == Scope::Namespaced);
         if resource.scope == Scope::Namespaced && namespace.is_none() {
-            // What is namespaced cannot be where there is no namespace.
+            // A namespaced object cannot exist without a namespace.
             return Ok(None);
         }
         let key = ObjectKey { namespace, name: Arc::clone(&identity.name) };
@@ -342,7 +342,7 @@ impl Collector {
     }
 }
 
-/// The identity that an object of this resource can have: without a namespace if it is cluster-scoped.
+/// Removes the namespace from the identity of a cluster-scoped object.
 fn scoped(identity: Identity, resource: &ApiResource) -> Identity {
     match resource.scope {
         Scope::Namespaced => identity,
@@ -369,8 +369,8 @@ fn has_finalizer(object: &PartialObject, finalizer: &str) -> bool {
     object.finalizers().iter().any(|other| other == finalizer)
 }
 
-/// Replaces one list of the metadata, if the object is still what was looked at. A merge patch, because that is the one
-/// that built-in and custom resources both take.
+/// Builds a patch that replaces one list of the metadata, if the object is unchanged since it was read. A merge patch,
+/// because built-in and custom resources both support it.
 fn patch(live: &PartialObject, field: &str, list: Value) -> Patch {
     let mut metadata = json!({"uid": live.uid(), "resourceVersion": live.resource_version()});
     metadata[field] = list;

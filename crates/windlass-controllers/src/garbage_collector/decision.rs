@@ -1,4 +1,4 @@
-//! What is to become of an object, given what is known of it and of its owners.
+//! The decision whether an object is deleted, given the state of its owners.
 
 use std::sync::Arc;
 
@@ -7,49 +7,50 @@ use windlass_api::Propagation;
 
 use super::graph::{Case, Dependents, FOREGROUND, Fate, ORPHAN};
 
-/// How an owner stands, as the server says.
+/// The state of an owner, as read from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is there, and the object has a reason to be.
+    /// The owner exists and keeps the object alive.
     Solid,
-    /// It is gone, or was another object than the reference means.
+    /// The owner is gone, or is not the object that the reference means.
     Dangling,
-    /// It is there, but is deleted as soon as its dependents are.
+    /// The owner exists, and is deleted as soon as its dependents are.
     Waiting,
 }
 
-/// What is to be done with an object that has owners.
+/// The action to take on an object with owners.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// Keep the object unchanged.
     Keep,
-    /// It stays, with these owners only.
+    /// Keep the object, with these owners only.
     Detach(Vec<OwnerReference>),
-    /// It goes.
+    /// Delete the object.
     Delete {
-        /// What becomes of its own dependents.
+        /// The propagation policy for the object's own dependents.
         propagation: Propagation,
-        /// If given: its references, none of them blocking any more, are to be written first.
+        /// The owner references without `blockOwnerDeletion`, to be written before the deletion.
         unblock: Option<Vec<OwnerReference>>,
     },
 }
 
-/// What is to be done with an owner that is deleted after its dependents.
+/// The next step of an owner's foreground deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForegroundStep {
-    /// None is left that it has to wait for.
+    /// No blocking dependent is left.
     Finish,
-    /// These have to be judged; without any, it waits for those that are on their way.
+    /// These dependents must be processed. If the list is empty, the owner waits for dependents that are already being
+    /// deleted.
     Await(Vec<Arc<str>>),
 }
 
-/// Whether there is anything to decide: what is being deleted already needs no verdict, but owners in foreground deletion
-/// wait for their dependents.
+/// Returns `true` if no decision is needed because the object is being deleted. Foreground deletion is excluded: it
+/// still waits for dependents.
 pub(crate) fn is_settled(case: &Case) -> bool {
     matches!(case.fate, Fate::Deleting | Fate::Orphaning)
 }
 
-/// Decides about an object by the standing of each of its owners. `finalizers` are those of the object.
+/// Decides on an object by the standing of each of its owners. `finalizers` are the object's own.
 pub(crate) fn judge(dependents: &Dependents, finalizers: &[String], owners: &[(OwnerReference, Standing)]) -> Verdict {
     let count = |standing| owners.iter().filter(|(_, other)| *other == standing).count();
     let (solid, waiting) = (count(Standing::Solid), count(Standing::Waiting));
@@ -61,7 +62,8 @@ pub(crate) fn judge(dependents: &Dependents, finalizers: &[String], owners: &[(O
         return Verdict::Detach(stay.map(|(reference, _)| reference.clone()).collect());
     }
     if waiting > 0 && dependents.count > 0 {
-        // Its owner waits for it, so it waits for its own. In a circle all would wait for ever: it stops blocking.
+        // Its owner waits for it, so it waits for its own dependents. In a cycle, all would wait forever, so it stops
+        // blocking.
         let blocks = owners.iter().any(|(reference, _)| reference.block_owner_deletion == Some(true));
         let unblock = (dependents.may_be_circular && blocks).then(|| {
             let unblocked = |reference: &OwnerReference| OwnerReference {
@@ -83,7 +85,7 @@ pub(crate) fn judge(dependents: &Dependents, finalizers: &[String], owners: &[(O
     Verdict::Delete { propagation, unblock: None }
 }
 
-/// Decides about an owner in foreground deletion.
+/// Decides on an owner in foreground deletion.
 pub(crate) fn foreground_step(dependents: &Dependents) -> ForegroundStep {
     if dependents.blocking.is_empty() {
         return ForegroundStep::Finish;
@@ -149,7 +151,7 @@ mod tests {
         let verdict = judge(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
         let unblock = Some(vec![owner("going", false)]);
         assert_eq!(verdict, Verdict::Delete { propagation: Propagation::Foreground, unblock });
-        // Once it has, there is nothing to write.
+        // The references are already unblocked, so there is nothing to write.
         let verdict = judge(&dependents, &[], &[(owner("going", false), Standing::Waiting)]);
         assert_eq!(verdict, delete(Propagation::Foreground));
     }

@@ -1,7 +1,8 @@
-//! Who owns whom, as far as has been seen. A value: events go in, work comes out; nothing is read or written elsewhere.
+//! The graph of owners and dependents that the informers have shown. A plain value: it takes events and returns work
+//! items, without I/O.
 //!
-//! The graph lags behind the server and is never the reason to delete anything: it only says where to look. The one
-//! thing that is decided by it is that nothing is left that blocks, or is orphaned by, the deletion of an owner.
+//! The graph lags behind the server and is never the reason for a deletion; it only selects the objects to check. It
+//! alone decides one thing: whether an owner's deletion has any blocking or orphaned dependents left.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,57 +11,57 @@ use windlass_api::{Meta, OwnerRef};
 
 use super::{absent::AbsentOwners, identity::Identity};
 
-/// The finalizer of an owner whose dependents go first.
+/// The finalizer of an owner in foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner whose dependents stay.
+/// The finalizer of an owner whose dependents are orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// All objects that were seen, and those that were only referred to.
+/// All observed objects, and objects that are only referenced.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     nodes: HashMap<Arc<str>, Node>,
     absent: AbsentOwners,
 }
 
-/// What is to be looked at. The same work twice is done once.
+/// A work item. Equal items are queued once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Job {
-    /// Whether the object with this uid is to stay.
+    /// Decide whether the object with this UID is kept.
     Judge(Arc<str>),
-    /// The dependents of the object with this uid lose it as their owner.
+    /// Remove the object with this UID from the owners of its dependents.
     Orphan(Arc<str>),
-    /// The dependent names an owner that is in another namespace, which is to be told.
+    /// Report that the dependent names an owner in another namespace.
     Misplaced {
-        /// Whose reference it is.
+        /// The UID of the object with the reference.
         dependent: Arc<str>,
-        /// Whom it means.
+        /// The UID of the referenced object.
         owner: Arc<str>,
     },
 }
 
-/// How an object is known.
+/// The source of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// An informer has shown it.
+    /// An informer has shown the object.
     Observed,
-    /// Others name it as their owner; it may not exist, or not under that name.
+    /// Other objects name it as their owner. It may not exist, or not under that name.
     Virtual,
 }
 
-/// Where an object is in its life.
+/// The stage of an object's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Nobody has deleted it.
+    /// The object is not being deleted.
     Alive,
-    /// It is being deleted, and waits for others than its dependents.
+    /// The object is being deleted, and does not wait for its dependents.
     Deleting,
-    /// It is being deleted, and waits for its dependents to be let go.
+    /// The object is being deleted, and waits until its dependents are orphaned.
     Orphaning,
-    /// It is being deleted, and waits for its dependents to be deleted.
+    /// The object is being deleted, and waits until its dependents are deleted.
     DeletingDependents,
 }
 
-/// What is known of one object when it is judged.
+/// The graph's data about one object, as input for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) identity: Identity,
@@ -72,11 +73,11 @@ pub(crate) struct Case {
 /// The objects that name another as their owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dependents {
-    /// How many there are.
+    /// The number of dependents.
     pub(crate) count: usize,
-    /// Those whose deletion the owner has to wait for, and their fates.
+    /// The dependents that block the owner's deletion, with their stage.
     pub(crate) blocking: Vec<(Arc<str>, Fate)>,
-    /// Whether one of them is itself waiting for its dependents, among which may be the owner: a circle.
+    /// `true` if a dependent is itself waiting for its dependents. They may include the owner: a cycle.
     pub(crate) may_be_circular: bool,
 }
 
@@ -85,9 +86,10 @@ struct Node {
     identity: Identity,
     sight: Sight,
     fate: Fate,
-    /// As the object has them.
+    /// The object's owner references.
     owners: Vec<OwnerRef>,
-    /// The uids of nodes that have this one among their owners. Sorted, so that one history leads to one order of work.
+    /// The UIDs of the nodes that have this one among their owners. Sorted, so that the same events lead to the same
+    /// order of work.
     dependents: BTreeSet<Arc<str>>,
 }
 
@@ -104,7 +106,7 @@ impl Fate {
 }
 
 impl Graph {
-    /// An informer shows the present state of an object.
+    /// Records the current state of an object, as shown by an informer.
     pub(crate) fn observe(&mut self, identity: Identity, meta: &Meta) -> Vec<Job> {
         let mut jobs = Vec::new();
         let uid = Arc::clone(&identity.uid);
@@ -113,7 +115,7 @@ impl Graph {
             let before = node.fate;
             node.identity = identity;
             if was_virtual {
-                // Whoever meant another object by this uid has an owner that does not exist.
+                // The owner of a dependent that meant another object by this UID does not exist.
                 for misled in self.misled_dependents(&uid) {
                     jobs.extend(self.misplaced(&misled, &uid));
                     jobs.push(Job::Judge(misled));
@@ -142,7 +144,7 @@ impl Graph {
         jobs
     }
 
-    /// An informer shows that an object is gone.
+    /// Records the deletion of an object, as shown by an informer.
     pub(crate) fn remove(&mut self, uid: &str) -> Vec<Job> {
         let mut jobs = Vec::new();
         let Some(node) = self.nodes.remove(uid) else { return jobs };
@@ -156,13 +158,14 @@ impl Graph {
         jobs
     }
 
-    /// The server says that there is no such object.
+    /// Records that the server has no such object.
     ///
-    /// Unlike [`Graph::remove`] this may be about a misunderstanding: the object may be there under other coordinates.
+    /// Unlike [`Graph::remove`], this may concern a wrong reference: the object may exist under another name, namespace
+    /// or kind.
     pub(crate) fn found_absent(&mut self, absent: &Identity) -> Vec<Job> {
         let Some(node) = self.nodes.get(&absent.uid) else { return Vec::new() };
         match node.sight {
-            // The informer will tell of its deletion with more certainty, but judging again does no harm.
+            // The informer will also report the deletion; deciding twice does no harm.
             Sight::Observed if node.identity == *absent => self.remove(&absent.uid),
             Sight::Observed => self.disown(absent),
             Sight::Virtual => {
@@ -182,7 +185,7 @@ impl Graph {
         }
     }
 
-    /// A kind is no longer served: none of its objects is there.
+    /// Removes all objects of a kind that is no longer served.
     pub(crate) fn remove_kind(&mut self, api_version: &str, kind: &str) -> Vec<Job> {
         let is_gone = |node: &&Node| {
             node.sight == Sight::Observed && *node.identity.api_version == *api_version && *node.identity.kind == *kind
@@ -192,7 +195,7 @@ impl Graph {
         gone.iter().flat_map(|uid| self.remove(uid)).collect()
     }
 
-    /// What is known of the object with this uid.
+    /// Returns the data about the object with this UID.
     pub(crate) fn case(&self, uid: &str) -> Option<Case> {
         let node = self.nodes.get(uid)?;
         let mut dependents = Dependents { count: node.dependents.len(), ..Dependents::default() };
@@ -205,28 +208,28 @@ impl Graph {
         Some(Case { identity: node.identity.clone(), sight: node.sight, fate: node.fate, dependents })
     }
 
-    /// The objects that name the one with this uid as their owner.
+    /// Returns the objects that name the one with this UID as their owner.
     pub(crate) fn dependents(&self, uid: &str) -> Vec<Identity> {
         let node = self.nodes.get(uid);
         node.map(|node| self.dependents_of(node).map(|(_, of)| of.identity.clone()).collect()).unwrap_or_default()
     }
 
-    /// Whether an owner is known to be gone.
+    /// Returns `true` if an owner is known to be gone.
     pub(crate) fn is_absent(&self, owner: &Identity) -> bool {
         self.absent.contains(owner)
     }
 
-    /// Remembers that an owner is gone.
+    /// Records that an owner is gone.
     pub(crate) fn note_absent(&mut self, owner: Identity) {
         self.absent.insert(owner);
     }
 
-    /// How many objects there are, seen or only referred to.
+    /// Returns the number of objects, observed or only referenced.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Gives a node its owners, in place of those it had.
+    /// Replaces the owners of a node.
     fn link(&mut self, uid: &Arc<str>, owners: &[OwnerRef], jobs: &mut Vec<Job>) {
         let Some(node) = self.nodes.get_mut(uid) else { return };
         if node.owners == owners {
@@ -264,21 +267,21 @@ impl Graph {
         }
     }
 
-    /// That an owner was seen where a dependent's reference cannot mean it.
+    /// Returns a work item if the observed owner is in another namespace than the dependent.
     fn misplaced(&self, dependent: &Arc<str>, owner: &Arc<str>) -> Option<Job> {
         let (of, by) = (self.nodes.get(dependent)?, self.nodes.get(owner)?);
         let reaches = by.sight == Sight::Virtual || by.identity.reaches(of.identity.namespace.as_ref());
         (!reaches).then(|| Job::Misplaced { dependent: Arc::clone(dependent), owner: Arc::clone(owner) })
     }
 
-    /// The object with a uid, and its reference to an owner.
+    /// Returns the dependent's identity, and its reference to the owner.
     pub(crate) fn reference(&self, dependent: &str, owner: &str) -> Option<(Identity, OwnerRef)> {
         let node = self.nodes.get(dependent)?;
         let reference = node.owners.iter().find(|reference| *reference.uid == *owner)?;
         Some((node.identity.clone(), reference.clone()))
     }
 
-    /// Takes a dependent from an owner. A virtual node that nobody refers to has no reason to be.
+    /// Removes a dependent from an owner. A virtual node without dependents is dropped.
     fn unlink(&mut self, dependent: &Arc<str>, owner: &Arc<str>, jobs: &mut Vec<Job>) {
         let Some(node) = self.nodes.get_mut(owner) else { return };
         node.dependents.remove(dependent);
@@ -289,14 +292,14 @@ impl Graph {
         }
     }
 
-    /// An owner that waits for its dependents may have one less to wait for.
+    /// Queues an owner in foreground deletion, because a blocking dependent may be gone.
     fn unblocked(&self, owner: &Arc<str>, jobs: &mut Vec<Job>) {
         if self.nodes.get(owner).is_some_and(|node| node.fate == Fate::DeletingDependents) {
             jobs.push(Job::Judge(Arc::clone(owner)));
         }
     }
 
-    /// Judges those who mean exactly `absent`; the others mean something that may be there.
+    /// Queues the dependents whose references equal `absent`. Other references to the same UID may be right.
     fn disown(&mut self, absent: &Identity) -> Vec<Job> {
         let mean_it = self.dependents_meaning(absent);
         if !mean_it.is_empty() {
@@ -316,7 +319,7 @@ impl Graph {
             .collect()
     }
 
-    /// The dependents of a node with a reference that does not mean the node as it is.
+    /// Returns the dependents whose reference to a node differs from its observed identity.
     fn misled_dependents(&self, uid: &str) -> Vec<Arc<str>> {
         let Some(node) = self.nodes.get(uid) else { return Vec::new() };
         self.dependents_of(node)
@@ -328,7 +331,7 @@ impl Graph {
             .collect()
     }
 
-    /// What else than `absent` the dependents of its node may mean by its uid.
+    /// Returns the other identities that dependents assign to the UID of `absent`.
     fn other_identities(&self, absent: &Identity) -> BTreeSet<Identity> {
         let Some(node) = self.nodes.get(&absent.uid) else { return BTreeSet::new() };
         self.dependents_of(node)

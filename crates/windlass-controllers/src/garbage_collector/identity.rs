@@ -1,25 +1,25 @@
-//! Which object is meant.
+//! The identity of objects in owner references.
 
 use std::{fmt, sync::Arc};
 
 use windlass_api::{Meta, OwnerRef};
 
-/// An object as references name it: kind, place and uid.
+/// An object as references name it: kind, namespace, name and UID.
 ///
-/// Two references to one uid may disagree on the rest; at most one of them is right.
+/// References to the same UID may differ in the other fields; at most one of them is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) api_version: Arc<str>,
     pub(crate) kind: Arc<str>,
-    /// `None` for cluster-scoped objects. Of an object that was never seen, the namespace of whoever refers to it: its
-    /// scope may not be known.
+    /// The namespace; `None` for cluster-scoped objects. For an object that was never observed, the namespace of the
+    /// referring object, because its scope may be unknown.
     pub(crate) namespace: Option<Arc<str>>,
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
 }
 
 impl Identity {
-    /// Of an object that was seen.
+    /// Returns the identity of an observed object.
     pub(crate) fn of(api_version: &Arc<str>, kind: &Arc<str>, meta: &Meta) -> Self {
         Self {
             api_version: Arc::clone(api_version),
@@ -30,7 +30,7 @@ impl Identity {
         }
     }
 
-    /// Of what a reference in an object of `namespace` names.
+    /// Returns the identity named by a reference in an object of `namespace`.
     pub(crate) fn of_owner(reference: &OwnerRef, namespace: Option<Arc<str>>) -> Self {
         Self {
             api_version: Arc::clone(&reference.api_version),
@@ -41,13 +41,13 @@ impl Identity {
         }
     }
 
-    /// The same, cluster-scoped.
+    /// Returns the same identity as a cluster-scoped object.
     pub(crate) fn without_namespace(mut self) -> Self {
         self.namespace = None;
         self
     }
 
-    /// Whether a reference with this uid, in an object of `namespace`, names this object in every other respect too.
+    /// Returns `true` if a reference with this UID, in an object of `namespace`, also matches all other fields.
     pub(crate) fn is_meant_by(&self, reference: &OwnerRef, namespace: Option<&Arc<str>>) -> bool {
         self.reaches(namespace)
             && self.api_version == reference.api_version
@@ -55,7 +55,7 @@ impl Identity {
             && self.name == reference.name
     }
 
-    /// Whether an object of `namespace` may be owned by this one: in the same namespace, or by a cluster-scoped owner.
+    /// Returns `true` if this object may own an object of `namespace`: it is in the same namespace or cluster-scoped.
     pub(crate) fn reaches(&self, namespace: Option<&Arc<str>>) -> bool {
         self.namespace.is_none() || self.namespace.as_ref() == namespace
     }

@@ -1,4 +1,4 @@
-//! What the server serves, as the collector needs to know it.
+//! The kinds that the server serves.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use hashbrown::HashMap;
 use windlass_api::{ApiResource, GroupVersion};
 use windlass_client::{DiscoveredResource, Discovery};
 
-/// What an object must allow to be collected: it is found by list and watch, and goes by delete.
+/// The verbs that a collected resource must support.
 const NEEDED: [&str; 3] = ["delete", "list", "watch"];
 
-/// Kinds and resources, of one discovery.
+/// The kinds and resources found by one discovery.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    /// In every served version, by `apiVersion` and kind.
+    /// The resources of every served version, by `apiVersion` and kind.
     by_name: HashMap<String, BTreeMap<String, ApiResource>>,
     collected: Vec<ApiResource>,
-    /// What could not be asked: nothing is known of these.
+    /// The group versions whose discovery failed.
     unknown: Vec<GroupVersion>,
 }
 
@@ -35,17 +35,17 @@ impl Kinds {
         }
     }
 
-    /// The resource of a kind, in that version.
+    /// Returns the resource of a kind in that version.
     pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<&ApiResource> {
         self.by_name.get(api_version)?.get(kind)
     }
 
-    /// The resources whose objects are collected, each in one version.
+    /// Returns the resources whose objects are collected, each in one version.
     pub(crate) fn collected(&self) -> &[ApiResource] {
         &self.collected
     }
 
-    /// Whether the server could not say if it serves this.
+    /// Returns `true` if discovery failed for this resource's group version.
     pub(crate) fn is_unknown(&self, resource: &ApiResource) -> bool {
         self.unknown.iter().any(|version| version.group == resource.group && version.version == resource.version)
     }
@@ -55,7 +55,7 @@ fn is_collected(found: &DiscoveredResource) -> bool {
     NEEDED.iter().all(|verb| found.supports(verb)) && !is_ignored(&found.resource)
 }
 
-/// Events come and go in numbers, and expire by themselves.
+/// Returns `true` for events: they are numerous and expire anyway.
 pub(crate) fn is_ignored(resource: &ApiResource) -> bool {
     resource.plural == "events" && matches!(&*resource.group, "" | "events.k8s.io")
 }

@@ -1,4 +1,4 @@
-//! The informers that feed the graph: one for each resource that is collected, with metadata only.
+//! The informers that feed the graph: one per collected resource, with metadata only.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,10 +13,10 @@ use windlass_cache::{HandlerOptions, HasSynced, InformerOptions, Notification, R
 
 use super::{collector::Collector, kinds::Kinds};
 
-/// What the metadata of a kind may take uncompressed: it is read when it comes, and hardly again.
+/// The cache size per kind before compression, in bytes. Small, because metadata is rarely read after it has arrived.
 const BUDGET: usize = 1 << 20;
 
-/// How long the collector waits for all informers before it works with those that it has.
+/// The time that the collector waits for all informers to sync before it starts without the rest.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The running informers.
@@ -25,15 +25,14 @@ pub(crate) struct Monitors {
     entropy: Entropy,
     running: BTreeMap<ApiResource, Monitor>,
     tasks: JoinSet<()>,
-    /// Told when a CustomResourceDefinition changes.
+    /// Notified when a CustomResourceDefinition changes.
     definitions: Arc<Notify>,
-    /// Whether the graph shows all that was there when the informers were started. Without that, an owner would seem to
-    /// have no dependents.
+    /// `true` while no informer waits for its initial sync. Before that, an owner could seem to have no dependents.
     ready: watch::Sender<bool>,
 }
 
 struct Monitor {
-    /// Ends the informer by being dropped.
+    /// Stops the informer when dropped.
     _stop: oneshot::Sender<()>,
     registration: Registration,
 }
@@ -50,31 +49,32 @@ impl Monitors {
         }
     }
 
-    /// Tells whether it is time to work.
+    /// Returns a receiver whose value is `true` while no informer waits for its initial sync.
     pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Told when there may be other resources than before.
+    /// Returns a notification of changed CustomResourceDefinitions.
     pub(crate) fn definitions(&self) -> Arc<Notify> {
         Arc::clone(&self.definitions)
     }
 
-    /// Asks the server what there is, starts what is missing and stops what is gone. Without an answer all stays.
+    /// Discovers the served resources, starts missing informers and stops those of removed resources. If discovery
+    /// fails, nothing changes.
     pub(crate) async fn update(&mut self) {
         let discovery = match self.collector.client().discovery().await {
             Ok(discovery) => discovery,
             Err(error) => {
-                tracing::warn!(error = error.chain(), "cannot ask the server what it serves; asking again later");
+                tracing::warn!(error = error.chain(), "discovery failed; retrying later");
                 return;
             }
         };
         for failed in &discovery.failed {
-            tracing::warn!(version = %failed.group_version, "a part of the API does not answer; it is not collected");
+            tracing::warn!(version = %failed.group_version, "discovery of a group version failed; it is not collected");
         }
         let kinds = Arc::new(Kinds::of(&discovery));
         self.collector.learn(&kinds);
-        // Ended informers have nothing to say.
+        // The results of ended informers are not needed.
         while self.tasks.try_join_next().is_some() {}
 
         let stays = |resource: &ApiResource| kinds.collected().contains(resource) || kinds.is_unknown(resource);
@@ -89,9 +89,9 @@ impl Monitors {
         if !fresh.is_empty() {
             self.ready.send_replace(false);
             let synced: Vec<_> = fresh.into_iter().map(|resource| self.start(resource)).collect();
-            // One that stops before it has synced is gone again.
+            // An informer that stops before it has synced is removed.
             if timeout(SYNC_TIMEOUT, join_all(synced)).await.is_err() {
-                tracing::warn!("some informers have not synced yet; the collector goes on without their objects");
+                tracing::warn!("some informers have not synced yet; the collector starts without their objects");
             }
             tracing::debug!(resources = self.running.len(), objects = self.collector.len(), "the graph is complete");
         }
@@ -118,7 +118,7 @@ impl Monitors {
         let synced = registration.has_synced();
         let (stop, stopped) = oneshot::channel();
         self.tasks.spawn(informer.run(async move {
-            // Nothing is ever sent: the other end is dropped.
+            // The sender is dropped without a value.
             let _ = stopped.await;
         }));
         self.running.insert(resource, Monitor { _stop: stop, registration });

@@ -1,4 +1,4 @@
-//! How long a job waits before it replaces pods that failed: ten seconds, then twice as long each time, to ten minutes.
+//! The back-off of a job after failed pods: 10 s, doubled after each failure, up to 10 min.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// With pods that have ended since.
+    /// Returns the failures including pods that have finished since.
     pub(super) fn with(self, succeeded: &[Arc<Pod>], failed: &[Arc<Pod>]) -> Self {
         let success = succeeded.iter().filter_map(|pod| ended_at(pod)).max();
         let before = if succeeded.is_empty() { self } else { Self::default() };
@@ -30,7 +30,7 @@ impl Failures {
     }
 }
 
-/// How long is left to wait after so many failures, the last of them then.
+/// Returns the remaining back-off, given the number of failures and the time of the last one.
 pub(super) fn remaining(failures: i32, last: Option<Timestamp>, now: Timestamp) -> Duration {
     let (Some(last), 1..) = (last, failures) else { return Duration::ZERO };
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(16);
@@ -40,8 +40,8 @@ pub(super) fn remaining(failures: i32, last: Option<Timestamp>, now: Timestamp) 
     Duration::try_from(wait.saturating_sub(elapsed)).unwrap_or_default()
 }
 
-/// When a pod ended: by its containers; else by when it stopped to be ready; else by when it was deleted; else by when it
-/// was created.
+/// Returns the time when a pod ended: the end of its containers, else the time it stopped being ready, else its
+/// deletion, else its creation.
 pub(super) fn ended_at(pod: &Pod) -> Option<Timestamp> {
     by_containers(pod)
         .or_else(|| by_readiness(pod))
@@ -49,7 +49,7 @@ pub(super) fn ended_at(pod: &Pod) -> Option<Timestamp> {
         .or_else(|| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
 }
 
-/// The latest end of the containers, sidecars among them; nothing if one of them runs.
+/// Returns the latest end of the containers, including sidecars, or `None` if one is running.
 fn by_containers(pod: &Pod) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let is_sidecar = |name: &str| {

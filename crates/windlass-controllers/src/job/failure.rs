@@ -1,4 +1,4 @@
-//! What the failure of a pod means to its job.
+//! The effect of a failed pod on its job.
 
 use k8s_openapi::api::{
     batch::v1::{Job, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule},
@@ -8,25 +8,25 @@ use windlass_api::ObjectExt;
 
 use super::wish;
 
-/// How often the index of a pod had failed before it, as counts.
+/// The annotation with the number of counted failures of a pod's index before this pod.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// The same, as does not count.
+/// The annotation with the number of ignored failures of a pod's index before this pod.
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// What follows from a pod's failure.
+/// The consequence of a pod's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It counts against the limits.
+    /// The failure counts against the limits.
     Count,
-    /// It does not count.
+    /// The failure is ignored.
     Ignore,
-    /// Its index fails, whatever the limit.
+    /// The pod's index fails, regardless of the limit.
     FailIndex,
-    /// The job fails, with this message.
+    /// The job fails with this message.
     FailJob(String),
 }
 
-/// By the first rule of the job's policy that matches; without one, it counts.
+/// Returns the consequence of the first matching rule in the job's policy. Without a match, the failure counts.
 pub(super) fn verdict(job: &Job, pod: &Pod) -> Verdict {
     let rules = wish::failure_policy(job).map(|policy| &*policy.rules).unwrap_or_default();
     let matching = rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, matches(rule, pod)?)));
@@ -38,14 +38,14 @@ pub(super) fn verdict(job: &Job, pod: &Pod) -> Verdict {
             "FailJob" => {
                 return Verdict::FailJob(what.message(pod, at));
             }
-            // Somebody else's word, by a newer server.
+            // An action that only newer servers support.
             _ => {}
         }
     }
     Verdict::Count
 }
 
-/// What of a pod a rule has matched.
+/// The part of a pod that a rule matched.
 enum Match<'p> {
     ExitCode { container: &'p str, code: i32 },
     Condition(&'p str),
@@ -92,7 +92,7 @@ fn exit_code<'p>(rule: &PodFailurePolicyOnExitCodesRequirement, container: &'p C
     (meant && *code != 0 && holds).then_some(Match::ExitCode { container: &container.name, code: *code })
 }
 
-/// Whether the index of a failed pod is not to be tried again.
+/// Returns `true` if the index of a failed pod is not retried.
 pub(super) fn exhausts_index(job: &Job, pod: &Pod) -> bool {
     let Some(limit) = wish::backoff_limit_per_index(job) else { return false };
     wish::has_failed(job, pod)
@@ -103,12 +103,12 @@ pub(super) fn exhausts_index(job: &Job, pod: &Pod) -> bool {
         }
 }
 
-/// How often the index of a pod had failed before it, whether that counts or not.
+/// Returns the number of earlier failures of a pod's index, counted and ignored.
 pub(super) fn earlier_failures(pod: &Pod) -> i32 {
     count(pod, FAILURES).saturating_add(count(pod, IGNORED))
 }
 
-/// The annotations by which the pod that replaces `failed` remembers it.
+/// Returns the failure annotations of the pod that replaces `failed`.
 pub(super) fn annotations(job: &Job, failed: Option<&Pod>) -> Vec<(&'static str, i32)> {
     let (mut failures, mut ignored) = failed.map_or((0, 0), |pod| (count(pod, FAILURES), count(pod, IGNORED)));
     match failed.map(|pod| verdict(job, pod)) {
@@ -121,7 +121,7 @@ pub(super) fn annotations(job: &Job, failed: Option<&Pod>) -> Vec<(&'static str,
     annotations
 }
 
-/// What users have written there that is no number counts as none.
+/// An annotation that is not a number counts as zero.
 fn count(pod: &Pod, annotation: &str) -> i32 {
     pod.annotations().get(annotation).and_then(|count| count.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! Sets of completion indexes, as a job's status writes them: `0-2,5,7,8`.
+//! Sets of completion indexes, in the format of a job's status: `0-2,5,7,8`.
 
 use std::fmt;
 
-/// A set of indexes, kept as intervals that neither overlap nor touch, in order.
+/// A set of indexes, stored as sorted intervals that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<Interval>);
 
@@ -13,7 +13,7 @@ struct Interval {
 }
 
 impl Indexes {
-    /// Those of a text that are below `completions`. What is no interval is left out.
+    /// Parses the indexes below `completions`. Invalid intervals are skipped.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let mut intervals = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -53,18 +53,18 @@ impl Indexes {
         self.0.get(after).is_some_and(|interval| interval.first <= index)
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     pub(super) fn union(&self, other: &Self) -> Self {
         Self::of(self.0.iter().chain(&other.0).copied().collect())
     }
 
-    /// How many are in both.
+    /// Returns the number of indexes in both sets.
     pub(super) fn overlap(&self, other: &Self) -> i32 {
         let common = |a: &Interval, b: &Interval| (a.last.min(b.last) - a.first.max(b.first) + 1).max(0);
         self.0.iter().map(|a| other.0.iter().map(|b| common(a, b)).sum::<i32>()).sum()
     }
 
-    /// The first of `0..completions` that are not among them, at most `count`.
+    /// Returns the first indexes of `0..completions` that are not in the set, at most `count`.
     pub(super) fn first_missing(&self, count: usize, completions: i32) -> Vec<i32> {
         let mut missing = Vec::new();
         let mut candidate = 0;
@@ -85,7 +85,7 @@ impl FromIterator<i32> for Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// Two that follow upon each other are written as two, more as an interval.
+    /// Two consecutive indexes are written separately, more as an interval.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, Interval { first, last }) in self.0.iter().enumerate() {
             let separator = if position == 0 { "" } else { "," };

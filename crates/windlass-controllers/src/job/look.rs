@@ -1,4 +1,4 @@
-//! What one reconcile sees of a job and its pods, and whether the job is over. Values only, no I/O.
+//! The state of a job and its pods in one reconcile, including whether the job is finished. Plain values, no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -23,24 +23,24 @@ use super::{
 };
 use crate::pods;
 
-/// A job, its pods and what they come to.
+/// A job, its pods, and the derived counts.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// As the reconcile has brought it so far.
+    /// The job as updated so far by this reconcile.
     pub(super) job: Job,
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) active: Vec<Arc<Pod>>,
     pub(super) counts: Counts,
-    /// The indexes that have succeeded: as the status knows, and as the pods say.
+    /// The succeeded indexes: those in the status, then those including the pods.
     pub(super) known_indexes: Indexes,
     pub(super) succeeded_indexes: Indexes,
-    /// Those that have failed, where that is counted by index.
+    /// The failed indexes; `None` unless failures are counted per index.
     pub(super) failed_indexes: Option<Indexes>,
-    /// The failed pods that stay until another has taken over their index, and their count of failures.
+    /// The failed pods that stay until another pod has taken over their index and its failure count.
     pub(super) awaiting_successor: BTreeMap<i32, Arc<Pod>>,
-    /// With what is new since the last reconcile.
+    /// The failures, including those since the last reconcile.
     pub(super) failures: Failures,
-    /// Why the job is over, if it is.
+    /// The condition that finishes the job, if it is finished.
     pub(super) verdict: Option<JobCondition>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Counts {
     pub(super) failed: i32,
 }
 
-/// What the status says of pods that have ended, and that it does not count yet.
+/// The finished pods in the status that are not counted yet.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
     pub(super) succeeded: HashSet<String>,
@@ -79,7 +79,7 @@ pub(super) fn condition(type_: &str, reason: &str, message: impl Into<String>, n
     }
 }
 
-/// How many, as the API counts.
+/// Returns the number of items as an `i32`, the API's type.
 pub(super) fn count(pods: impl Iterator) -> i32 {
     i32::try_from(pods.count()).unwrap_or(i32::MAX)
 }
@@ -173,7 +173,8 @@ impl Look {
         self.awaiting_successor = waiting;
     }
 
-    /// Whether the job is over: what has been found out before stands; then failures, then successes.
+    /// Returns the condition that finishes the job, if any. An earlier result has priority, then failures, then
+    /// successes.
     fn judge(&self, now: Timestamp) -> Option<JobCondition> {
         let job = &self.job;
         if let Some(met) = wish::condition(job, "SuccessCriteriaMet") {
@@ -216,7 +217,7 @@ impl Look {
         Some(condition("SuccessCriteriaMet", "SuccessPolicy", message, now))
     }
 
-    /// Of pods whose containers are restarted in place, the restarts count.
+    /// For pods whose containers are restarted in place, the restarts count.
     fn restarted_too_often(&self) -> bool {
         let template = self.job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
         if template.and_then(|spec| spec.restart_policy.as_deref()) != Some("OnFailure") {
@@ -230,14 +231,14 @@ impl Look {
         restarts >= wish::backoff_limit(&self.job).max(1)
     }
 
-    /// Whether all that is asked for has been reached, and nothing runs any more.
+    /// Returns `true` if the desired completions are reached and no pod is active.
     pub(super) fn is_complete(&self) -> bool {
         let reached =
             wish::completions(&self.job).map_or(self.counts.succeeded > 0, |all| self.counts.succeeded >= all);
         reached && self.counts.active == 0
     }
 
-    /// Pods have been deleted.
+    /// Updates the counts after pods were deleted.
     pub(super) fn note_deleted(&mut self, deleted: &[Arc<Pod>]) {
         let number = count(deleted.iter());
         self.counts.active -= number;
@@ -246,12 +247,12 @@ impl Look {
     }
 }
 
-/// Whether a pod has not been counted for good, and will be.
+/// Returns `true` if a pod still waits to be counted.
 fn is_to_be_counted(job: &Job, pod: &Pod) -> bool {
     wish::is_tracked(pod) && (!wish::is_indexed(job) || wish::valid_index(job, pod).is_some())
 }
 
-/// When the job has been active for too long; nothing while it is suspended.
+/// Returns the active deadline, or `None` if there is none or the job is suspended.
 pub(super) fn deadline(job: &Job) -> Option<Timestamp> {
     let seconds = job.spec.as_ref()?.active_deadline_seconds.filter(|_| !wish::is_suspended(job))?;
     let start = job.status.as_ref()?.start_time.as_ref()?.0;

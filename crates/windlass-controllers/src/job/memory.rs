@@ -1,4 +1,4 @@
-//! What the controller has done to a job that its cache does not show yet, and when its pods failed.
+//! The controller's writes to a job that its cache does not show yet, and the failures of its pods.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -9,24 +9,24 @@ use windlass_api::{ObjectExt, ObjectKey, ResourceVersion};
 
 use super::{backoff::Failures, wish};
 
-/// What is remembered of each job that is not over.
+/// The state kept in memory for each unfinished job.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    /// Of the job: another of its name is another.
+    /// The job's UID: a recreated job is treated as a different one.
     uid: String,
-    /// What the job's status was last written at.
+    /// The resource version of the last status write.
     written: Option<ResourceVersion>,
-    /// Pods that have been counted, and let go.
+    /// The UIDs of counted pods whose finalizer was removed.
     released: HashSet<String>,
     failures: Failures,
 }
 
 impl Memory {
-    /// Whether the cache shows the status that was written, and that the pods were let go. Who counts before that counts
-    /// pods twice, or not at all.
+    /// Reports whether the cache shows the last status write and the removed finalizers. With a stale cache, pods would
+    /// be counted twice or not at all.
     pub(super) fn caught_up(&self, key: &ObjectKey, job: &Job, pods: &[Arc<Pod>]) -> bool {
         let mut jobs = self.0.lock();
         let Some(known) = jobs.get_mut(key) else { return true };
@@ -49,7 +49,7 @@ impl Memory {
         self.0.lock().get(key).map(|known| known.failures).unwrap_or_default()
     }
 
-    /// The status has been written, with these failures counted.
+    /// Records a status write, with the failures counted in it.
     pub(super) fn wrote(&self, key: &ObjectKey, job: &Job, failures: Failures) {
         self.change(key, job, |known| {
             known.written = job.metadata.resource_version.as_ref().map(ResourceVersion::new);
@@ -57,14 +57,14 @@ impl Memory {
         });
     }
 
-    /// A pod has been counted, and let go.
+    /// Records that a pod was counted and its finalizer removed.
     pub(super) fn released(&self, key: &ObjectKey, job: &Job, pod: &Pod) {
         self.change(key, job, |known| {
             known.released.insert(pod.uid().unwrap_or_default().to_owned());
         });
     }
 
-    /// The job is over, or gone.
+    /// Drops the state of a finished or deleted job.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);
     }

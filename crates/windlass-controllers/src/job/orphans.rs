@@ -1,4 +1,5 @@
-//! Lets pods go that nobody counts any more: their job is over or gone, or they are no job's.
+//! Removes the tracking finalizer of pods that no job counts any more: their job is finished or gone, or they have no
+//! job.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
 use super::{tracking, wish};
 use crate::error::{ReconcileError, await_newer_state};
 
-/// Pods that are held.
+/// Selects pods with the tracking finalizer.
 #[derive(Debug)]
 struct Tracked;
 
@@ -39,7 +40,7 @@ pub(super) fn add_to(manager: &mut Manager) {
     );
 }
 
-/// The pods that are held for a job, when they need not be.
+/// Returns the pods of a finished or deleted job that still have the finalizer.
 fn pods_of(pods: &Lister<Pod>, job: &Cached<Job>) -> Vec<ObjectRef<Pod>> {
     let meta = job.meta();
     if job.get().is_ok_and(|job| wish::end(&job).is_none() && !job.is_deleting()) {
@@ -71,7 +72,7 @@ async fn is_orphan(pod: &Pod, cx: &Context) -> Result<bool, ReconcileError> {
     let known = cx.store::<Job>().get(&key).map(|job| job.get()).transpose()?;
     let job = match known.filter(|job| job.uid() == Some(&owner.uid)) {
         Some(job) => Some((*job).clone()),
-        // The cache of jobs may be behind that of pods.
+        // The cache of jobs may lag behind that of pods.
         None => cx.live().get_opt::<Job>(key).await?.filter(|job| job.uid() == Some(&owner.uid)),
     };
     Ok(job.is_none_or(|job| wish::end(&job).is_some() && !wish::is_managed_elsewhere(&job)))

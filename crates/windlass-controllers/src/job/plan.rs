@@ -1,4 +1,4 @@
-//! Which pods a job is to have created or deleted next. Values only, no I/O.
+//! Plans the next creations or deletions of a job's pods. Plain values, no I/O.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,24 +14,24 @@ use super::{
 };
 use crate::pods;
 
-/// The most pods that one reconcile creates or deletes.
+/// The maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
-/// How long the prefix of a generated name may be.
+/// The maximum length of a generated name's prefix.
 const PREFIX: usize = 58;
-/// By which containers know their index.
+/// The environment variable with a container's completion index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-/// What is to be done.
+/// The next action.
 #[derive(Debug)]
 pub(super) enum Plan {
     Rest,
-    /// Create some, but not before that.
+    /// Create pods after this time.
     Wait(Duration),
     Create(Vec<Pod>),
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Either deletes or creates: what is too much goes first.
+/// Plans either deletions or creations. Surplus pods are deleted first.
 pub(super) fn plan(look: &Look, now: Timestamp) -> Plan {
     let job = &look.job;
     if wish::is_suspended(job) {
@@ -40,7 +40,7 @@ pub(super) fn plan(look: &Look, now: Timestamp) -> Plan {
     let counts = look.counts;
     let parallelism = wish::parallelism(job);
     let wanted = match wish::completions(job) {
-        // After the first success, what runs may end.
+        // After the first success no pods are added; the active ones may finish.
         None if counts.succeeded > 0 => counts.active,
         None => parallelism,
         Some(completions) => (completions - counts.succeeded).min(parallelism).max(0),
@@ -77,8 +77,8 @@ pub(super) fn plan(look: &Look, now: Timestamp) -> Plan {
     }
 }
 
-/// Of an indexed job, all but one pod of each index and those without a valid one; and as many as it takes to lose that
-/// many, the least useful first.
+/// Returns the pods to delete. In an indexed job, these are all but one pod of each index and the pods without a valid
+/// index. If they are fewer than `at_least`, more pods follow in deletion order.
 fn surplus(look: &Look, at_least: usize) -> Vec<Arc<Pod>> {
     let (mut surplus, mut rest) = (Vec::new(), Vec::new());
     if wish::is_indexed(&look.job) {
@@ -104,7 +104,7 @@ fn surplus(look: &Look, at_least: usize) -> Vec<Arc<Pod>> {
     surplus
 }
 
-/// The first indexes that have neither ended nor a pod.
+/// Returns the first indexes that are neither finished nor have a pod.
 fn pending_indexes(look: &Look, number: usize) -> Vec<i32> {
     let leaving = wish::replaces_only_ended(&look.job);
     let busy = look.pods.iter().filter(|pod| pods::is_active(pod) || (leaving && pods::is_terminating(pod)));
@@ -115,7 +115,7 @@ fn pending_indexes(look: &Look, number: usize) -> Vec<i32> {
     taken.first_missing(number, wish::completions(&look.job).unwrap_or(0))
 }
 
-/// A pod of the job's template, for an index if the job has them.
+/// Builds a pod of the job's template, with an index if the job is indexed.
 fn pod(look: &Look, index: Option<i32>) -> Pod {
     let job = &look.job;
     let template = job.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();

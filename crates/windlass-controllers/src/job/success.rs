@@ -1,10 +1,10 @@
-//! When some of the indexes are enough.
+//! The success policy: a job may succeed when some of its indexes have.
 
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{indexes::Indexes, wish};
 
-/// The first rule of the job's policy that is met, in words.
+/// Returns a description of the first fulfilled rule of the job's success policy.
 pub(super) fn rule_met(job: &Job, succeeded: &Indexes) -> Option<String> {
     let rules = &job.spec.as_ref()?.success_policy.as_ref()?.rules;
     let completions = wish::completions(job).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! Counting pods that have ended, each exactly once.
+//! Tracking of finished pods, so that each is counted exactly once.
 //!
-//! A pod is held by a finalizer until it is counted. Its uid goes into the status, then the finalizer goes, then the uid
-//! becomes a number: whoever is interrupted in between finds what is left to do. Pods of an index need no uid: the index is
-//! in the status.
+//! A finalizer keeps a pod until it is counted. First its UID is added to the status, then the finalizer is removed,
+//! then the UID is replaced by a count. After an interruption, the next reconcile continues at the same step. Pods of
+//! indexed jobs that succeeded need no UID, because the status contains the index.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -25,10 +25,10 @@ use super::{
 };
 use crate::pods;
 
-/// The most pods that wait to be counted; their uids are in the status.
+/// The maximum number of uncounted pods whose UIDs are in the status.
 const MOST_UNCOUNTED: usize = 500;
 
-/// Whether a status differs from the one that the server has.
+/// The comparison of a status with the one on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Change {
@@ -36,16 +36,16 @@ pub(super) enum Change {
     Changed,
 }
 
-/// What has been noted in the status, and what is to follow.
+/// The result of adding finished pods to the status, and the follow-up work.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Noted {
     pub(super) change: Change,
-    /// The pods that may be let go once the status is written.
+    /// The pods whose finalizer may be removed once the status is written.
     pub(super) to_release: Vec<Arc<Pod>>,
-    /// The finalizers that are still there.
+    /// The UIDs of the pods that still have the finalizer.
     pub(super) held: HashSet<String>,
-    /// Whether there are more than one reconcile counts.
+    /// `true` if more pods are left than one reconcile counts.
     pub(super) is_partial: bool,
 }
 
@@ -59,7 +59,7 @@ impl Change {
     }
 }
 
-/// Notes the pods that have ended, by uid or by index, and what the verdict is.
+/// Adds finished pods to the status, by UID or by index, together with the verdict.
 pub(super) fn note(look: &mut Look, now: Timestamp) -> Noted {
     let tracked: Vec<_> = look.pods.iter().filter(|pod| wish::is_tracked(pod)).cloned().collect();
     let held: HashSet<String> = tracked.iter().filter_map(|pod| pod.uid().map(str::to_owned)).collect();
@@ -97,9 +97,9 @@ pub(super) fn note(look: &mut Look, now: Timestamp) -> Noted {
     Noted { change, to_release, held, is_partial }
 }
 
-/// How a pod that may go is noted.
+/// The way in which a finished pod enters the status.
 enum Ending {
-    /// Not at all: it is known already, or does not count.
+    /// The pod is already in the status, or does not count.
     Known,
     Index(i32),
     Succeeded,
@@ -117,7 +117,7 @@ fn ending(look: &Look, pod: &Pod, before: &Uncounted) -> Ending {
             _ => Ending::Succeeded,
         };
     }
-    // When a job has failed, so has every pod of it that did not succeed.
+    // In a failed job, every pod that did not succeed has failed.
     let is_lost = look.verdict.as_ref().is_some_and(|verdict| verdict.type_ != "SuccessCriteriaMet");
     let counts = (wish::has_failed(&look.job, pod) || is_lost)
         && !before.failed.contains(uid)
@@ -126,7 +126,8 @@ fn ending(look: &Look, pod: &Pod, before: &Uncounted) -> Ending {
     if counts { Ending::Failed } else { Ending::Known }
 }
 
-/// Whether a pod need not be held any longer: it has ended, or the job has. A failed pod stays until its index has another.
+/// Returns `true` if the pod's finalizer may be removed: the pod or the job is finished. A failed pod stays until
+/// another pod has taken over its index.
 fn may_go(look: &Look, pod: &Pod) -> bool {
     if look.job.is_deleting() || look.verdict.is_some() || pods::phase(pod) == "Succeeded" {
         return true;
@@ -163,7 +164,7 @@ fn note_indexes(look: &mut Look, new: Vec<i32>) -> Change {
     Change::of(changed)
 }
 
-/// The interim conditions, which stand before pods are let go; the final ones follow from them.
+/// Adds the interim condition, which is set before finalizers are removed. The final condition follows later.
 fn note_verdict(look: &mut Look, now: Timestamp) -> Change {
     let Some(verdict) = look.verdict.clone() else { return Change::Same };
     let last = match &*verdict.type_ {
@@ -180,7 +181,7 @@ fn note_verdict(look: &mut Look, now: Timestamp) -> Change {
     Change::Changed
 }
 
-/// Uids whose pods are held no more become numbers.
+/// Replaces the UIDs of pods without the finalizer by counts.
 pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<String>) -> Change {
     let pods = status.uncounted_terminated_pods.get_or_insert_default();
     let mut changed = false;
@@ -200,7 +201,7 @@ pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<String>) -> 
     Change::of(changed)
 }
 
-/// The final condition, once all is counted and nothing ends any more. Whether the job is over.
+/// Sets the final condition once all pods are counted and none is terminating. Returns `true` if the job is finished.
 pub(super) fn finish(look: &mut Look, now: Timestamp) -> bool {
     let Some(verdict) = look.verdict.clone() else { return false };
     let uncounted = Uncounted::of(&look.job);
@@ -213,12 +214,13 @@ pub(super) fn finish(look: &mut Look, now: Timestamp) -> bool {
     }
     let reason = verdict.reason.as_deref().unwrap_or_default();
     let message = verdict.message.as_deref().unwrap_or_default();
-    // That it is there already is no news to whoever asks whether the job is over.
+    // An existing condition makes no difference to the result.
     let _ = set_condition(status, &verdict.type_, "True", reason, message, now);
     true
 }
 
-/// Sets a condition, and tells whether that changed anything. One that is not there is not made to say no.
+/// Sets a condition, and returns whether that changed anything. A missing condition is not added with the status
+/// `False`.
 pub(super) fn set_condition(
     status: &mut JobStatus,
     type_: &str,
@@ -246,7 +248,7 @@ pub(super) fn set_condition(
     }
 }
 
-/// Takes the finalizer off. A pod that is gone is let go.
+/// Removes the finalizer. A missing pod is not an error.
 pub(super) async fn release(cx: &Context, pod: &Pod) -> Result<(), Error> {
     let metadata = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [wish::TRACKING]});
     let patch = Patch::Strategic(json!({"metadata": metadata}));
@@ -256,7 +258,7 @@ pub(super) async fn release(cx: &Context, pod: &Pod) -> Result<(), Error> {
     }
 }
 
-/// The same for many; `told` hears of each that has been let go.
+/// Removes the finalizers of several pods, and calls `told` for each success.
 pub(super) async fn release_all(cx: &Context, pods: &[Arc<Pod>], mut told: impl FnMut(&Arc<Pod>)) -> Result<(), Error> {
     let outcomes = join_all(pods.iter().map(|pod| release(cx, pod))).await;
     let mut result = Ok(());
@@ -269,7 +271,7 @@ pub(super) async fn release_all(cx: &Context, pods: &[Arc<Pod>], mut told: impl 
     result
 }
 
-/// Whether counts of pods differ from those of the status; they are taken over.
+/// Copies the counts of pods to the status, and returns whether they differ.
 pub(super) fn note_counts(look: &mut Look) -> Change {
     let counts = look.counts;
     let status = look.status();
@@ -282,7 +284,7 @@ pub(super) fn note_counts(look: &mut Look) -> Change {
     Change::of(changed)
 }
 
-/// Whether more pods succeeded than were asked for.
+/// Returns `true` if more pods succeeded than required.
 pub(super) fn has_too_many(job: &Job) -> bool {
     let succeeded = job.status.as_ref().and_then(|status| status.succeeded).unwrap_or(0);
     wish::completions(job).is_some_and(|wanted| succeeded > wanted)

@@ -1,4 +1,4 @@
-//! How the deletion of a namespace is told: five conditions, in words that tools know.
+//! The five conditions of a terminating namespace. Their reasons and messages equal those of kube-controller-manager.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::NamespaceCondition, apimachinery::pkg::apis::meta::v1::Time};
 use windlass_api::GroupResource;
 
-/// What one pass over the content of a namespace has shown.
+/// The result of one pass over the content of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Why not every resource is known.
+    /// The error of an incomplete discovery.
     pub(crate) discovery_failure: Option<String>,
-    /// Why some content could not be deleted.
+    /// The errors of failed deletions.
     pub(crate) deletion_failures: Vec<String>,
-    /// What is still there, and how many of each.
+    /// The number of remaining objects by resource.
     pub(crate) remaining: BTreeMap<String, usize>,
-    /// The finalizers on what is still there, and on how many objects each.
+    /// The number of remaining objects by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// Whether all else waits for pods. Then the conditions tell of nothing that is left, not even of the pods: so says
-    /// kube-controller-manager, and what reads conditions knows no other words.
+    /// `true` if the deletion of other resources waits for pods. The conditions then mention no remaining objects, not
+    /// even pods, as in kube-controller-manager.
     pub(crate) awaits_pods: bool,
 }
 
 impl Progress {
-    /// Counts what is left of a resource: the finalizers of each object.
+    /// Counts the remaining objects of a resource, given the finalizers of each object.
     pub(crate) fn count<'o>(&mut self, resource: &GroupResource, objects: impl IntoIterator<Item = &'o [String]>) {
         let mut count = 0;
         for finalizers in objects {
@@ -33,17 +33,17 @@ impl Progress {
             }
         }
         if count > 0 {
-            // The dot stands even where the group is empty.
+            // The dot is written even if the group is empty.
             self.remaining.insert(format!("{}.{}", resource.resource, resource.group), count);
         }
     }
 
-    /// Whether nothing is left, as far as that can be known.
+    /// Returns `true` if nothing is left and nothing failed.
     pub(crate) fn is_complete(&self) -> bool {
         self.discovery_failure.is_none() && self.deletion_failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// The conditions of the namespace, given those that it has. Others than ours stay as they are.
+    /// Returns the new conditions of the namespace. Conditions of other types are kept.
     pub(crate) fn conditions(&self, before: &[NamespaceCondition], now: Timestamp) -> Vec<NamespaceCondition> {
         let counted = |what: &BTreeMap<String, usize>, how: &str| {
             let told = what.iter().filter(|_| !self.awaits_pods);
@@ -99,7 +99,7 @@ impl Progress {
     }
 }
 
-/// One condition: of a type, with the reasons for true (there is a problem) and for false.
+/// A condition type with its reasons for true (there is a problem) and for false.
 struct Told {
     type_: &'static str,
     problem: Option<String>,

@@ -1,22 +1,22 @@
-//! Deleting all that is in a namespace.
+//! Deletion of the content of a namespace.
 
 use windlass_api::{ApiResource, ObjectExt, PartialObject, Propagation, Scope};
 use windlass_client::{Client, DiscoveredResource, Discovery, Error};
 
 use super::conditions::Progress;
 
-/// What a pass has left: nothing else can come into a namespace that is being deleted, so that no more need be looked at
-/// before these are gone.
+/// The resources with objects left after a pass. A terminating namespace accepts no new objects, so the next pass only
+/// checks these.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfinished {
     resources: Vec<DiscoveredResource>,
     are_pods: bool,
 }
 
-/// Deletes the content of a namespace, as far as that goes at once, and tells what is left.
+/// Deletes the content of a namespace as far as possible, and returns what is left.
 ///
-/// Pods go first, and nothing else before they are gone: what they need is to outlive them. Where an earlier pass has left
-/// something, that is looked at first, and all the rest again only when it is gone.
+/// Pods are deleted first, and other resources only after all pods are gone, because pods may need them. If an earlier
+/// pass left objects, their resources are checked first; all others are checked again when these are empty.
 pub(super) async fn delete(client: &Client, namespace: &str, before: Unfinished) -> (Progress, Unfinished) {
     if !before.resources.is_empty() {
         let (progress, left) = stage(client, namespace, &before.resources, before.are_pods).await;
@@ -38,13 +38,13 @@ pub(super) async fn delete(client: &Client, namespace: &str, before: Unfinished)
     }
     progress.discovery_failure = discovery_failure(&discovery);
     if progress.discovery_failure.is_some() {
-        // What could not be discovered may hold something, too: the next pass asks anew.
+        // Undiscovered resources may have objects, so the next pass discovers again.
         left = Unfinished::default();
     }
     (progress, left)
 }
 
-/// Deletes what there is of some resources.
+/// Deletes the objects of some resources.
 async fn stage(
     client: &Client,
     namespace: &str,
@@ -69,10 +69,10 @@ async fn stage(
     (progress, left)
 }
 
-/// The namespaced resources whose objects can be deleted, each in one version.
+/// Returns the namespaced resources with deletable objects, each in one version.
 fn deletable(discovery: &Discovery) -> impl Iterator<Item = &DiscoveredResource> {
     let namespaced = |found: &&DiscoveredResource| found.resource.scope == Scope::Namespaced;
-    // What cannot be listed cannot be found, and so cannot hold the namespace back.
+    // A resource without `list` cannot be checked, so it does not block the deletion.
     discovery
         .preferred_resources()
         .filter(namespaced)
@@ -103,7 +103,7 @@ fn discovery_failure(discovery: &Discovery) -> Option<String> {
     ))
 }
 
-/// Whether all are gone.
+/// Deletes all objects of a resource. Returns `true` if none is left.
 async fn delete_all(
     client: &Client,
     namespace: &str,
@@ -114,7 +114,7 @@ async fn delete_all(
     let list = || async {
         match objects.list().within(namespace).await {
             Ok(list) => Ok(list.items),
-            // A resource that has gone since it was discovered has no objects.
+            // A resource that was removed since its discovery has no objects.
             Err(error) if error.is_not_found() || is_unsupported(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }

@@ -1,13 +1,13 @@
-//! The network of the simulated nodes: names, ranges, and who has which address.
+//! The network of the simulated nodes: node names, address ranges and pod addresses.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
 use hashbrown::HashMap;
 
-/// The most nodes that there are ranges for.
+/// The maximum number of nodes with an address range.
 pub(crate) const MOST_NODES: u16 = 3_072;
 
-/// The first and the last host of a node's range that a pod may get; 0 is the network, 1 the gateway, 255 the broadcast.
+/// The host numbers for pods in a node's range: 0 is the network, 1 the gateway, 255 the broadcast address.
 const HOSTS: std::ops::RangeInclusive<u8> = 2..=254;
 
 /// A simulated node, by its number.
@@ -18,8 +18,8 @@ pub(crate) struct Host(u16);
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     by_pod: HashMap<Arc<str>, Ipv4Addr>,
-    /// Per node: who has which host, and where the search for a free one goes on. An address that was given back is
-    /// given out again as late as possible, as those who knew it may not know that it changed hands.
+    /// The used addresses of each node, and the position of the next search. A released address is reused as late as
+    /// possible, because clients may still have it cached for the old pod.
     ranges: HashMap<Host, Range>,
 }
 
@@ -30,12 +30,12 @@ struct Range {
 }
 
 impl Host {
-    /// The first `count` nodes.
+    /// Returns the first `count` nodes.
     pub(crate) fn first(count: u16) -> impl Iterator<Item = Self> {
         (0..count.min(MOST_NODES)).map(Self)
     }
 
-    /// The node of this name among the first `count`.
+    /// Returns the node of this name among the first `count`.
     pub(crate) fn named(name: &str, count: u16) -> Option<Self> {
         let number = name.strip_prefix("node-")?;
         let index =
@@ -47,13 +47,13 @@ impl Host {
         format!("node-{}", self.0)
     }
 
-    /// The address of the node itself.
+    /// Returns the address of the node itself.
     pub(crate) fn ip(self) -> Ipv4Addr {
         let [high, low] = (self.0 + 2).to_be_bytes();
         Ipv4Addr::new(172, 18 + (high >> 4), high, low)
     }
 
-    /// The range of its pods.
+    /// Returns the address range of its pods.
     pub(crate) fn pod_cidr(self) -> String {
         format!("{}/24", self.pod_ip(0))
     }
@@ -65,7 +65,7 @@ impl Host {
 }
 
 impl Addresses {
-    /// The address of a pod on a node, a new one if it has none; `None` when all are taken.
+    /// Returns the address of a pod on a node, and assigns one if it has none. Returns `None` if all are taken.
     pub(crate) fn assign(&mut self, host: Host, pod: &str) -> Option<Ipv4Addr> {
         if let Some(ip) = self.by_pod.get(pod) {
             return Some(*ip);
@@ -82,7 +82,7 @@ impl Addresses {
         Some(ip)
     }
 
-    /// A pod has this address already, from before this process. Ignored when it is not of the node, or another has it.
+    /// Records a pod's address from a previous run. Ignores an address that is outside the node's range or taken.
     pub(crate) fn adopt(&mut self, host: Host, pod: &str, ip: &str) {
         let Ok(ip) = ip.parse::<Ipv4Addr>() else { return };
         let number = ip.octets()[3];
@@ -95,7 +95,7 @@ impl Addresses {
         self.by_pod.insert(pod, ip);
     }
 
-    /// A pod needs its address no more.
+    /// Releases the address of a pod.
     pub(crate) fn release(&mut self, host: Host, pod: &str) {
         if let Some(ip) = self.by_pod.remove(pod)
             && let Some(range) = self.ranges.get_mut(&host)

@@ -1,4 +1,4 @@
-//! The claims of a pod that is to be scheduled, and the nodes on which they can be had.
+//! The claims of a pod to be scheduled, and the nodes on which they can be satisfied.
 
 use std::sync::Arc;
 
@@ -31,30 +31,30 @@ pub(super) struct Consumption {
     volumes: Vec<Arc<PersistentVolume>>,
     /// True if a bound claim has no volume in the cache.
     lacks_volume: bool,
-    /// The claims that are bound once there is a node, those that ask for least first.
+    /// The claims to bind once a node is selected, sorted by requested size.
     waiting: Vec<Waiting>,
 }
 
-/// A claim that waits for its consumer.
+/// A claim that waits for its first consumer.
 #[derive(Debug)]
 struct Waiting {
     claim: Arc<PersistentVolumeClaim>,
     class: Arc<StorageClass>,
-    /// The volumes that it may get.
+    /// The volumes that can satisfy it.
     candidates: Vec<Arc<PersistentVolume>>,
 }
 
-/// How a claim that waits is bound on a node.
+/// The source of the volume of a waiting claim on a node.
 #[derive(Debug)]
 enum Supply<'c> {
-    /// By a volume that exists.
+    /// An existing volume.
     Volume(&'c PersistentVolume),
-    /// By a volume that the provisioner of the class makes.
+    /// A new volume from the provisioner of the class.
     Provisioner,
 }
 
 impl Consumption {
-    /// Looks up the claims of a pod. The inner error says why the pod cannot be scheduled on any node.
+    /// Looks up the claims of a pod. The inner error is the reason why the pod cannot be scheduled on any node.
     pub(super) fn of(pod: &Pod, cx: &Context) -> Result<Result<Self, String>, ReconcileError> {
         let mut consumption = Self::default();
         let mut is_unbound = false;
@@ -96,7 +96,7 @@ impl Consumption {
         Ok(Ok(consumption))
     }
 
-    /// Checks that all volumes can be reached from a node, and that the claims that wait can get volumes there.
+    /// Checks that a node reaches all volumes, and that waiting claims can get volumes there.
     pub(super) fn fit(&self, node: &Node) -> Result<(), Misfit> {
         if self.lacks_volume {
             return Err(Misfit::LostVolume);
@@ -112,7 +112,7 @@ impl Consumption {
         self.waiting.is_empty()
     }
 
-    /// Reserves volumes that a node reaches, and asks for those that have to be made.
+    /// Reserves volumes that the node reaches, and requests missing ones from provisioners.
     pub(super) async fn bind_on(&self, node: &Node, cx: &Context) -> Result<(), ReconcileError> {
         for (waiting, supply) in self.waiting.iter().zip(self.supplies(node).unwrap_or_default()) {
             let written = match supply {
@@ -132,7 +132,7 @@ impl Consumption {
         Ok(())
     }
 
-    /// Finds out how each claim that waits is bound on a node. `None` if one of them cannot be.
+    /// Finds a volume source on a node for each waiting claim. Returns `None` if one has none.
     fn supplies(&self, node: &Node) -> Option<Vec<Supply<'_>>> {
         let mut taken = Vec::new();
         let mut supplies = Vec::new();
@@ -143,7 +143,7 @@ impl Consumption {
             }
             let free = waiting.candidates.iter().filter(|volume| !taken.contains(&volume.name()));
             let found = best_match(&waiting.claim, free.map(|volume| &**volume), Binding::OnNode(node));
-            // Once the provisioner is asked, its volume is the one.
+            // Once a provisioner was requested, no existing volume is used.
             match found.filter(|_| waiting.selected_node().is_none()) {
                 Some(volume) => {
                     taken.push(volume.name());
@@ -158,13 +158,13 @@ impl Consumption {
 }
 
 impl Waiting {
-    /// The node for which the provisioner is asked for a volume.
+    /// Returns the node for which the provisioner was requested to create a volume.
     fn selected_node(&self) -> Option<&str> {
         self.claim.annotations().get(SELECTED_NODE).map(String::as_str)
     }
 }
 
-/// An object that has changed meanwhile, or is gone, wakes the pod by its event.
+/// Ignores conflicts and missing objects: the event of the change queues the pod again.
 fn await_event(error: Error) -> Result<(), Error> {
     if error.is_conflict() || error.is_not_found() { Ok(()) } else { Err(error) }
 }
@@ -178,7 +178,7 @@ fn missing(pod: &Pod, claim: &str) -> String {
     format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {claim:?}")
 }
 
-/// Reports whether the provisioner of a class makes volumes for a node.
+/// Reports whether the provisioner of a class can create volumes for a node.
 fn provides_for(class: &StorageClass, node: &Node) -> bool {
     let topologies = class.allowed_topologies.as_deref().unwrap_or_default();
     let is_allowed = topologies.is_empty()

@@ -1,4 +1,4 @@
-//! What a pod takes from its node.
+//! The resources that a pod requests from its node.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use k8s_openapi::{
 
 use super::quantity::Amount;
 
-/// Amounts by resource name: `cpu`, `memory`, …
+/// Amounts by resource name, such as `cpu` and `memory`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand(BTreeMap<String, Amount>);
 
 impl Demand {
-    /// What a pod requests: the larger of what its containers need together and what its initialisation needs at its
-    /// worst, and its overhead.
+    /// Returns the requests of a pod: the sum of its containers or the maximum during its initialization, whichever is
+    /// larger, plus its overhead.
     pub(crate) fn of(pod: &Pod) -> Self {
         pod.spec.as_ref().map(Self::of_spec).unwrap_or_default()
     }
 
-    /// Of a list of quantities.
+    /// Returns the amounts in a list of quantities.
     pub(crate) fn of_list(list: Option<&BTreeMap<String, Quantity>>) -> Self {
         Self(list.into_iter().flatten().map(|(name, quantity)| (name.clone(), quantity.into())).collect())
     }
@@ -50,7 +50,7 @@ impl Demand {
         for container in spec.init_containers.iter().flatten() {
             let own = Self::of_container(container);
             if container.restart_policy.as_deref() == Some("Always") {
-                // It runs beside all that come after it.
+                // A sidecar runs alongside all later containers.
                 sidecars.add(&own);
                 worst.combine(&sidecars, Amount::max);
             } else {
@@ -61,7 +61,7 @@ impl Demand {
         }
         running.add(&sidecars);
         running.combine(&worst, Amount::max);
-        // What the pod as a whole requests counts instead.
+        // Pod-level requests override those of the containers.
         let whole = Self::of_list(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
         running.0.extend(whole.0);
         running.add(&Self::of_list(spec.overhead.as_ref()));

@@ -1,14 +1,14 @@
-//! The files of simulated containers, as far as their commands write any.
+//! The files of simulated containers, written by their commands.
 //!
-//! Files of `emptyDir` volumes are the pod's, those of `hostPath` volumes the node's; all others are the container's, and gone
-//! when it ends. They are kept in memory: a simulator that starts again has empty disks.
+//! Files of `emptyDir` volumes belong to the pod, those of `hostPath` volumes to the node. All others belong to the
+//! container and are deleted when it ends. They are kept in memory: a restarted simulator has empty disks.
 
 use std::{collections::BTreeMap, ops::Bound};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use windlass_api::ObjectExt;
 
-/// The most bytes that all files take together, with their names.
+/// The maximum total size of all files in bytes, including their names.
 const CAPACITY: usize = 16 * 1024 * 1024;
 
 /// The files of all simulated nodes, by volume and path.
@@ -29,12 +29,12 @@ enum Entry {
 pub(crate) struct View<'d> {
     disk: &'d mut Disk,
     own: Disk,
-    /// Where volumes are mounted, and the beginnings of their files on the disk; the longest path first.
+    /// The mount paths of volumes with the prefixes of their files on the disk; the longest path first.
     mounts: Vec<(String, String)>,
 }
 
 impl Disk {
-    /// Forgets the files of a pod.
+    /// Deletes the files of a pod.
     pub(crate) fn forget(&mut self, uid: &str) {
         let from = of_pod(uid);
         let ours = self.entries.range::<str, _>((Bound::Included(&*from), Bound::Unbounded));
@@ -135,7 +135,7 @@ impl<'d> View<'d> {
         }
     }
 
-    /// Where a file is on the disk, if it is in a volume.
+    /// Returns the location of a file on the disk, if it is in a volume.
     fn place(&self, path: &str) -> Option<String> {
         self.mounts.iter().find_map(|(mount, beginning)| {
             let below = path.strip_prefix(mount.as_str())?;
@@ -153,7 +153,7 @@ fn size(path: &str, entry: &Entry) -> usize {
     path.len() + text + 64
 }
 
-/// A path from the root, without its last slash; the root is empty.
+/// Returns an absolute path without a trailing slash; the root is empty.
 fn normal(path: &str) -> String {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     parts.fold(String::new(), |path, part| path + "/" + part)

@@ -1,11 +1,11 @@
-//! The environment variables of a container, as far as they depend on nothing but its pod.
+//! The environment variables of a container that depend on nothing but its pod.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use windlass_api::ObjectExt;
 
-/// Resolves the variables of a container. Those that come from ConfigMaps, Secrets and resources are left out.
+/// Resolves the variables of a container. Variables from ConfigMaps, Secrets and resources are left out.
 pub(crate) fn variables(pod: &Pod, container: &Container) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("HOSTNAME".to_owned(), pod.name().to_owned())]);
     for variable in container.env.iter().flatten() {
@@ -24,7 +24,7 @@ pub(crate) fn variables(pod: &Pod, container: &Container) -> BTreeMap<String, St
     variables
 }
 
-/// Replaces `$(NAME)` by the variable, if there is one; `$$` stands for a dollar.
+/// Replaces `$(NAME)` with the variable's value, if it exists; `$$` stands for a dollar sign.
 pub(crate) fn referenced(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Whether a pod may run on a node.
+//! The scheduler's checks whether a pod may run on a node.
 
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
@@ -7,18 +7,18 @@ use windlass_api::ObjectExt;
 
 use super::{demand::Demand, ports::HostPort, quantity::Amount};
 
-/// Why a node is not for a pod. Displays as what the pod's condition says of it.
+/// The reason why a pod cannot run on a node. Displays as in the pod's condition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Misfit {
-    /// The node is being taken out of service.
+    /// The node is cordoned.
     Unschedulable,
     /// The node is not ready.
     NotReady,
     /// The pod does not tolerate a taint of the node.
     Tainted,
-    /// The node's labels are not those that the pod asks for.
+    /// The node does not match the pod's node selector or affinity.
     Unselected,
-    /// A port that the pod wants of its node is taken by another pod.
+    /// A requested host port is taken by another pod.
     PortTaken,
     /// The node does not reach a volume of the pod.
     Unreachable,
@@ -26,13 +26,13 @@ pub(crate) enum Misfit {
     NoVolume,
     /// A claim of the pod has a volume that does not exist.
     LostVolume,
-    /// The node cannot hold as many pods.
+    /// The node's maximum number of pods is reached.
     TooManyPods,
-    /// The node has too little left of a resource.
+    /// The node has too little of a resource left.
     Insufficient(String),
 }
 
-/// What is taken of a node already.
+/// The resources and ports in use on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) pods: u32,
@@ -57,7 +57,7 @@ impl std::fmt::Display for Misfit {
     }
 }
 
-/// Tells why the pod, which demands `demand`, cannot run on the node; the first reason found.
+/// Checks that the pod, which requests `demand`, can run on the node. Returns the first reason if it cannot.
 pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
     let default = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&default);
@@ -104,7 +104,7 @@ fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// Whether the node has a taint of one of these effects that is not tolerated.
+/// Returns `true` if the node has a taint with one of these effects that is not tolerated.
 pub(crate) fn is_repelled(tolerations: &[Toleration], node: &Node, effects: &[&str]) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let mut repelling = taints.filter(|taint| effects.contains(&&*taint.effect));
@@ -116,7 +116,7 @@ pub(crate) fn is_ready(node: &Node) -> bool {
     conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Empty fields match everything of their sort.
+/// An empty field matches everything.
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     fn given(field: Option<&String>) -> Option<&str> {
         field.map(String::as_str).filter(|text| !text.is_empty())
@@ -136,7 +136,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// The node selector and the required node affinity of a pod: both must hold.
+/// Checks the node selector and the required node affinity of a pod: both must match.
 pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     let labels = node.labels();
     let plain = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
@@ -145,7 +145,7 @@ pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     plain && required.is_none_or(|selector| is_near(selector, node))
 }
 
-/// Reports whether a selector selects a node.
+/// Reports whether a selector matches a node.
 pub(crate) fn is_near(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| term_matches(term, node))
 }

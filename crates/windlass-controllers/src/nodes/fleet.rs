@@ -1,4 +1,4 @@
-//! The simulated nodes themselves: they exist, are ready, and say so by their leases.
+//! The simulated Node objects: created, ready, and kept alive by leases.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,20 +23,20 @@ use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, R
 use super::addresses::Host;
 use crate::error::ReconcileError;
 
-/// The label by which the simulator knows its own nodes.
+/// The label that identifies the simulator's nodes.
 const SIMULATED: &str = "windlass.dev/simulated";
-/// The taint that an API server puts on new nodes, and a node lifecycle controller takes off those that are ready.
+/// The taint that an API server adds to new nodes, and that a node lifecycle controller removes from ready ones.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Where the leases are.
+/// The namespace of the leases.
 const LEASES: &str = "kube-node-lease";
-/// How long a lease holds, in seconds.
+/// The duration of a lease, in seconds.
 const LEASE_SECONDS: i32 = 40;
-/// How often leases are renewed.
+/// The interval between lease renewals.
 const HEARTBEAT: Duration = Duration::from_secs(20);
-/// How long to wait when a node could not be created.
+/// The wait after a node could not be created.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What every node has.
+/// The capacity of every node.
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 
 /// Adds `nodes` nodes to a manager.
@@ -50,7 +50,7 @@ pub(crate) fn add_to(manager: &mut Manager, nodes: u16) {
     manager.add(heartbeat.in_group(Group::Controllers));
 }
 
-/// Whether a node is one of the simulator's.
+/// Returns `true` if a node belongs to the simulator.
 pub(crate) fn is_simulated(node: &Meta) -> bool {
     node.label(SIMULATED) == Some("true")
 }
@@ -59,7 +59,7 @@ fn is_labelled(node: &Node) -> bool {
     node.labels().get(SIMULATED).is_some_and(|value| value == "true")
 }
 
-/// Nodes of the simulator.
+/// Selects nodes of the simulator.
 #[derive(Debug)]
 struct Simulated;
 
@@ -77,7 +77,7 @@ impl Predicate<Node> for Simulated {
     }
 }
 
-/// Brings a node back that was deleted, and makes one ready that is not yet.
+/// Creates a deleted node again, and makes a node ready that is not.
 async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Action, ReconcileError> {
     let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
     let outcome = match cx.store::<Node>().get(&key) {
@@ -96,13 +96,13 @@ async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Acti
         }
     };
     match outcome {
-        // Its next state comes by itself.
+        // The event of the newer state triggers another reconcile.
         Err(error) if error.is_conflict() || error.is_not_found() => Ok(Action::await_change()),
         other => Ok(other.map(|()| Action::await_change())?),
     }
 }
 
-/// Creates the nodes, then renews their leases until the end.
+/// Creates the nodes, then renews their leases until shutdown.
 async fn run(running: Running, nodes: u16) -> Result<()> {
     tokio::select! {
         biased;
@@ -135,7 +135,7 @@ async fn live(running: &Running, nodes: u16) {
     }
 }
 
-/// Creates a node, ready from the start, unless there is one of that name.
+/// Creates a node that is ready from the start, unless one of that name exists.
 async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
     match client.create(&node(host, clock.now(), entropy)).await {
         Ok(_) => Ok(()),
@@ -144,7 +144,7 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
             if found.is_some_and(|node| !is_labelled(&node)) {
                 tracing::warn!(
                     node = host.name(),
-                    "there is a node of that name that is not simulated; it is left alone"
+                    "a node of this name exists that is not simulated; it is not changed"
                 );
             }
             Ok(())
@@ -157,7 +157,7 @@ async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp
     let name = host.name();
     let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
         Some(node) => is_simulated(node.meta()).then(|| node.meta().uid().to_string()),
-        // The cache does not show it yet.
+        // The cache does not show the node yet.
         None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labelled).and_then(|node| node.metadata.uid),
     };
     let Some(uid) = uid else { return Ok(()) };
@@ -260,7 +260,7 @@ fn has_condition(node: &Node, type_: &str) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == type_)
 }
 
-/// The node without the taint of nodes that are not ready, if it is and has it.
+/// Returns the node without the not-ready taint, if it is ready and has the taint.
 fn without_not_ready(node: &Node) -> Option<Node> {
     let is_wrong = |taint: &Taint| taint.key == NOT_READY;
     let taints = node.spec.as_ref()?.taints.as_ref()?;

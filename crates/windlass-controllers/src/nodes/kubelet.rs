@@ -1,4 +1,5 @@
-//! Kubelet: walks the pods of the simulated nodes through their lives. The steps are decided in [`super::lifecycle`].
+//! Kubelet: advances the pods of the simulated nodes through the pod lifecycle. [`super::lifecycle`] computes the
+//! steps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,11 +22,11 @@ use super::{
 };
 use crate::{error::ReconcileError, pods};
 
-/// Pods walked at the same time, on all nodes together.
+/// The number of pods reconciled at the same time, on all nodes.
 const WORKERS: usize = 32;
-/// How long a pod waits for an address when its node has none left.
+/// The wait of a pod for an address if its node has none left.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
-/// The wall clock may be a little behind the timer that waits for a deadline.
+/// The minimum wait: the wall clock may lag a little behind the timer of a deadline.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
 /// The kubelets of all simulated nodes.
@@ -41,7 +42,7 @@ struct Kubelets {
 #[derive(Debug, Default)]
 struct State {
     residents: Residents,
-    /// True once the addresses and ports of the pods that were there at the start are known.
+    /// `true` once the addresses and ports of pods that existed at startup are recorded.
     seeded: bool,
 }
 
@@ -53,14 +54,15 @@ pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, meters: Mete
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
-            // A node that comes back finds its pods.
+            // A recreated node queues its pods.
             .watches_with(Watch::<Node>::all().filter(Appeared), move |node| pods_on(&pods, node))
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&kubelets))),
     );
 }
 
-/// Pods whose node has the name of a simulated one. What cannot be decoded passes: the reconcile says why.
+/// Selects pods on nodes with the name of a simulated one. A pod that cannot be decoded passes, so that the reconcile
+/// reports the error.
 #[derive(Debug)]
 struct OnSimulatedNode {
     nodes: u16,
@@ -86,7 +88,7 @@ impl Predicate<Pod> for OnSimulatedNode {
     }
 }
 
-/// Nodes that come to be.
+/// Selects nodes when they appear.
 #[derive(Debug)]
 struct Appeared;
 
@@ -118,7 +120,8 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
         return Ok(Action::await_change());
     };
     kubelets.meters.note(key.key(), &pod);
-    // A node of that name that somebody else runs is not ours; one that is missing comes back, and its pods with it.
+    // A node of that name without the simulator's label is not ours. A missing node is created again, which queues its
+    // pods.
     let node = cx.store::<Node>().get(&ObjectRef::new(host.name()));
     if !node.is_some_and(|node| is_simulated(node.meta())) {
         return Ok(Action::await_change());
@@ -175,7 +178,7 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     settle(outcome)
 }
 
-/// A pod that has changed meanwhile, or is gone, comes by again by itself.
+/// The event of a changed or deleted pod triggers another reconcile.
 fn settle(outcome: Result<(), Error>) -> Result<Action, ReconcileError> {
     match outcome {
         Ok(()) => Ok(Action::await_change()),
@@ -195,7 +198,7 @@ impl Kubelets {
 }
 
 impl State {
-    /// Before the first address is given out: those that are in use already.
+    /// Records the addresses in use before the first one is assigned.
     fn seed(&mut self, store: &Lister<Pod>, kubelets: &Kubelets) {
         if std::mem::replace(&mut self.seeded, true) {
             return;

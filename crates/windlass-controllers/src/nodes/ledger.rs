@@ -1,4 +1,4 @@
-//! Which pods are where, and where to put the next one.
+//! The pods on each node, and the choice of a node for the next pod.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::pods;
 
-/// The scheduler's memory. It knows of its own bindings before the cache does.
+/// The scheduler's memory. It contains the scheduler's own bindings before the cache shows them.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     places: HashMap<ObjectKey, Place>,
     /// The sums over `places`.
     usage: HashMap<String, Usage>,
-    /// Pods that fit nowhere, to be tried again when something changes. In the order of their keys, so that one history
-    /// leads to one order.
+    /// The pods that fit on no node, to be retried when something changes. Sorted, so that the same events lead to the
+    /// same order.
     waiting: BTreeSet<ObjectKey>,
 }
 
@@ -32,29 +32,29 @@ struct Place {
     ports: Vec<HostPort>,
 }
 
-/// What a look at a pod has shown.
+/// The result of recording a pod's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// It wants a node.
+    /// The pod needs a node.
     Unscheduled,
-    /// It has one, or wants none, or wants none of ours; nothing became free.
+    /// The pod has a node, or needs none from this scheduler; no place became free.
     Settled,
-    /// It has left its node.
+    /// The pod has left its node.
     Left,
 }
 
-/// Why a pod fits on no node.
+/// The reason why a pod fits on no node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unschedulable {
     nodes: usize,
-    /// Each misfit once, with the number of nodes.
+    /// Each reason once, with the number of nodes.
     misfits: Vec<(Misfit, usize)>,
-    /// The reason, if it is the same for all nodes.
+    /// The reason, if it does not depend on the node.
     everywhere: Option<String>,
 }
 
 impl Ledger {
-    /// Takes note of the newest state of a pod; `None` when it is gone.
+    /// Records the newest state of a pod; `None` if it is gone.
     pub(crate) fn look(&mut self, key: &ObjectKey, pod: Option<&Pod>) -> Look {
         let Some(pod) = pod.filter(|pod| !pods::is_finished(pod)) else {
             self.waiting.remove(key);
@@ -80,7 +80,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a place was found for this pod, and not another of its name; it waits no more then.
+    /// Returns `true` if this pod, and not a recreated one, has a place. It is then removed from the waiting pods.
     pub(crate) fn is_placed(&mut self, key: &ObjectKey, pod: &Pod) -> bool {
         let placed = self.has_place(key, pod);
         if placed {
@@ -93,7 +93,7 @@ impl Ledger {
         self.places.get(key).is_some_and(|place| place.uid.as_deref() == pod.uid())
     }
 
-    /// A pod is on a node, or will be once its binding is through.
+    /// Records that a pod is on a node, or that its binding is in progress.
     pub(crate) fn place(&mut self, key: &ObjectKey, pod: &Pod, node: &str) {
         self.clear(key);
         self.waiting.remove(key);
@@ -107,7 +107,7 @@ impl Ledger {
         self.places.insert(key.clone(), place);
     }
 
-    /// A pod has no place. Tells whether it had one.
+    /// Removes the place of a pod. Returns `true` if it had one.
     pub(crate) fn clear(&mut self, key: &ObjectKey) -> bool {
         let Some(place) = self.places.remove(key) else { return false };
         if let Some(usage) = self.usage.get_mut(&place.node) {
@@ -125,17 +125,17 @@ impl Ledger {
         true
     }
 
-    /// A pod fits nowhere for now.
+    /// Records that a pod currently fits on no node.
     pub(crate) fn wait(&mut self, key: &ObjectKey) {
         self.waiting.insert(key.clone());
     }
 
-    /// The pods that fitted nowhere.
+    /// Returns the pods that fit on no node.
     pub(crate) fn waiting(&self) -> Vec<ObjectKey> {
         self.waiting.iter().cloned().collect()
     }
 
-    /// The best node for a pod: of those that it fits on, the one with the fewest pods; of several, the first by name.
+    /// Returns the best node for a pod: among the fitting ones, the node with the fewest pods, then the first by name.
     pub(crate) fn choose<'n>(
         &self,
         pod: &Pod,
@@ -164,7 +164,7 @@ impl Ledger {
 }
 
 impl Unschedulable {
-    /// Says that a pod cannot be on any node, for a reason that does not depend on the node.
+    /// Creates the result for a reason that does not depend on the node.
     pub(crate) fn everywhere(nodes: usize, why: String) -> Self {
         Self { nodes, misfits: Vec::new(), everywhere: Some(why) }
     }
@@ -178,7 +178,7 @@ impl Unschedulable {
 }
 
 impl fmt::Display for Unschedulable {
-    /// As the default scheduler words it.
+    /// The format of the default scheduler.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nodes == 0 {
             return f.write_str("no nodes available to schedule pods");
@@ -192,7 +192,7 @@ impl fmt::Display for Unschedulable {
     }
 }
 
-/// Whether it is for the default scheduler to find it a node.
+/// Returns `true` if the pod is assigned to the default scheduler and has no node yet.
 fn wants_node(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let ours = spec.scheduler_name.as_deref().is_none_or(|name| name.is_empty() || name == "default-scheduler");
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(places, ["node-2", "node-10", "0/2 nodes are available: 2 Insufficient cpu."]);
         assert_eq!(ledger.waiting(), [ObjectKey::new("c").within("n")]);
 
-        // One of them goes, and its place is free.
+        // One pod is removed, so its place is free.
         let (key, _) = pod("a", "a", "");
         assert_eq!(ledger.look(&key, None), Look::Left);
         assert_eq!(chosen(&ledger, &pod("c", "c", "").1, &nodes), "node-2");
@@ -291,7 +291,7 @@ mod tests {
         ledger.place(&key, &unscheduled, "node-0");
         assert_eq!(ledger.look(&key, Some(&unscheduled)), Look::Settled, "it is not bound twice");
         assert_eq!(ledger.look(&key, Some(&pod("a", "1", "node-0").1)), Look::Settled);
-        // Another pod of the same name is another pod.
+        // A recreated pod of the same name counts as a new pod.
         assert_eq!(ledger.look(&key, Some(&pod("a", "2", "").1)), Look::Unscheduled);
         assert!(ledger.usage.is_empty());
     }

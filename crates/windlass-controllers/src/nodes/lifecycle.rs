@@ -1,9 +1,9 @@
-//! What a kubelet does next with a pod, as a function of the pod.
+//! The pod lifecycle: computes a kubelet's next step as a function of the pod.
 //!
-//! A pod goes Pending (nothing known), Pending (containers being created), Running; pods that are meant to end go on to
-//! Succeeded or Failed, as their commands say ([`super::script`]), or are restarted in place if that is what they ask for;
-//! deleted pods stop their containers and are removed. A pod whose ports are taken is rejected, one that has passed its deadline
-//! fails.
+//! A pod passes through Pending (not seen yet), Pending (containers being created) and Running. Pods whose restart
+//! policy is not `Always` then end with Succeeded or Failed, depending on their commands ([`super::script`]), or
+//! restart failed containers in place. Deleted pods stop their containers and are removed. A pod whose host ports are
+//! taken is rejected, and a pod that exceeds its deadline fails.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -20,13 +20,13 @@ use windlass_api::ObjectExt;
 use super::script::{Ending, Lasts, Script, Scripts};
 use crate::pods;
 
-/// What a container exits with that is killed.
+/// The exit code of a killed container.
 const KILLED: i32 = 137;
-/// How long the first restart of a container that failed waits; each further one waits twice as long, up to the longest.
+/// The back-off before the first restart of a failed container. It doubles with each restart, up to the maximum.
 const FIRST_RESTART: Duration = Duration::from_secs(10);
 const LONGEST_RESTART: Duration = Duration::from_mins(5);
 
-/// The annotation by which a pod that runs stays unready: `false`.
+/// The annotation that keeps a running pod unready if its value is `false`.
 const READY: &str = "windlass.dev/ready";
 
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
@@ -35,45 +35,45 @@ pub(crate) const NODE_PORTS: &str = "NodePorts";
 pub(crate) const NODE_PORTS_MESSAGE: &str =
     "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
 
-/// What is to be done with a pod.
+/// The next step for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Nothing, until the pod changes.
+    /// Do nothing until the pod changes.
     Rest,
-    /// Wait until this stage is due.
+    /// Wait until this stage is over.
     Wait(Stage),
-    /// This is the pod's status now.
+    /// Write this status.
     Report(Box<PodStatus>),
-    /// Nothing of the pod is left: it can be removed from the API.
+    /// Remove the stopped pod from the API.
     Remove,
 }
 
-/// What takes its time.
+/// A stage of the lifecycle that takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// Pulling images, creating containers.
+    /// Pulling images and creating containers.
     Start,
-    /// What the containers are there to do, in pods that are meant to end.
+    /// The run of containers that terminate.
     Work,
-    /// The same, when their commands say how long it takes.
+    /// The run of containers whose commands determine the duration.
     Sleep(Duration),
-    /// Waiting, before containers that failed are restarted.
+    /// The back-off before failed containers are restarted.
     BackOff(Duration),
     /// Stopping containers.
     Stop,
-    /// The same, when a command handles SIGTERM and takes its time.
+    /// Stopping containers, if a command handles SIGTERM and determines the duration.
     Term(Duration),
 }
 
-/// What a pod gets from its node.
+/// The addresses that a pod gets from its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) host_ip: Ipv4Addr,
-    /// `None` when the node's range is used up: the pod stays pending.
+    /// The pod's address. `None` if the node's range is used up: the pod stays pending.
     pub(crate) pod_ip: Option<Ipv4Addr>,
 }
 
-/// Decides. `due` tells whether the pod has been in a stage for as long as that takes.
+/// Computes the next step. `due` returns `true` if the pod has completed a stage.
 pub(crate) fn next_step(
     pod: &Pod,
     place: Place,
@@ -84,7 +84,7 @@ pub(crate) fn next_step(
     let report = Report { pod, place, scripts, now };
     if pod.is_deleting() {
         return match (has_stopped(pod), pod.metadata.deletion_grace_period_seconds) {
-            // Removed already, but for the finalizers of others.
+            // Already removed, except for other finalizers.
             (true, Some(0)) => Step::Rest,
             (true, _) => Step::Remove,
             (false, grace) => match report.stop(grace_of(grace)) {
@@ -114,7 +114,7 @@ pub(crate) fn next_step(
     }
 }
 
-/// Whether the containers end by themselves: whoever wants them restarted for ever says so.
+/// Returns `true` if the containers terminate: the restart policy is not `Always`.
 fn is_meant_to_end(pod: &Pod) -> bool {
     let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     matches!(policy, Some("Never" | "OnFailure"))
@@ -129,7 +129,7 @@ pub(crate) fn is_new(pod: &Pod) -> bool {
     !pods::is_finished(pod) && pod.status.as_ref().is_none_or(|status| status.start_time.is_none())
 }
 
-/// The time at which a pod that has not ended has been active for too long.
+/// Returns the active deadline of a pod that has not finished.
 pub(crate) fn deadline(pod: &Pod) -> Option<Timestamp> {
     let seconds = pod.spec.as_ref()?.active_deadline_seconds?;
     let started = pod.status.as_ref()?.start_time.as_ref()?.0;
@@ -139,7 +139,7 @@ pub(crate) fn deadline(pod: &Pod) -> Option<Timestamp> {
     Timestamp::from_second(started.as_second().checked_add(seconds)?).ok()
 }
 
-/// The status of a pod that its node does not take, since its ports are taken.
+/// Returns the status of a pod that its node rejects because its host ports are taken.
 pub(crate) fn rejected(pod: &Pod, now: Timestamp) -> PodStatus {
     let mut status = pod.status.clone().unwrap_or_default();
     status.phase = Some("Failed".to_owned());
@@ -150,7 +150,7 @@ pub(crate) fn rejected(pod: &Pod, now: Timestamp) -> PodStatus {
     status
 }
 
-/// How long the pod waits for its containers to be restarted.
+/// Returns the back-off until the pod's containers are restarted.
 fn back_off(pod: &Pod) -> Option<Duration> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let waiting = statuses.iter().filter(|status| status.state.as_ref().is_some_and(|state| state.waiting.is_some()));
@@ -163,14 +163,14 @@ fn is_being_created(pod: &Pod) -> bool {
     pod.status.as_ref().is_some_and(|status| status.start_time.is_some() && status.container_statuses.is_some())
 }
 
-/// Whether no container of the pod runs: all have ended, or none was ever begun.
+/// Returns `true` if no container of the pod runs: all have ended, or none was started.
 fn has_stopped(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return true };
     let mut containers = status.container_statuses.iter().flatten().filter_map(|container| container.state.as_ref());
     pods::is_finished(pod) || containers.all(|state| state.running.is_none())
 }
 
-/// Makes statuses for a pod out of the one it has.
+/// Derives new statuses of a pod from its current one.
 struct Report<'p> {
     pod: &'p Pod,
     place: Place,
@@ -178,7 +178,7 @@ struct Report<'p> {
     now: Timestamp,
 }
 
-/// What is true of a pod, in the order in which it becomes so.
+/// The conditions of a pod, in the order in which they become true.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Creating,
@@ -192,7 +192,7 @@ impl Report<'_> {
         if self.pod.status.as_ref() == Some(&status) { Step::Rest } else { Step::Report(Box::new(status)) }
     }
 
-    /// How long a pod works that is meant to end; nothing when it does not.
+    /// Returns the stage in which a terminating pod runs its containers, or `None` for other pods.
     fn work(&self) -> Option<Stage> {
         match self.scripts.together(self.main()).lasts {
             _ if !is_meant_to_end(self.pod) => None,
@@ -208,7 +208,8 @@ impl Report<'_> {
         policy == Some("OnFailure") && self.scripts.together(self.main()).code != 0
     }
 
-    /// How the containers are stopped: those that handle the signal have until the grace period is over.
+    /// Returns the stage in which the containers stop. A container that handles the signal has until the end of the
+    /// grace period.
     fn stop(&self, grace: Duration) -> Stage {
         let handled = self.main().iter().filter_map(|container| self.scripts.get(&container.name).on_term);
         match handled.map(|ending| ending.after.unwrap_or(grace).min(grace)).max() {
@@ -217,8 +218,8 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the status of a pod that was stopped. Containers that serve end with 0. Containers that work are killed, unless
-    /// their script handles SIGTERM within the grace period.
+    /// Returns the status of a stopped pod. Containers that serve end with exit code 0. Containers that terminate by
+    /// themselves are killed, unless their script handles SIGTERM within the grace period.
     fn stopped(&self, grace: Duration) -> PodStatus {
         let works = is_meant_to_end(self.pod);
         self.ended(|script| match script.on_term {
@@ -228,7 +229,7 @@ impl Report<'_> {
         })
     }
 
-    /// The pod has passed its deadline: its containers are killed.
+    /// Returns the status of a pod that exceeded its deadline; its containers are killed.
     fn expired(&self) -> PodStatus {
         let mut status = if pods::phase(self.pod) == "Running" { self.ended(|_| KILLED) } else { self.base() };
         status.phase = Some("Failed".to_owned());
@@ -267,7 +268,7 @@ impl Report<'_> {
         status
     }
 
-    /// All containers have ended, with these codes.
+    /// Returns the status of a pod whose containers have all ended with these codes.
     fn ended(&self, code: impl Fn(Script) -> i32) -> PodStatus {
         let mut status = self.base();
         let code = |container: &Container| code(self.scripts.get(&container.name));
@@ -282,7 +283,7 @@ impl Report<'_> {
         status
     }
 
-    /// Containers have failed, and will be restarted; those that succeeded stay as they are.
+    /// Returns the status of a pod whose failed containers will be restarted. Succeeded containers are unchanged.
     fn crashed(&self) -> PodStatus {
         let mut status = self.base();
         let crashed = self.containers(self.main(), |old, container| {
@@ -303,7 +304,7 @@ impl Report<'_> {
         status
     }
 
-    /// What holds of every pod on the node.
+    /// Returns the fields common to every pod on the node.
     fn base(&self) -> PodStatus {
         let mut status = self.pod.status.clone().unwrap_or_default();
         let ip = self.place.host_ip.to_string();
@@ -314,7 +315,7 @@ impl Report<'_> {
         status
     }
 
-    /// Pods in the network of their node have its address.
+    /// Returns the pod's address; with host network, that of its node.
     fn pod_ip(&self) -> Option<String> {
         let on_host = self.pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
         let ip = if on_host { Some(self.place.host_ip) } else { self.place.pod_ip };
@@ -344,7 +345,7 @@ impl Report<'_> {
         containers.iter().map(|container| make(known(&container.name), container)).collect()
     }
 
-    /// Statuses of ephemeral containers, which are never ready.
+    /// Returns the statuses of ephemeral containers, which are never ready.
     fn ephemeral(
         &self,
         make: impl Fn(Option<&ContainerStatus>, &Container) -> ContainerStatus,
@@ -360,7 +361,7 @@ impl Report<'_> {
         Some(statuses.map(|status| ContainerStatus { ready: false, started: None, ..status }).collect())
     }
 
-    /// Reports whether running containers are ready. They are, unless an annotation of the pod says otherwise.
+    /// Reports whether running containers are ready. They are, unless an annotation of the pod overrides it.
     fn is_ready(&self) -> bool {
         self.pod.annotations().get(READY).is_none_or(|ready| ready != "false")
     }
@@ -376,7 +377,7 @@ impl Report<'_> {
         }
     }
 
-    /// A container that runs goes on; another image is another container.
+    /// Returns the status of a running container. A new image restarts it.
     fn started(&self, old: Option<&ContainerStatus>, container: &Container) -> ContainerStatus {
         let image = container.image.clone().unwrap_or_default();
         let before = old.filter(|old| old.state.as_ref().is_some_and(|state| state.running.is_some()));
@@ -476,7 +477,7 @@ impl Report<'_> {
         self.condition(status, "PodScheduled", true, None);
     }
 
-    /// The time of a condition is that of its last change of status.
+    /// Sets a condition. Its transition time is that of the last change of its status.
     fn condition(&self, status: &mut PodStatus, type_: &str, holds: bool, why: Option<(&str, String)>) {
         let (reason, message) = why.unzip();
         let value = if holds { "True" } else { "False" };

@@ -1,11 +1,12 @@
-//! What the pods of the simulated nodes use, as they say it themselves: told as `PodMetrics`, as a metrics server would.
+//! The resource usage of the pods on simulated nodes, declared by the pods themselves. It is published as `PodMetrics`,
+//! as metrics-server does.
 //!
-//! A pod says it by annotations. [`USAGE`] is what it uses: `cpu=250m,memory=64Mi`, of its first container, or of the one that is
-//! named, `sidecar/cpu=10m`. [`LOAD`] is work that it shares with all ready pods of the same owner, in the same form: the more
-//! there are, the less each has to do.
+//! A pod declares its usage by annotations. [`USAGE`] is the usage of its first container, such as
+//! `cpu=250m,memory=64Mi`, or of a named one, such as `sidecar/cpu=10m`. [`LOAD`] has the same form, and is shared by
+//! all ready pods of the same owner: the more pods there are, the less each one uses.
 //!
-//! Guaranteed: as long as no pod says anything, nothing is defined and nothing is written. Not guaranteed: that what is told is
-//! newer than the period.
+//! Guaranteed: as long as no pod declares its usage, the metrics API is not registered and nothing is written. Not
+//! guaranteed: that metrics are newer than the period.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,28 +27,28 @@ use windlass_runtime::{Result, Running, Watch};
 
 use crate::pods;
 
-/// The annotation by which a pod says what it uses.
+/// The annotation with a pod's usage.
 const USAGE: &str = "windlass.dev/usage";
-/// The annotation by which a pod says what it shares with its like.
+/// The annotation with the usage that a pod shares with the other ready pods of its owner.
 const LOAD: &str = "windlass.dev/load";
-/// The label by which the simulator knows what it has defined.
+/// The label of the CustomResourceDefinition that the simulator has created.
 const SIMULATED: &str = "windlass.dev/simulated";
-/// How often it is told.
+/// The interval between two updates of the metrics.
 const PERIOD: Duration = Duration::from_secs(15);
-/// Over how long it counts as measured: what is told first of a pod is not all of its start.
+/// The window reported with the metrics. Short, so that the first metrics of a pod do not count as startup usage only.
 const WINDOW: Duration = Duration::from_secs(10);
-/// What is known of every container.
+/// The resources reported for every container, even if the pod does not declare them.
 const ALWAYS: [&str; 2] = ["cpu", "memory"];
 
-/// The pods that say what they use.
+/// The pods that declare their usage.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meters(Arc<Mutex<HashSet<ObjectKey>>>);
 
-/// What a container uses, by resource.
+/// The usage of a container, by resource.
 type Usage = BTreeMap<String, Quantity>;
 
 impl Meters {
-    /// A pod of a simulated node, as it is now.
+    /// Records the current state of a pod on a simulated node.
     pub(super) fn note(&self, key: &ObjectKey, pod: &Pod) {
         let says = [USAGE, LOAD].iter().any(|name| pod.annotations().contains_key(*name));
         let mut known = self.0.lock();
@@ -58,12 +59,12 @@ impl Meters {
         }
     }
 
-    /// A pod is gone, or on another node.
+    /// Drops a pod that is gone, or on another node.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.0.lock().remove(key);
     }
 
-    /// Tells until the end what pods say.
+    /// Publishes the declared usage until shutdown.
     pub(super) async fn run(self, running: Running) -> Result<()> {
         tokio::select! {
             biased;
@@ -91,12 +92,12 @@ impl Meters {
             if !is_defined {
                 is_defined = match define(&client).await {
                     Ok(is_ours) if !is_ours => {
-                        tracing::warn!("somebody else tells what pods use; what they say themselves is not told");
+                        tracing::warn!("another program provides the pod metrics API; usage annotations are ignored");
                         return;
                     }
                     Ok(_) => true,
                     Err(error) => {
-                        tracing::warn!(error = error.chain(), "cannot define PodMetrics; trying again");
+                        tracing::warn!(error = error.chain(), "cannot create the CRD of PodMetrics; retrying");
                         continue;
                     }
                 };
@@ -106,7 +107,7 @@ impl Meters {
     }
 }
 
-/// Tells it of each pod that is ready, and takes back what was told of others.
+/// Writes the metrics of each ready pod, and deletes the metrics of the others.
 async fn round(
     client: &Client,
     store: &Lister<Pod>,
@@ -122,13 +123,13 @@ async fn round(
         let siblings = if pod.annotations().contains_key(LOAD) { siblings(store, &pod) } else { 1 };
         match metrics.apply(&of_pod(&pod, siblings, now)).force().await {
             Ok(_) => _ = current.insert(key.clone()),
-            Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot tell what a pod uses"),
+            Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot write the metrics of a pod"),
         }
     }
     for key in told.difference(&current) {
         match metrics.delete(ObjectRef::from(key.clone())).await {
             Err(error) if !error.is_not_found() => {
-                tracing::debug!(pod = %key, error = error.chain(), "cannot take back what a pod used");
+                tracing::debug!(pod = %key, error = error.chain(), "cannot delete the metrics of a pod");
             }
             _ => {}
         }
@@ -140,7 +141,7 @@ fn is_working(pod: &Pod) -> bool {
     pods::is_ready(pod) && pods::is_active(pod)
 }
 
-/// How many pods share the work of a pod, with itself.
+/// Returns the number of pods that share the load of a pod, including itself.
 fn siblings(store: &Lister<Pod>, pod: &Pod) -> u32 {
     let Some(owner) = pod.controller() else { return 1 };
     let is_sibling = |other: &Cached<Pod>| {
@@ -152,7 +153,7 @@ fn siblings(store: &Lister<Pod>, pod: &Pod) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// `PodMetrics` of a pod, as a metrics server tells them.
+/// Builds the `PodMetrics` of a pod, as metrics-server does.
 fn of_pod(pod: &Pod, siblings: u32, now: Timestamp) -> DynamicObject {
     let mut metrics = DynamicObject::new(&resource(), pod.name()).within(pod.namespace().unwrap_or_default());
     metrics.metadata.labels.clone_from(&pod.metadata.labels);
@@ -172,7 +173,7 @@ fn of_pod(pod: &Pod, siblings: u32, now: Timestamp) -> DynamicObject {
     metrics
 }
 
-/// What each container uses. What cannot be read counts as nothing.
+/// Returns the usage of each container. Invalid parts of the annotations are ignored.
 fn used(pod: &Pod, siblings: u32) -> Vec<(String, Usage)> {
     let names = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| container.name.clone());
     let nothing: Usage = ALWAYS.iter().map(|resource| ((*resource).to_owned(), Quantity::default())).collect();
@@ -200,7 +201,7 @@ fn resource() -> ApiResource {
     ApiResource::namespaced(GroupVersionKind::new("metrics.k8s.io", "v1beta1", "PodMetrics"), "pods")
 }
 
-/// Defines the API of what pods use; whether it is ours.
+/// Creates the CustomResourceDefinition of `PodMetrics`. Returns `false` if another program provides that API.
 async fn define(client: &Client) -> Result<bool, Error> {
     let Ok(made) = serde_json::from_value::<CustomResourceDefinition>(definition()) else { return Ok(false) };
     match client.create(&made).await {

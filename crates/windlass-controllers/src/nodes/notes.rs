@@ -6,7 +6,7 @@ use windlass_runtime::events::{Note, reference};
 
 use super::lifecycle::{DEADLINE_EXCEEDED, DEADLINE_MESSAGE, NODE_PORTS, NODE_PORTS_MESSAGE};
 
-/// The notes about a pod whose status becomes `after`, each with the container that it is about.
+/// Returns the events of a change to `after`, each with the container that it is about.
 pub(super) fn of_change(pod: &Pod, after: &PodStatus) -> Vec<(ObjectReference, Note)> {
     let before = pod.status.as_ref();
     let mut notes = Vec::new();

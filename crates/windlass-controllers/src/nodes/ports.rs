@@ -1,4 +1,4 @@
-//! The ports that pods take on their nodes.
+//! The host ports that pods take on their nodes.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
     protocol: String,
-    /// `None` for all addresses of the node.
+    /// The address; `None` for all addresses of the node.
     address: Option<String>,
     number: i32,
 }
 
 impl HostPort {
-    /// Lists the ports that a pod takes on its node.
+    /// Returns the host ports of a pod.
     pub(crate) fn of(pod: &Pod) -> Vec<Self> {
         let is_sidecar = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
         let spec = pod.spec.iter();
@@ -28,7 +28,7 @@ impl HostPort {
             .collect()
     }
 
-    /// Reports whether both cannot be taken on one node.
+    /// Reports whether two ports cannot be taken on the same node.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         let overlap = self.address.is_none() || other.address.is_none() || self.address == other.address;
         overlap && self.number == other.number && self.protocol == other.protocol

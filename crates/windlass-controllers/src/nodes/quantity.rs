@@ -1,10 +1,10 @@
-//! Amounts of resources, as numbers that can be compared.
+//! Amounts of resources, as comparable numbers.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// A billionth of the unit, the smallest amount that a quantity can express.
+/// The number of nano units per unit; a quantity cannot express a smaller amount.
 const NANO: i128 = 1_000_000_000;
-/// More than any cluster has, and far from where sums overflow.
+/// The maximum amount: more than any cluster has, and small enough that sums do not overflow.
 const MOST: i128 = i128::MAX / (1 << 20);
 
 /// An exact amount, in billionths of its unit.
@@ -12,8 +12,8 @@ const MOST: i128 = i128::MAX / (1 << 20);
 pub(crate) struct Amount(i128);
 
 impl Amount {
-    /// What a quantity says; `None` if it is none. What is finer than a billionth is rounded up, and what is too large
-    /// is the largest there is.
+    /// Parses a quantity. Rounds up to a billionth, and saturates at the maximum. Returns `None` if the text is
+    /// invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let number_end = text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.')).unwrap_or(text.len());
         let (number, suffix) = text.split_at(number_end);
@@ -36,7 +36,7 @@ impl Amount {
         Some(Self(if negative { -amount } else { amount }))
     }
 
-    /// So many of the unit.
+    /// Returns an amount of whole units.
     pub(crate) fn units(count: u32) -> Self {
         Self(i128::from(count) * NANO)
     }
@@ -51,13 +51,13 @@ impl Amount {
 }
 
 impl From<&Quantity> for Amount {
-    /// The server has validated it; what it let through all the same counts as nothing.
+    /// The server has validated the quantity; an invalid one counts as zero.
     fn from(quantity: &Quantity) -> Self {
         Self::parse(&quantity.0).unwrap_or_default()
     }
 }
 
-/// The factor that a suffix stands for, as a fraction.
+/// Returns the factor of a suffix, as a fraction.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     const KILO: i128 = 1_000;
     const KIBI: i128 = 1_024;

@@ -1,4 +1,4 @@
-//! The kubelets' memory of their pods: addresses, ports, files, the runs of their commands, and since when they are where they are.
+//! The kubelets' memory of their pods: addresses, ports, files, command results, and the timers of their stages.
 
 use hashbrown::HashMap;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,7 +20,7 @@ pub(crate) struct Residents {
     known: HashMap<ObjectKey, Resident>,
     addresses: Addresses,
     disk: Disk,
-    /// The ports that are taken on each node, and the uids of the pods that have them.
+    /// The host ports taken on each node, with the UIDs of their pods.
     ports: HashMap<Host, Vec<(HostPort, String)>>,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Residents {
 struct Resident {
     uid: String,
     host: Host,
-    /// When the present stage is over.
+    /// The current stage, and the time when it ends.
     timer: Option<(Stage, Instant)>,
     scripts: Scripts,
 }
 
 impl Residents {
-    /// A pod is on a node. Another pod that had the name before is forgotten.
+    /// Records that a pod is on a node, and drops an earlier pod of the same name.
     pub(crate) fn settle(&mut self, key: &ObjectKey, uid: &str, host: Host) {
         if self.known.get(key).is_some_and(|resident| resident.uid == uid && resident.host == host) {
             return;
@@ -44,7 +44,7 @@ impl Residents {
         self.known.insert(key.clone(), resident);
     }
 
-    /// A pod is gone.
+    /// Drops a deleted pod.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         if let Some(resident) = self.known.remove(key) {
             self.leave(resident.host, &resident.uid);
@@ -52,7 +52,7 @@ impl Residents {
         }
     }
 
-    /// Frees the address and the ports of a pod that has ended.
+    /// Releases the address and the ports of a finished pod.
     pub(crate) fn leave(&mut self, host: Host, uid: &str) {
         self.addresses.release(host, uid);
         if let Some(taken) = self.ports.get_mut(&host) {
@@ -60,7 +60,7 @@ impl Residents {
         }
     }
 
-    /// Takes the ports of a pod on its node. Returns whether they are free; those of a pod that has started are taken anyway.
+    /// Takes the host ports of a pod on its node. Returns `false` if one is taken, unless the pod has already started.
     pub(crate) fn take_ports(&mut self, host: Host, uid: &str, pod: &Pod) -> bool {
         let wanted = HostPort::of(pod);
         if wanted.is_empty() {
@@ -79,14 +79,14 @@ impl Residents {
         true
     }
 
-    /// Runs the commands of containers that have begun, and returns the outcomes of all.
+    /// Runs the commands of containers that have started, and returns the outcomes of all.
     pub(crate) fn run_scripts(&mut self, key: &ObjectKey, pod: &Pod, entropy: &Entropy) -> Scripts {
         let Some(resident) = self.known.get_mut(key) else { return Scripts::default() };
         resident.scripts.run(pod, &mut self.disk, || entropy.next_u64());
         resident.scripts.clone()
     }
 
-    /// When the pod will have been in a stage for as long as that takes. Asked for the first time, the stage begins.
+    /// Returns the time when a pod's stage ends. The first call starts the stage.
     pub(crate) fn due_at(&mut self, key: &ObjectKey, stage: Stage, pace: &Pace, entropy: &Entropy) -> Instant {
         let begin = || Instant::now() + pace.of(stage, entropy);
         let Some(resident) = self.known.get_mut(key) else { return begin() };
@@ -122,7 +122,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(residents.due_at(&key, Stage::Start, &pace, &entropy), start + Duration::from_secs(2));
         assert_eq!(residents.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
-        // A new pod of the same name begins anew.
+        // A recreated pod of the same name starts from the beginning.
         residents.settle(&key, "2", host);
         assert_eq!(residents.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
         assert_eq!(residents.known.len(), 1);

@@ -1,9 +1,11 @@
-//! Scheduler: finds a node for each pod that waits for one.
+//! Scheduler: selects a node for each unscheduled pod.
 //!
-//! Nodes are chosen one after the other, with a [`Ledger`] that remembers each choice at once; bindings are sent side by side. A pod that fits nowhere is told why in its condition, and
-//! tried again when a node changes or another pod leaves. There is no preemption and no scoring but by number of pods.
+//! Nodes are selected one after the other, with a [`Ledger`] that records each choice at once; bindings are sent in
+//! parallel. If a pod fits on no node, its condition gives the reason. It is retried when a node changes or another pod
+//! leaves. Preemption is not implemented, and the only score is the number of pods on a node.
 //!
-//! Where there is storage, a pod whose claims are not bound waits. For claims of classes that wait for a consumer, the node is chosen first.
+//! If the nodes have storage, a pod with unbound claims waits. For claims with the binding mode `WaitForFirstConsumer`,
+//! the node is selected first.
 
 use std::sync::Arc;
 
@@ -34,16 +36,16 @@ use crate::{
     volumes::{claims, holder_of, volumes},
 };
 
-/// The name in logs and of its writes.
+/// The name in logs, and the field manager.
 const NAME: &str = "scheduler";
 
-/// Bindings under way at once.
+/// The number of bindings sent at the same time.
 const WORKERS: usize = 16;
 
-/// The name in events, which is that of the scheduler whose place it takes.
+/// The component name in events, that of the default scheduler.
 const COMPONENT: &str = "default-scheduler";
 
-/// What the scheduler knows, and by whom it tells.
+/// The scheduler's state, and its event recorder.
 #[derive(Debug)]
 struct Scheduler {
     state: Mutex<State>,
@@ -51,15 +53,15 @@ struct Scheduler {
     storage: Storage,
 }
 
-/// What the scheduler knows.
+/// The state shared by the workers.
 #[derive(Debug, Default)]
 struct State {
     ledger: Ledger,
-    /// Whether the ledger knows the pods that were there at the start.
+    /// `true` once the ledger contains the pods that existed at startup.
     seeded: bool,
-    /// Whether pods that fitted nowhere are to be tried again.
+    /// `true` if the pods that fit on no node are to be retried.
     wake: bool,
-    /// The nodes for which volumes are being bound: the uid of the pod, and the node.
+    /// The nodes selected for pods whose volumes are being bound: the UID of the pod, and the node.
     selected: HashMap<ObjectKey, (Option<String>, String)>,
 }
 
@@ -93,7 +95,7 @@ pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
     manager.add(controller.reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))));
 }
 
-/// Finds the pods that a change of their storage concerns.
+/// Finds the pods affected by a change of their storage.
 #[derive(Clone, Debug)]
 struct Consumers {
     scheduler: Arc<Scheduler>,
@@ -101,15 +103,15 @@ struct Consumers {
 }
 
 impl Consumers {
-    /// Returns the pods that use a claim and have no node.
+    /// Returns the unscheduled pods that use a claim.
     fn of_claim(&self, claim: &ObjectRef<PersistentVolumeClaim>) -> Vec<ObjectRef<Pod>> {
-        // The index is there: the store is that of a watch which has it.
+        // The store belongs to a watch with this index.
         let mut pods = consumers_of(&self.pods, claim).unwrap_or_default();
         pods.retain(|pod| pod.get().is_ok_and(|pod| pods::node_name(&pod).is_empty()));
         pods.iter().map(Cached::object_ref).collect()
     }
 
-    /// Returns the pods without a node that use the claim of a volume. A free volume concerns all that wait.
+    /// Returns the unscheduled pods that use a volume's claim. A free volume affects all waiting pods.
     fn of_volume(&self, volume: &Cached<PersistentVolume>) -> Vec<ObjectRef<Pod>> {
         match volume.get().map(|volume| holder_of(&volume)) {
             Ok(Some(claim)) => self.of_claim(&claim),
@@ -118,7 +120,7 @@ impl Consumers {
         }
     }
 
-    /// Returns the pods that fitted nowhere and have claims.
+    /// Returns the pods with claims that fit on no node.
     fn waiting(&self) -> Vec<ObjectRef<Pod>> {
         let waiting = self.scheduler.state.lock().ledger.waiting();
         let has_claims = |pod: &ObjectRef<Pod>| {
@@ -129,7 +131,8 @@ impl Consumers {
     }
 }
 
-/// Events that change who is where. What cannot be decoded passes: the reconcile says why.
+/// Selects events that change which pod is on which node. A pod that cannot be decoded passes, so that the reconcile
+/// reports the error.
 #[derive(Debug)]
 struct PlaceChanged;
 
@@ -165,13 +168,13 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) 
     }
     let woken = scheduler.state.lock().woken();
     let outcome = scheduler.schedule_all(&cx, &store, woken).await;
-    // The retry goes on here.
+    // The retry starts here.
     scheduler.state.lock().wake |= outcome.is_err();
     outcome.map(|()| Action::await_change())
 }
 
 impl Scheduler {
-    /// Tries those of them that are still there.
+    /// Schedules the pods that still exist.
     async fn schedule_all(&self, cx: &Context, pods: &Lister<Pod>, keys: Vec<ObjectKey>) -> Result<(), ReconcileError> {
         for key in keys {
             if let Some(pod) = pods.get(&key.clone().into()) {
@@ -182,7 +185,7 @@ impl Scheduler {
     }
 
     async fn schedule(&self, cx: &Context, key: &ObjectKey, pod: &Pod) -> Result<(), ReconcileError> {
-        // Before the nodes are looked at: a node that changes from here on wakes the pod.
+        // Recorded before the nodes are read: a node that changes from now on queues the pod again.
         self.state.lock().ledger.wait(key);
         let mut nodes = Vec::new();
         for node in cx.store::<Node>().list() {
@@ -197,7 +200,7 @@ impl Scheduler {
         };
         let chosen = {
             let mut state = self.state.lock();
-            // Another worker has woken it meanwhile.
+            // A different worker has scheduled it in the meantime.
             if state.ledger.is_placed(key, pod) {
                 return Ok(());
             }
@@ -213,7 +216,7 @@ impl Scheduler {
             chosen
         };
         let chosen = match chosen {
-            // The pod's next turn comes when its claims are bound.
+            // The pod is scheduled once its claims are bound.
             Ok(node) if !consumption.is_bound() => return consumption.bind_on(&node, cx).await,
             chosen => chosen.map(|node| node.name().to_owned()),
         };
@@ -226,7 +229,7 @@ impl Scheduler {
                 }
                 Err(error) => {
                     self.state.lock().ledger.clear(key);
-                    // It is gone, or somebody else has bound it: its next state says so.
+                    // The pod is gone, or another client has bound it: its newer state triggers another reconcile.
                     if error.is_not_found() || error.is_conflict() { Ok(()) } else { Err(error.into()) }
                 }
             },
@@ -234,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells why the pod has no node, unless that has been told.
+    /// Reports why the pod has no node, unless its condition already does.
     async fn report(&self, cx: &Context, pod: &Pod, why: &Unschedulable) -> Result<(), ReconcileError> {
         let message = why.to_string();
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -274,7 +277,7 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
     };
     binding.metadata.name.clone_from(&pod.metadata.name);
     binding.metadata.namespace.clone_from(&pod.metadata.namespace);
-    // Another pod of the same name is not meant.
+    // Prevents the binding of a recreated pod of the same name.
     binding.metadata.uid.clone_from(&pod.metadata.uid);
     let target = Target::new(Pod::api_resource())
         .within(pod.namespace().unwrap_or_default())
@@ -287,7 +290,7 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
 }
 
 impl State {
-    /// Chooses the node for which the pod's volumes were bound, if the pod still fits there; otherwise the best.
+    /// Returns the node for which the pod's volumes were bound if the pod still fits there, otherwise the best node.
     fn choose<'n>(
         &self,
         key: &ObjectKey,
@@ -308,18 +311,18 @@ impl State {
         choose(nodes)
     }
 
-    /// The pods that are to be tried again; they are given once.
+    /// Takes the pods to retry.
     fn woken(&mut self) -> Vec<ObjectKey> {
         if std::mem::take(&mut self.wake) { self.ledger.waiting() } else { Vec::new() }
     }
 
-    /// Before the first decision: takes in all pods that have a node already.
+    /// Records all scheduled pods before the first decision.
     fn seed(&mut self, store: &Lister<Pod>) {
         if std::mem::replace(&mut self.seeded, true) {
             return;
         }
         for cached in store.list() {
-            // One that cannot be decoded comes by as a key of its own, and says so.
+            // A pod that cannot be decoded is reported when its own key is reconciled.
             if let Ok(pod) = cached.get() {
                 self.ledger.look(cached.key(), Some(&pod));
             }

@@ -1,7 +1,7 @@
 //! The outcome of a container on a simulated node, as its command determines it.
 //!
-//! No image is ever run. Commands and `sh -c '…'` are interpreted as far as [`super::shell`] understands them. Images that only
-//! serve or wait run for ever. Anything else takes as long as the pace of the nodes says, and succeeds.
+//! No image is ever run. Commands and `sh -c '…'` are interpreted as far as [`super::shell`] supports them. Images that
+//! only serve or wait run forever. Any other container takes the default time of the nodes, and succeeds.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::{
     shell::{Ran, Surroundings, run_program, run_script},
 };
 
-/// How long a container runs, and what it exits with.
+/// The run time and exit code of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
     pub(crate) lasts: Lasts,
     pub(crate) code: i32,
-    /// The answer to SIGTERM, if the command handles it.
+    /// The reaction to SIGTERM, if the command handles it.
     pub(crate) on_term: Option<Ending>,
 }
 
-/// How long a container runs; by default as long as the pace of the nodes says.
+/// The run time of a container. Defaults to the pace of the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lasts {
     #[default]
@@ -31,14 +31,14 @@ pub(crate) enum Lasts {
     Forever,
 }
 
-/// The end of a container that was told to stop; after no time that is known, it has to be killed.
+/// The end of a container after SIGTERM. Without a known duration, the container must be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) after: Option<Duration>,
     pub(crate) code: i32,
 }
 
-/// The outcomes of the containers of a pod that have begun.
+/// The outcomes of a pod's started containers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scripts(Vec<Run>);
 
@@ -108,7 +108,7 @@ impl Ran {
 }
 
 impl Scripts {
-    /// Runs the commands of containers that have begun since the last call. `seed` is what `$RANDOM` is drawn from.
+    /// Runs the commands of containers that have started since the last call. `seed` returns the seed of `$RANDOM`.
     pub(crate) fn run(&mut self, pod: &Pod, disk: &mut Disk, mut seed: impl FnMut() -> u64) {
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
@@ -127,12 +127,12 @@ impl Scripts {
         }
     }
 
-    /// The outcome of a container.
+    /// Returns the outcome of a container.
     pub(crate) fn get(&self, container: &str) -> Script {
         self.0.iter().find(|run| run.container == container).map(|run| run.script).unwrap_or_default()
     }
 
-    /// The pod's: it lasts until the last of its containers ends, and fails when one does.
+    /// Returns the outcome of the pod: it runs until the last container ends, and fails if one of them does.
     pub(crate) fn together(&self, containers: &[Container]) -> Script {
         let scripts = containers.iter().map(|container| self.get(&container.name));
         scripts.reduce(Script::and).unwrap_or_default()
@@ -143,7 +143,7 @@ fn is_running(status: &ContainerStatus) -> bool {
     status.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// Reports whether an image without a command of its own runs until it is stopped.
+/// Reports whether an image that is run without a command runs until it is stopped.
 fn only_waits(container: &Container, arguments: &[String]) -> bool {
     let image = container.image.as_deref().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default().split([':', '@']).next();

@@ -1,10 +1,11 @@
-//! A small interpreter of the shell, for the commands of simulated containers.
+//! A small shell interpreter for the commands of simulated containers.
 //!
-//! Understood: lists with `;`, `&&`, `||`, `!` and pipes; `if`, `while`, `until`, `for`, functions, groups and subshells;
-//! variables, `${NAME:-word}`, `$(…)`, `$((…))`, quotes and redirections; and the commands in [`builtins`]. Nothing is ever
-//! executed: files are entries of a [`Disk`], and time that a script sleeps is added up.
+//! Supported: lists with `;`, `&&`, `||`, `!` and pipes; `if`, `while`, `until`, `for`, functions, groups and
+//! subshells; variables, `${NAME:-word}`, `$(…)`, `$((…))`, quotes and redirections; and the commands in [`builtins`].
+//! No program is ever executed: files are entries of a [`Disk`], and sleep times are added up.
 //!
-//! Guaranteed: a script takes bounded time and memory, whatever it says. One that does not end counts as running for ever.
+//! Guaranteed: a script takes bounded time and memory, whatever its content. A script that does not end counts as
+//! running forever.
 
 mod builtins;
 mod expand;
@@ -19,23 +20,23 @@ use self::{
 };
 use super::disk::View;
 
-/// The longest script that is read, in bytes.
+/// The maximum size of a script, in bytes.
 const LONGEST_SCRIPT: usize = 64 * 1024;
-/// The longest time that a script may sleep and still be said to end.
+/// The maximum total sleep time; a longer script counts as running forever.
 const LONGEST_SLEEP: Duration = Duration::from_hours(24 * 365);
 
 /// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ran {
-    /// How long it slept; `None` if it did not sleep.
+    /// The total sleep time; `None` if it did not sleep.
     pub(super) slept: Option<Duration>,
     /// The exit code; `None` if it does not end.
     pub(super) code: Option<i32>,
-    /// The result of the handler that it has set for SIGTERM.
+    /// The result of its handler for SIGTERM.
     pub(super) on_term: Option<Box<Self>>,
 }
 
-/// The surroundings of a script.
+/// The environment of a script.
 #[derive(Debug)]
 pub(super) struct Surroundings<'s> {
     pub(super) variables: BTreeMap<String, String>,
@@ -44,7 +45,7 @@ pub(super) struct Surroundings<'s> {
     pub(super) seed: u64,
 }
 
-/// Runs a command line without a shell. Returns `None` if the program is not known.
+/// Runs a command line without a shell. Returns `None` if the program is not supported.
 pub(super) fn run_program(words: &[String], surroundings: Surroundings<'_>) -> Option<Ran> {
     let name = words.first()?.rsplit('/').next()?;
     if !builtins::is_program(name) {
@@ -57,7 +58,7 @@ pub(super) fn run_program(words: &[String], surroundings: Surroundings<'_>) -> O
     Some(machine.ran(outcome))
 }
 
-/// Runs a script with its arguments, of which the first is `$0`. Returns `None` if the script cannot be read.
+/// Runs a script with its arguments; the first one is `$0`. Returns `None` if the script cannot be parsed.
 pub(super) fn run_script(
     script: &str,
     arguments: Vec<String>,

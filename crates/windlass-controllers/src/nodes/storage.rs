@@ -1,9 +1,9 @@
-//! The storage of simulated nodes: a class, and a provisioner that makes volumes, expands them, and deletes them.
+//! The storage of simulated nodes: a StorageClass, and a provisioner that creates, expands and deletes volumes.
 //!
-//! It serves the classes whose provisioner is [`DRIVER`], as the provisioner and the resizer of a CSI driver do, which run on
-//! nodes, too. There is nothing behind its volumes, and every node reaches them.
+//! It serves the classes whose provisioner is [`DRIVER`], like the provisioner and the resizer of a CSI driver, which
+//! also run on nodes. Its volumes hold no data, and every node reaches them.
 //!
-//! The class `standard` is created once at the start, unless the cluster has a default class.
+//! The class `standard` is created once at startup, unless the cluster has a default class.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// The provisioner of the classes that are served.
+/// The provisioner of the served classes.
 pub(crate) const DRIVER: &str = "windlass.dev/simulated";
 /// The condition of a claim whose volume is being expanded.
 const RESIZING: &str = "Resizing";
@@ -43,13 +43,13 @@ type Outcome<T> = std::result::Result<T, ReconcileError>;
 
 /// The name of the default class.
 const STANDARD: &str = "standard";
-/// How long to wait when the class could not be created.
+/// The wait after the class could not be created.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The storage of nodes.
+/// The storage mode of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// A controller binds claims, and pods wait for that.
+    /// A controller binds claims, and pods wait for it.
     Simulated,
     /// No controller binds claims, and pods do not wait for that.
     None,
@@ -84,7 +84,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(Task::new("default-storage-class", bring_class).in_group(Group::Controllers));
 }
 
-/// Creates the default class, until it is there or the manager stops.
+/// Creates the default class. Retries until the class exists or the manager stops.
 async fn bring_class(running: Running) -> Result<()> {
     tokio::select! {
         biased;
@@ -114,7 +114,7 @@ fn standard() -> StorageClass {
     let mut class = StorageClass {
         provisioner: DRIVER.to_owned(),
         reclaim_policy: Some("Delete".to_owned()),
-        // Claims are bound at once, also those that no pod uses yet.
+        // Claims are bound immediately, even if no pod uses them yet.
         volume_binding_mode: Some("Immediate".to_owned()),
         allow_volume_expansion: Some(true),
         ..StorageClass::default()
@@ -124,7 +124,7 @@ fn standard() -> StorageClass {
     class
 }
 
-/// Makes the volume that a claim asks for.
+/// Creates the volume that a claim requests.
 async fn provision(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Outcome<()> {
     if claim.is_deleting() || claim.annotations().get(PROVISIONER).is_none_or(|asked| asked != DRIVER) {
         return Ok(());
@@ -175,7 +175,7 @@ fn is_ours(volume: &PersistentVolume) -> bool {
     volume.annotations().get(PROVISIONED_BY).is_some_and(|provisioner| provisioner == DRIVER)
 }
 
-/// Expands the volume of a claim that asks for more than it has.
+/// Expands the volume of a claim that requests more than it has.
 async fn expand(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder) -> Outcome<()> {
     let status = claim.status.clone().unwrap_or_default();
     let wanted = requested(claim);
@@ -203,7 +203,7 @@ async fn expand(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder
         }
         let mut larger = (*volume).clone();
         larger.spec.get_or_insert_default().capacity = requests;
-        // The claim's next turn comes with the event of this write.
+        // The event of this write triggers the claim's next reconcile.
         cx.client().update(&larger).await?;
         return Ok(());
     }
@@ -218,7 +218,7 @@ async fn expand(claim: &PersistentVolumeClaim, cx: &Context, recorder: &Recorder
     Ok(())
 }
 
-/// Deletes a volume that is released and to be deleted.
+/// Deletes a released volume with the reclaim policy Delete.
 async fn delete(volume: &PersistentVolume, cx: &Context) -> Outcome<Action> {
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());

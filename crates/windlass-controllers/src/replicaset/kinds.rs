@@ -1,4 +1,4 @@
-//! What the controller works on: replica sets, and the older replication controllers.
+//! The kinds of the controller: ReplicaSet and ReplicationController.
 
 use k8s_openapi::{
     api::{

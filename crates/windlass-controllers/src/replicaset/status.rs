@@ -1,4 +1,4 @@
-//! What a replica set tells of its pods. Values only, no I/O.
+//! The status of a replica set. Plain values, no I/O.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use windlass_api::ObjectExt;
 use super::Replicated;
 use crate::pods;
 
-/// `failure`: reason and message of a creation or deletion that did not succeed.
+/// Computes the status. `failure` is the reason and message of a failed creation or deletion.
 pub(super) fn compute<K: Replicated>(
     set: &K,
     active: &[Arc<Pod>],
@@ -52,7 +52,7 @@ fn conditions(
     let mut conditions = before.unwrap_or_default();
     match failure {
         None => conditions.retain(|condition| condition.type_ != FAILURE),
-        // The first failure is told; that it goes on is no news.
+        // The condition keeps the message of the first failure.
         Some(_) if conditions.iter().any(|condition| condition.type_ == FAILURE) => {}
         Some((reason, message)) => conditions.push(ReplicaSetCondition {
             type_: FAILURE.to_owned(),

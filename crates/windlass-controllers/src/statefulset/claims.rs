@@ -1,4 +1,5 @@
-//! The claims of a stateful set's pods: their names, and who owns them, which decides when they go. Values only, no I/O.
+//! The claims of a stateful set's pods: their names, and their owners, which determine when they are deleted. Plain
+//! values, no I/O.
 
 use k8s_openapi::{
     api::{
@@ -11,14 +12,14 @@ use windlass_api::{ObjectExt, Resource};
 
 use super::{identity, templates};
 
-/// What a set says of the claims that its pods leave behind.
+/// The retention policy for claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Retain,
     Delete,
 }
 
-/// The pod of a claim: it may not be there yet.
+/// The ordinal of a claim, and its pod if it exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder<'p> {
     pub(super) ordinal: i32,
@@ -29,7 +30,7 @@ pub(super) fn name(set: &StatefulSet, template: &PersistentVolumeClaim, ordinal:
     format!("{}-{}-{ordinal}", template.name(), set.name())
 }
 
-/// The claims of an ordinal, as they are created.
+/// Builds the claims of an ordinal.
 pub(super) fn of(set: &StatefulSet, ordinal: i32) -> Vec<PersistentVolumeClaim> {
     let selected = set.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
     let claims = templates(set).iter().map(|template| {
@@ -43,7 +44,7 @@ pub(super) fn of(set: &StatefulSet, ordinal: i32) -> Vec<PersistentVolumeClaim> 
     claims.collect()
 }
 
-/// Whether it is a claim of a pod of the set.
+/// Returns `true` if a claim's name is that of a pod of the set.
 pub(super) fn is_of(set: &StatefulSet, claim: &str) -> bool {
     templates(set).iter().any(|template| {
         let ordinal = claim.strip_prefix(template.name()).and_then(|rest| rest.strip_prefix('-'));
@@ -51,7 +52,7 @@ pub(super) fn is_of(set: &StatefulSet, claim: &str) -> bool {
     })
 }
 
-/// When the claims of a set go: with the set, and with a pod that is too many.
+/// Returns the policies for the deletion of the set, and for surplus pods after scaling down.
 fn retention(set: &StatefulSet) -> (Retention, Retention) {
     let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
     let read = |value: Option<&str>| if value == Some("Delete") { Retention::Delete } else { Retention::Retain };
@@ -59,12 +60,12 @@ fn retention(set: &StatefulSet) -> (Retention, Retention) {
     (deleted, read(policy.and_then(|policy| policy.when_scaled.as_deref())))
 }
 
-/// Whether the claim stems from a pod that is no more, and will go with it: a new pod has to wait for that.
+/// Returns `true` if a deleted pod owns the claim, so that it will be deleted as well. A new pod has to wait for that.
 pub(super) fn is_stale(set: &StatefulSet, claim: &PersistentVolumeClaim, holder: Holder<'_>) -> bool {
     retention(set).1 == Retention::Delete && has_stale_owner(claim, set, holder)
 }
 
-/// Whether an owner of the claim has the name of the pod and is another.
+/// Returns `true` if an owner of the claim has the pod's name and another UID.
 fn has_stale_owner(claim: &PersistentVolumeClaim, set: &StatefulSet, holder: Holder<'_>) -> bool {
     let uid = holder.pod.and_then(ObjectExt::uid).unwrap_or_default();
     claim.owner_references().iter().any(|owner| is_pod(owner, set, holder) && owner.uid != uid)
@@ -83,7 +84,7 @@ fn is_ref<K: Resource>(owner: &OwnerReference) -> bool {
     owner.kind == *resource.kind && owner.api_version == resource.api_version()
 }
 
-/// Whether somebody else decides when the claim goes.
+/// Returns `true` if another owner determines when the claim is deleted.
 pub(super) fn is_foreign(set: &StatefulSet, claim: &PersistentVolumeClaim, holder: Holder<'_>) -> bool {
     if retention(set) == (Retention::Retain, Retention::Retain) {
         return false;
@@ -100,7 +101,7 @@ pub(super) fn is_foreign(set: &StatefulSet, claim: &PersistentVolumeClaim, holde
     })
 }
 
-/// The owners that the claim is to have; nothing when it has them, or had better not be touched.
+/// Returns the desired owners of the claim, or `None` if they are unchanged or must not be changed.
 pub(super) fn owners_to_be(
     set: &StatefulSet,
     claim: &PersistentVolumeClaim,

@@ -1,4 +1,4 @@
-//! Who is who in a stateful set: ordinals, and the pods that go with them. Values only, no I/O.
+//! The identity of a stateful set's pods: ordinals, names and claims. Plain values, no I/O.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use windlass_api::{Object, ObjectExt};
 use super::{claims, templates};
 use crate::pods;
 
-/// The label that names the revision of a pod.
+/// The label with the revision of a pod.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The ordinal in the name of a pod of the set; nothing when the name is no pod's of this set.
+/// Returns the ordinal in a pod's name, or `None` if the name does not belong to this set.
 pub(super) fn ordinal_in(set: &str, pod: &str) -> Option<i32> {
     let ordinal = pod.strip_prefix(set)?.strip_prefix('-')?;
     let is_number = ordinal.bytes().all(|byte| byte.is_ascii_digit());
     ordinal.parse().ok().filter(|_| is_number)
 }
 
-/// The ordinals that the set wants.
+/// Returns the desired ordinals of the set.
 pub(super) fn ordinals(set: &StatefulSet) -> Range<i32> {
     let spec = set.spec.as_ref();
     let start = spec.and_then(|spec| spec.ordinals.as_ref()).and_then(|ordinals| ordinals.start).unwrap_or(0);
@@ -42,7 +42,7 @@ pub(super) fn revision(pod: &Pod) -> &str {
     pod.labels().get(REVISION_LABEL).map_or("", String::as_str)
 }
 
-/// A pod of the template, as it is created.
+/// Builds a pod of the template.
 pub(super) fn pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str, ordinal: i32) -> Pod {
     let mut pod = pods::from_template(set, template.clone());
     pod.metadata_mut().name = Some(pod_name(set, ordinal));
@@ -55,7 +55,7 @@ pub(super) fn pod(set: &StatefulSet, template: &PodTemplateSpec, revision: &str,
     pod
 }
 
-/// Whether the pod says who it is.
+/// Returns `true` if the pod's name and labels match its ordinal.
 pub(super) fn has_identity(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
     let name = pod_name(set, ordinal);
     pod.name() == name && pod.labels().get(NAME_LABEL) == Some(&name)
@@ -67,7 +67,7 @@ pub(super) fn name_in_labels(pod: &mut Pod, set: &StatefulSet, ordinal: i32) {
     labels.insert(INDEX_LABEL.to_owned(), ordinal.to_string());
 }
 
-/// Whether the pod has the volumes of all its claims.
+/// Returns `true` if the pod has the volumes of all its claims.
 pub(super) fn is_mounted(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
     let volumes = || pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     templates(set).iter().all(|template| {
@@ -79,7 +79,7 @@ pub(super) fn is_mounted(set: &StatefulSet, pod: &Pod, ordinal: i32) -> bool {
     })
 }
 
-/// Puts the volumes of the claims in; others of their names give way.
+/// Adds the volumes of the claims; they replace other volumes of the same names.
 pub(super) fn mount(pod: &mut Pod, set: &StatefulSet, ordinal: i32) {
     let of_claims = templates(set).iter().map(|template| Volume {
         name: template.name().to_owned(),

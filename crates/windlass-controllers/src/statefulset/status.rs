@@ -1,4 +1,4 @@
-//! What a stateful set tells of its pods. Values only, no I/O.
+//! The status of a stateful set. Plain values, no I/O.
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::pods;
 
-/// The revisions between which a set is, by name.
+/// The names of a set's current and update revision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between<'r> {
     pub(super) current: &'r str,
@@ -21,7 +21,7 @@ pub(super) struct Between<'r> {
     pub(super) collisions: i32,
 }
 
-/// Counts; `leaving` pods of the current revision are deleted for the sake of the update.
+/// Computes the status. `leaving` is the number of current-revision pods deleted for the update.
 pub(super) fn compute<'p>(
     set: &StatefulSet,
     between: Between<'_>,
@@ -56,7 +56,7 @@ pub(super) fn compute<'p>(
     status
 }
 
-/// Whether the one says something that the other does not. That names have collided is told with the next news.
+/// Returns `true` if the new status must be written. A changed collision count alone is written with the next change.
 pub(super) fn is_news(status: &StatefulSetStatus, known: Option<&StatefulSetStatus>) -> bool {
     let Some(known) = known else { return true };
     let counts = |status: &StatefulSetStatus| {

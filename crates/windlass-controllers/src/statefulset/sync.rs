@@ -1,4 +1,4 @@
-//! One reconcile of one stateful set: the pods that it wants, then those that are too many, then those that are out of date.
+//! One reconcile of one stateful set: first the desired pods, then the surplus ones, then the outdated ones.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -21,17 +21,17 @@ use super::{
 };
 use crate::{error::ReconcileError, pods, revisions};
 
-/// So many pods of a parallel set are seen to at once.
+/// The maximum number of pods of a parallel set processed at the same time.
 const MOST_AT_ONCE: usize = 512;
 
-/// Whether what comes next has to wait.
+/// The result of a step: continue, or wait for a later reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     GoOn,
     Stop,
 }
 
-/// The revision that pods are of, and the one that they are to be of.
+/// The current and the update revision.
 #[derive(Debug)]
 struct Revisions {
     current: ControllerRevision,
@@ -43,14 +43,14 @@ struct Revisions {
 pub(super) struct Sync<'c> {
     writes: Writes<'c>,
     set: Arc<StatefulSet>,
-    /// Those that the set wants. They may be far more than there are pods.
+    /// The desired ordinals. There can be far more of them than pods.
     ordinals: Range<i32>,
-    /// The pods of these, as far as they are there.
+    /// The existing pods of these ordinals.
     wanted: BTreeMap<i32, Arc<Pod>>,
-    /// Those that are too many, the last first.
+    /// The surplus pods, highest ordinal first.
     condemned: Vec<(i32, Arc<Pod>)>,
     now: Timestamp,
-    /// Pods of the current revision that were deleted for the update.
+    /// The number of current-revision pods deleted for the update.
     replaced: i32,
 }
 
@@ -79,7 +79,7 @@ impl<'c> Sync<'c> {
         Self { writes, set, ordinals, wanted, condemned, now, replaced: 0 }
     }
 
-    /// Does what can be done now, and tells how far it is, failures included.
+    /// Performs the possible steps and writes the status, even after an error.
     pub(super) async fn run(mut self, history: &[ControllerRevision]) -> Result<(), ReconcileError> {
         let revisions = self.revisions(history).await?;
         let outcome = if self.set.is_deleting() { Ok(()) } else { self.act(&revisions).await };
@@ -126,7 +126,7 @@ impl<'c> Sync<'c> {
             }
             return Ok(Step::GoOn);
         }
-        // What the server refuses is refused a few times, and not a hundred.
+        // Batches grow, so that an invalid template is rejected a few times, not a hundred.
         let (mut rest, mut batch) = (self.ordinals.clone(), 1);
         while !rest.is_empty() {
             for outcome in join_all(rest.by_ref().take(batch).map(|ordinal| self.keep(ordinal, revisions))).await {
@@ -137,7 +137,7 @@ impl<'c> Sync<'c> {
         Ok(Step::GoOn)
     }
 
-    /// Sees to it that a pod that the set wants is there, and as it should be.
+    /// Ensures that a desired pod exists and is in the right state.
     async fn keep(&self, ordinal: i32, revisions: &Revisions) -> Result<Step, ReconcileError> {
         let (writes, waits) = (&self.writes, !is_parallel(&self.set));
         let Some(pod) = self.wanted.get(&ordinal) else {
@@ -170,7 +170,7 @@ impl<'c> Sync<'c> {
         Ok(Step::GoOn)
     }
 
-    /// Lets go what is too many; unless the set is parallel, one by one, and only while all others are well.
+    /// Deletes surplus pods. Unless the set is parallel, one at a time, and only while all others are healthy.
     async fn drop_all(&self) -> Result<Step, ReconcileError> {
         let waits = !is_parallel(&self.set);
         for (ordinal, pod) in &self.condemned {
@@ -196,7 +196,7 @@ impl<'c> Sync<'c> {
         Ok(Step::GoOn)
     }
 
-    /// The first pod that is not available, in the order of ordinals; those that are too many come last.
+    /// Returns the first unavailable pod by ordinal; surplus pods come last.
     fn first_unwell(&self) -> Option<&str> {
         let is_unwell = |pod: &&Arc<Pod>| !self.is_available(pod) || pod.is_deleting();
         let missing = self.wanted.len() < self.ordinals.len();
@@ -205,7 +205,7 @@ impl<'c> Sync<'c> {
         wanted.or(condemned).filter(|_| !missing).and_then(|pod| pod.uid())
     }
 
-    /// Deletes pods that are out of date, from the last one on.
+    /// Deletes outdated pods, highest ordinal first.
     async fn update(&mut self, revision: &str) -> Result<(), ReconcileError> {
         let rolling = rolling_update(&self.set);
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
@@ -216,7 +216,7 @@ impl<'c> Sync<'c> {
         let is_unwell = |pod: &Arc<Pod>| !self.is_available(pod) || pod.is_deleting();
         let is_old = |pod: &Pod| identity::revision(pod) != revision && !pod.is_deleting();
         let Some(most) = most else {
-            // One after the other: what is beyond the next to go has to be well.
+            // One after the other: the pods with higher ordinals must be healthy.
             for ordinal in concerned.rev() {
                 match self.wanted.get(&ordinal) {
                     Some(pod) if is_old(pod) => {
@@ -242,7 +242,7 @@ impl<'c> Sync<'c> {
         Ok(())
     }
 
-    /// A pod of the ordinal, of the revision that it is to have: beneath the partition, still the old one.
+    /// Builds the pod of an ordinal with its desired revision: below the partition, the current one.
     fn new_pod(&self, ordinal: i32, revisions: &Revisions) -> Pod {
         let status = self.set.status.as_ref();
         let before = match rolling_update(&self.set) {

@@ -1,4 +1,4 @@
-//! Writing the pods and claims of a stateful set, and telling of it.
+//! Writes of the pods and claims of a stateful set, with their events.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub(super) struct Writes<'c> {
     pub(super) sets: &'c Sets,
     pub(super) key: &'c ObjectKey,
     pub(super) set: Arc<StatefulSet>,
-    /// Of the namespace, as the cache shows them.
+    /// The claims of the namespace in the cache.
     pub(super) claims: Vec<Cached<PersistentVolumeClaim>>,
 }
 
-/// What was done to a pod, as events say it.
+/// The action on a pod, as named in events.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Create,
@@ -50,14 +50,14 @@ impl Deed {
 }
 
 impl Writes<'_> {
-    /// Creates a pod, its claims first.
+    /// Creates a pod after its claims.
     pub(super) async fn create(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
         let holder = Holder { ordinal, pod: None };
         self.tell_failure(Deed::Create, pod.name(), self.complete_claims(holder).await)?;
         self.tell_failure(Deed::Update, pod.name(), self.own_claims(holder).await)?;
         let created = match self.cx.client().create(pod).await {
             Ok(created) => created,
-            // A pod of that name is there, which the cache does not show, or which is another's.
+            // A pod of that name exists: the cache does not show it yet, or it belongs to another owner.
             Err(error) if error.is_already_exists() => return Err(error.into()),
             Err(error) => return self.tell(Deed::Create, pod.name(), Err(error.into())),
         };
@@ -65,7 +65,7 @@ impl Writes<'_> {
         self.tell(Deed::Create, pod.name(), Ok(()))
     }
 
-    /// Deletes a pod. One that is gone, or another of its name, counts as deleted.
+    /// Deletes a pod. A pod that is gone or was recreated counts as deleted.
     pub(super) async fn delete(&self, pod: &Pod) -> Result<(), ReconcileError> {
         let uid = pod.uid().unwrap_or_default();
         match self.cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
@@ -80,7 +80,7 @@ impl Writes<'_> {
         }
     }
 
-    /// Gives a pod its name in labels and its volumes, and its claims the owners that they are to have.
+    /// Updates the pod's identity labels and volumes, and the owners of its claims.
     pub(super) async fn conform(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
         let mut wanted = pod.clone();
         if !identity::has_identity(&self.set, pod, ordinal) {
@@ -102,7 +102,7 @@ impl Writes<'_> {
         self.tell(Deed::Update, pod.name(), Ok(()))
     }
 
-    /// Creates the claims of a pod that are not there.
+    /// Creates the missing claims of a pod.
     pub(super) async fn complete_claims(&self, holder: Holder<'_>) -> Result<(), ReconcileError> {
         let mut failure = None;
         for mut claim in claims::of(&self.set, holder.ordinal) {
@@ -135,7 +135,7 @@ impl Writes<'_> {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Whether all claims of a pod have the owners that they are to have.
+    /// Returns `true` if all claims of a pod have the desired owners.
     pub(super) fn are_owned(&self, holder: Holder<'_>) -> Result<bool, ReconcileError> {
         for template in claims::of(&self.set, holder.ordinal) {
             let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
@@ -146,7 +146,7 @@ impl Writes<'_> {
         Ok(true)
     }
 
-    /// Gives them to those.
+    /// Updates the owners of all claims of a pod.
     pub(super) async fn own_claims(&self, holder: Holder<'_>) -> Result<(), ReconcileError> {
         for template in claims::of(&self.set, holder.ordinal) {
             let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
@@ -166,7 +166,7 @@ impl Writes<'_> {
         Ok(())
     }
 
-    /// Whether a claim of the pod to be is about to go, so that the pod has to wait.
+    /// Returns `true` if a pod has to wait because one of its claims is about to be deleted.
     pub(super) fn waits_for_claims(&self, ordinal: i32) -> Result<bool, ReconcileError> {
         for template in claims::of(&self.set, ordinal) {
             let Some(claim) = self.known(template.name()).map(Cached::get).transpose()? else { continue };
@@ -185,7 +185,7 @@ impl Writes<'_> {
         outcome.map_or_else(|error| self.tell(deed, pod, Err(error)), |_| Ok(()))
     }
 
-    /// Records the outcome. That nothing can be created in a namespace that is going away is nobody's failure.
+    /// Records the outcome as an event. A creation in a terminating namespace is not reported as a failure.
     fn tell(&self, deed: Deed, pod: &str, outcome: Result<(), ReconcileError>) -> Result<(), ReconcileError> {
         let (deed, set) = (deed.name(), self.set.name());
         match &outcome {
@@ -211,7 +211,7 @@ fn said(error: &ReconcileError) -> String {
     }
 }
 
-/// Whether a failure is that the namespace is going away.
+/// Returns `true` if the error is due to a terminating namespace.
 pub(super) fn is_of_leaving(error: &ReconcileError) -> bool {
     matches!(error, ReconcileError::Client(error) if is_leaving(error))
 }

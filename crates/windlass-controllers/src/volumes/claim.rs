@@ -1,4 +1,4 @@
-//! Binds claims to volumes.
+//! The binding of claims to volumes.
 
 use k8s_openapi::api::{
     core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{consumers::consumers_of, error::ReconcileError, pods};
 
-/// The annotation of the class that claims without one get.
+/// The annotation of the default class, which applies to claims without a class.
 pub(crate) const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const OLDER_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
 
@@ -53,7 +53,7 @@ impl Binder {
         }
     }
 
-    /// Checks that the volume of a bound claim exists, and is bound to it.
+    /// Checks that the volume of a bound claim exists and is bound to it.
     async fn check(
         &self,
         claim: &PersistentVolumeClaim,
@@ -66,7 +66,7 @@ impl Binder {
         };
         let volume = match volume {
             Some(volume) => Some(volume.clone()),
-            // The cache may be stale, and users act on a loss.
+            // The cache may be stale, and users react to a lost claim.
             None => cx.live().get_opt::<PersistentVolume>(name).await?,
         };
         let Some(volume) = volume else {
@@ -95,7 +95,7 @@ impl Binder {
         Ok(Action::await_change())
     }
 
-    /// Binds a claim to the volume that its user names.
+    /// Binds a claim to the volume that it names.
     async fn bind_to_named(
         &self,
         claim: &PersistentVolumeClaim,
@@ -153,7 +153,7 @@ impl Binder {
         wait(claim, cx).await
     }
 
-    /// Asks the provisioner of the class for a volume.
+    /// Requests a volume from the provisioner of the class.
     async fn provision(
         &self,
         claim: &PersistentVolumeClaim,
@@ -185,7 +185,7 @@ impl Binder {
         Ok(Action::await_change())
     }
 
-    /// Binds both to each other in four steps, and skips those that are done.
+    /// Binds both to each other in four steps, and skips completed ones.
     async fn bind(
         &self,
         claim: &PersistentVolumeClaim,
@@ -196,7 +196,7 @@ impl Binder {
         if let Some(reserved) = reserved(&volume, claim) {
             volume = match cx.client().update(&reserved).await {
                 Ok(volume) => volume,
-                // Another claim may have got it, and then its event does not concern this one.
+                // The volume may have been bound to another claim; that event does not trigger this claim.
                 Err(error) if error.is_conflict() || error.is_not_found() => {
                     return Err(ReconcileError::Contended { what: format!("volume {}", volume.name()) });
                 }
@@ -221,7 +221,7 @@ impl Binder {
     }
 }
 
-/// Says for which pods the claim of a class waits that is bound for a consumer.
+/// Builds the event that names the pods for which an unbound claim waits.
 fn waiting(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Note, ReconcileError> {
     let mut consumers = Vec::new();
     for pod in consumers_of(&cx.store(), &claim.object_ref())? {
@@ -243,7 +243,7 @@ async fn wait(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Action, Rec
     Ok(Action::await_change())
 }
 
-/// Reserves a volume for a claim. Returns `None` if it is reserved.
+/// Reserves a volume for a claim. Returns `None` if it is already reserved for it.
 pub(crate) fn reserved(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<PersistentVolume> {
     let holder = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let is_known = is_reserved_for(volume, claim);
@@ -264,13 +264,13 @@ pub(crate) fn waits_for_consumer(class: &StorageClass) -> bool {
     class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
 }
 
-/// Reports whether claims without a class get this one.
+/// Reports whether a class is the default class.
 pub(crate) fn is_default(class: &StorageClass) -> bool {
     let marks = [DEFAULT_CLASS, OLDER_DEFAULT_CLASS];
     marks.iter().any(|mark| class.annotations().get(*mark).is_some_and(|value| value == "true"))
 }
 
-/// The name of the newest default class.
+/// Returns the name of the newest default class.
 fn default_class(cx: &Context) -> Result<Option<String>, ReconcileError> {
     let mut defaults = Vec::new();
     for class in cx.store::<StorageClass>().list() {
@@ -287,7 +287,7 @@ fn phase_of(claim: &PersistentVolumeClaim) -> &str {
     claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-/// Writes the status that follows from a phase and the volume, if it differs.
+/// Writes the status for a phase and the bound volume, if it differs.
 async fn set_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -317,7 +317,7 @@ fn status(
         return after;
     };
     after.access_modes.clone_from(&spec.access_modes);
-    // Whoever resizes the volume later writes its size.
+    // After the binding, the resizer writes the capacity.
     if before.phase.as_deref() != Some(phase) {
         after.capacity.clone_from(&spec.capacity);
         after.current_volume_attributes_class_name.clone_from(&spec.volume_attributes_class_name);

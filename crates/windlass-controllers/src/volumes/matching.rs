@@ -1,4 +1,4 @@
-//! Matches volumes with claims. Values only, no I/O.
+//! Matching of volumes and claims. Plain values, no I/O.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,49 @@ use windlass_api::{LabelSelector, ObjectExt, Quantity};
 use crate::nodes::fit::is_near;
 
 const STORAGE: &str = "storage";
-/// The annotation for the class on claims and volumes of older users.
+/// The deprecated annotation with the class of a claim or a volume.
 const OLDER_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The name of the volume that is made for a claim.
+/// Returns the name of the volume provisioned for a claim.
 pub(crate) fn provisioned_name(uid: &str) -> String {
     format!("pvc-{uid}")
 }
 
-/// The size that a claim asks for.
+/// Returns the size that a claim requests.
 pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     let resources = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
     size(resources.and_then(|resources| resources.requests.as_ref()))
 }
 
-/// The size of a volume.
+/// Returns the size of a volume.
 pub(crate) fn capacity(volume: &PersistentVolume) -> Quantity {
     size(volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()))
 }
 
-/// The amount of storage in a list of quantities.
+/// Returns the amount of storage in a list of quantities.
 pub(crate) fn size(list: Option<&BTreeMap<String, ApiQuantity>>) -> Quantity {
     list.and_then(|list| list.get(STORAGE)?.0.parse().ok()).unwrap_or_default()
 }
 
-/// The class of a claim. Empty if it has none.
+/// Returns the class of a claim; empty if it has none.
 pub(crate) fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
     claim.annotations().get(OLDER_CLASS).map(String::as_str).or(class).unwrap_or_default()
 }
 
-/// Reports whether a claim names a class, or the empty one.
+/// Returns `true` if a claim specifies a class, even the empty one.
 pub(crate) fn says_class(claim: &PersistentVolumeClaim) -> bool {
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
     claim.annotations().contains_key(OLDER_CLASS) || class.is_some()
 }
 
-/// The class of a volume. Empty if it has none.
+/// Returns the class of a volume; empty if it has none.
 pub(crate) fn class_of_volume(volume: &PersistentVolume) -> &str {
     let class = volume.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
     volume.annotations().get(OLDER_CLASS).map(String::as_str).or(class).unwrap_or_default()
 }
 
-/// Reports whether a volume is reserved for a claim, or bound to it.
+/// Reports whether a volume is reserved for a claim or bound to it.
 pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     reference.is_some_and(|reference| {
@@ -64,19 +64,19 @@ pub(crate) fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolum
     })
 }
 
-/// Reports whether a volume is reserved for any claim, or bound to one.
+/// Reports whether a volume is reserved for any claim or bound to one.
 pub(crate) fn is_reserved(volume: &PersistentVolume) -> bool {
     volume.spec.as_ref().is_some_and(|spec| spec.claim_ref.is_some())
 }
 
-/// Reports whether one is a file system, and the other a block device.
+/// Reports whether a claim and a volume differ in their volume mode (file system or block device).
 pub(crate) fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let of_claim = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref());
     let of_volume = volume.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref());
     of_claim.unwrap_or("Filesystem") != of_volume.unwrap_or("Filesystem")
 }
 
-/// Returns why a claim cannot have the volume that it names.
+/// Returns the reason why a claim cannot have the volume that it names.
 pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.is_deleting() {
         return Some(format!("the volume is marked for deletion {:?}", volume.name()));
@@ -101,14 +101,14 @@ pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Binding<'n> {
     Immediate,
-    /// Only a volume that is reserved for the claim will do, until there is a node.
+    /// No node is selected yet: only a volume reserved for the claim is bound.
     Delayed,
-    /// The scheduler binds it to a volume that a node reaches.
+    /// The scheduler has selected a node: the volume must be reachable from it.
     OnNode(&'n Node),
 }
 
-/// Finds the volume for a claim: of those with the fewest access modes, the one that is reserved for it, or the smallest. The
-/// scheduler does not prefer few access modes.
+/// Finds the volume for a claim. Among the volumes with the fewest access modes, the one reserved for the claim is
+/// preferred, then the smallest. With a selected node, the number of access modes is ignored.
 pub(crate) fn best_match<'v>(
     claim: &PersistentVolumeClaim,
     volumes: impl IntoIterator<Item = &'v PersistentVolume>,
@@ -139,7 +139,7 @@ pub(crate) fn best_match<'v>(
         (modes, !is_reserved_for(volume, claim), capacity(volume), volume.name().to_owned())
     };
     let best = suitable.min_by_key(|volume| rank(volume))?;
-    // The scheduler does not look for another volume when one is reserved.
+    // The scheduler does not consider another volume if one is reserved.
     if let Binding::OnNode(node) = binding
         && !reaches(best, node)
     {
@@ -149,7 +149,7 @@ pub(crate) fn best_match<'v>(
     }
 }
 
-/// Reports whether a volume is not another claim's, and is large enough and of the right sort.
+/// Reports whether a volume is free for a claim, and has a sufficient size and matching properties.
 fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &Quantity) -> bool {
     !volume.is_deleting()
         && (!is_reserved(volume) || is_reserved_for(volume, claim))

@@ -1,4 +1,4 @@
-//! Keeps the phases of volumes, and reclaims those of deleted claims.
+//! Maintains the phases of volumes, and reclaims the volumes of deleted claims.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use windlass_api::ObjectExt;
@@ -34,7 +34,7 @@ impl Reclaimer {
                 // The binder finishes the binding.
                 None => {}
                 Some(name) if name == volume.name() => _ = set_phase(volume, "Bound", cx).await?,
-                // The claim has another volume.
+                // The claim is bound to another volume.
                 Some(_) if is_provisioned(volume) && policy_of(volume) == "Delete" => self.release(volume, cx).await?,
                 Some(_) => unbind(volume, cx).await?,
             },
@@ -55,7 +55,7 @@ impl Reclaimer {
         self.recorder.record(claim, Note::warning("VolumeMismatch", of_claim));
     }
 
-    /// Marks the volume of a deleted claim, and does what its reclaim policy says.
+    /// Marks the volume of a deleted claim as released, and applies its reclaim policy.
     async fn release(&self, volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
         let mut volume = volume.clone();
         if !is_released(&volume)
@@ -70,7 +70,7 @@ impl Reclaimer {
         }
     }
 
-    /// Deletes a volume that is a directory for tests. The others are left to those who made them.
+    /// Deletes a volume that is a test directory. Other volumes are left to their provisioner.
     async fn delete(&self, volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
         let (name, spec) = (volume.name(), volume.spec.clone().unwrap_or_default());
         if is_provisioned(volume) || spec.csi.is_some() || volume.is_deleting() {
@@ -121,7 +121,7 @@ impl Reclaimer {
     }
 }
 
-/// Finds the claim that a volume is for. Asks the server before it is taken to be gone: a release is not undone.
+/// Finds the claim that a volume is for. A missing claim is checked on the server, because a release is not undone.
 async fn claim_of(
     holder: &ObjectReference,
     volume: &PersistentVolume,
@@ -141,7 +141,7 @@ async fn claim_of(
     Ok(cx.live().get_opt::<PersistentVolumeClaim>(key).await?.filter(is_meant))
 }
 
-/// Makes a volume available again. One that a user reserved stays reserved for the claim of that name.
+/// Makes a volume available again. A volume reserved by a user stays reserved for the claim of that name.
 async fn unbind(volume: &PersistentVolume, cx: &Context) -> Result<(), ReconcileError> {
     let mut free = volume.clone();
     let is_ours = free.annotations_mut().remove(BOUND_BY_CONTROLLER).is_some();
@@ -156,7 +156,7 @@ async fn unbind(volume: &PersistentVolume, cx: &Context) -> Result<(), Reconcile
     Ok(())
 }
 
-/// Writes the phase of a volume. Returns the new volume, or `None` if it has that phase.
+/// Writes the phase of a volume. Returns the new volume, or `None` if it already has that phase.
 pub(super) async fn set_phase(
     volume: &PersistentVolume,
     phase: &str,
@@ -185,7 +185,7 @@ fn policy_of(volume: &PersistentVolume) -> &str {
     volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref()).unwrap_or("Retain")
 }
 
-/// Reports whether a provisioner made the volume, and will delete it.
+/// Reports whether a provisioner created the volume and will delete it.
 fn is_provisioned(volume: &PersistentVolume) -> bool {
     volume.annotations().contains_key(PROVISIONED_BY)
 }

@@ -1,4 +1,5 @@
-//! What gathers what is there, and holds what is in use.
+//! Explorations of the controllers that collect data from other objects (endpoints, roles, accounts) or protect objects
+//! in use.
 
 use std::time::Duration;
 
@@ -41,14 +42,14 @@ async fn ready_pod(client: &Client, name: &str, address: &str) -> StepResult {
 fn service_scenario(controller: BuiltIn) -> Scenario {
     of(controller)
         .step("a service with a pod", |client| async move {
-            // Its address is its own, and not one that the server draws.
+            // A fixed address, not one chosen by the server.
             let spec = json!({"clusterIP": "10.0.0.77", "selector": {"app": "web"}, "ports": [{"port": 80}]});
             create::<Service>(&client, json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
                 .await?;
             ready_pod(&client, "web-0", "10.1.0.1").await
         })
         .step("another pod", |client| async move { ready_pod(&client, "web-1", "10.1.0.2").await })
-        .step("the first goes", |client| async move {
+        .step("the first is deleted", |client| async move {
             client.delete::<Pod>("web-0").grace_period(std::time::Duration::ZERO).await?;
             Ok(())
         })
@@ -57,8 +58,8 @@ fn service_scenario(controller: BuiltIn) -> Scenario {
 #[test]
 fn endpoint_slices() {
     let scenario = service_scenario(BuiltIn::EndpointSlice)
-        // A service that seems to have no pods gets a slice without ports, which does not become one with them; and a slice
-        // that is made anew does not say what made it change.
+        // A service that seems to have no pods gets a slice without ports, which is not reused for one with ports. A
+        // recreated slice has no trigger time.
         .may_churn::<EndpointSlice>()
         .ignoring_field::<EndpointSlice>("/metadata/annotations")
         .settled("one address is left", |state| {
@@ -86,7 +87,7 @@ fn service_accounts() {
             client.create(&Namespace::named("shop")).await?;
             Ok(())
         })
-        .step("both are lost", |client| async move {
+        .step("both are deleted", |client| async move {
             client.delete::<ServiceAccount>(ObjectRef::<ServiceAccount>::new("default").within("shop")).await?;
             client.delete::<ConfigMap>(ObjectRef::<ConfigMap>::new("kube-root-ca.crt").within("shop")).await?;
             Ok(())
@@ -96,7 +97,7 @@ fn service_accounts() {
             client.patch::<ConfigMap>(ObjectRef::<ConfigMap>::new("kube-root-ca.crt").within("shop"), other).await?;
             Ok(())
         })
-        .settled("both are there, as they should be", |state| {
+        .settled("both exist with the right content", |state| {
             let ca = state.get::<ConfigMap>("shop/kube-root-ca.crt").and_then(|config| config.data);
             ca.is_some_and(|ca| ca["ca.crt"] == "PEM") && state.get::<ServiceAccount>("shop/default").is_some()
         });
@@ -112,18 +113,18 @@ fn aggregated_roles() {
         })
     };
     let scenario = of(BuiltIn::RoleAggregation)
-        .step("a role of parts", move |client| async move {
+        .step("an aggregated role", move |client| async move {
             create::<ClusterRole>(&client, part("read", "get")).await?;
             let selector = json!([{"matchLabels": {"part-of": "shop"}}]);
             let whole = json!({"metadata": {"name": "shop"}, "aggregationRule": {"clusterRoleSelectors": selector}, "rules": []});
             create::<ClusterRole>(&client, whole).await
         })
-        .step("another part", move |client| async move { create::<ClusterRole>(&client, part("write", "update")).await })
-        .step("the first part goes", |client| async move {
+        .step("another role", move |client| async move { create::<ClusterRole>(&client, part("write", "update")).await })
+        .step("the first selected role is deleted", |client| async move {
             client.delete::<ClusterRole>("read").await?;
             Ok(())
         })
-        .settled("it has the rules of its parts", |state| {
+        .settled("it has the rules of the selected roles", |state| {
             state.get::<ClusterRole>("shop").and_then(|role| role.rules).is_some_and(|rules| rules.len() == 1)
         });
     explore(scenario).assert();
@@ -149,11 +150,11 @@ fn claims_in_use() {
             client.delete::<PersistentVolumeClaim>("data").await?;
             Ok(())
         })
-        .step("the pod goes", |client| async move {
+        .step("the pod is deleted", |client| async move {
             client.delete::<Pod>("db").grace_period(Duration::ZERO).await?;
             Ok(())
         })
-        .always("a claim in use is there", |state| {
+        .always("a claim in use exists", |state| {
             state.get::<Pod>("db").is_none() || state.get::<PersistentVolumeClaim>("data").is_some()
         })
         .settled("the claim is gone", |state| state.get::<PersistentVolumeClaim>("data").is_none());
@@ -164,7 +165,7 @@ fn claims_in_use() {
 fn mirrored_endpoints() {
     let subsets = |address: &str| json!([{"addresses": [{"ip": address}], "ports": [{"port": 80}]}]);
     let scenario = of(BuiltIn::EndpointSliceMirroring)
-        // A slice that is made anew has another name.
+        // A recreated slice has another name.
         .may_churn::<EndpointSlice>()
         .step("a service without a selector, and its addresses", move |client| async move {
             let spec = json!({"clusterIP": "10.0.0.78", "ports": [{"port": 80}]});
@@ -201,7 +202,7 @@ fn classes_of_volume_attributes_in_use() {
                 json!({"metadata": {"name": "data", "namespace": "default"}, "spec": spec}),
             )
             .await?;
-            // The controller puts its finalizer on.
+            // Wait until the controller has added its finalizer.
             let begun = Instant::now();
             while client.get::<VolumeAttributesClass>("gold").await?.finalizers().is_empty() {
                 if begun.elapsed() > PATIENCE {
@@ -212,11 +213,11 @@ fn classes_of_volume_attributes_in_use() {
             client.delete::<VolumeAttributesClass>("gold").await?;
             Ok(())
         })
-        .step("the claim goes", |client| async move {
+        .step("the claim is deleted", |client| async move {
             client.delete::<PersistentVolumeClaim>("data").await?;
             Ok(())
         })
-        .always("a class in use is there", |state| {
+        .always("a class in use exists", |state| {
             state.get::<PersistentVolumeClaim>("data").is_none() || state.get::<VolumeAttributesClass>("gold").is_some()
         })
         .settled("the class is gone", |state| state.get::<VolumeAttributesClass>("gold").is_none());
@@ -231,7 +232,7 @@ fn volumes_in_use() {
         Ok(())
     }
     let scenario = of(BuiltIn::StorageProtection)
-        .step("a volume that is bound", |client| async move {
+        .step("a bound volume", |client| async move {
             let spec = json!({
                 "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"},
             });
@@ -242,7 +243,7 @@ fn volumes_in_use() {
             client.delete::<PersistentVolume>("disk").await?;
             Ok(())
         })
-        // Were it gone by then, this would fail.
+        // This step fails if the volume is already gone.
         .step("its claim is gone", |client| async move { become_phase(&client, "Released").await })
         .settled("it is gone", |state| state.get::<PersistentVolume>("disk").is_none());
     explore(scenario).assert();
@@ -255,7 +256,7 @@ fn node_lifecycle() {
             client.create(&Node::named("node")).await?;
             Ok(())
         })
-        .step("somebody takes its annotations away", |client| async move {
+        .step("its annotations are removed", |client| async move {
             let none = Patch::Merge(json!({"metadata": {"annotations": null}}));
             client.patch::<Node>("node", none).await?;
             Ok(())
@@ -273,7 +274,7 @@ fn simulated_nodes() {
         .step("a pod", |client| async move {
             create::<Pod>(&client, pod("web", json!({"containers": [{"name": "web", "image": "web"}]}))).await
         })
-        .step("it goes", |client| async move {
+        .step("it is deleted", |client| async move {
             client.delete::<Pod>("web").await?;
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! What comes to an end: namespaces, and what has lost its owners.
+//! Explorations of deletions: namespaces, and objects whose owners are gone.
 
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace, Secret},
@@ -14,7 +14,7 @@ use crate::{create, of};
 #[test]
 fn namespaces() {
     let scenario = of(BuiltIn::Namespace)
-        .step("a namespace with something in it", |client| async move {
+        .step("a namespace with content", |client| async move {
             client.create(&Namespace::named("shop")).await?;
             client.create(&ConfigMap::named("settings").in_namespace("shop")).await?;
             client.create(&Secret::named("key").in_namespace("shop").finalizer("example.com/slow")).await?;
@@ -24,7 +24,7 @@ fn namespaces() {
             client.delete::<Namespace>("shop").await?;
             Ok(())
         })
-        .step("what is slow goes", |client| async move {
+        .step("the slow finalizer is removed", |client| async move {
             let slow = windlass_api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
             client.patch::<Secret>(windlass_api::ObjectRef::<Secret>::new("key").within("shop"), slow).await?;
             Ok(())
@@ -33,7 +33,7 @@ fn namespaces() {
     explore(scenario).assert();
 }
 
-/// An owner, and two things that it owns; one of them blocks.
+/// Creates an owner with two dependents, one of which blocks its deletion.
 async fn family(client: Client, name: &'static str) -> StepResult {
     let owner = client.create(&ConfigMap::named(name).in_namespace("default")).await?;
     for (child, blocks) in [("a", true), ("b", false)] {
@@ -53,14 +53,14 @@ async fn delete(client: Client, name: &'static str, propagation: Propagation) ->
 #[test]
 fn garbage() {
     let scenario = of(BuiltIn::GarbageCollector)
-        .step("families", |client| async move {
+        .step("three owners with dependents", |client| async move {
             family(client.clone(), "one").await?;
             family(client.clone(), "two").await?;
             family(client, "three").await
         })
-        .step("one goes, then its children", |client| delete(client, "one", Propagation::Background))
-        .step("the children of two go, then it", |client| delete(client, "two", Propagation::Foreground))
-        .step("three leaves orphans", |client| delete(client, "three", Propagation::Orphan))
+        .step("one is deleted, then its dependents", |client| delete(client, "one", Propagation::Background))
+        .step("the dependents of two are deleted, then two", |client| delete(client, "two", Propagation::Foreground))
+        .step("three is deleted, its dependents are orphaned", |client| delete(client, "three", Propagation::Orphan))
         .settled("the orphans are left", |state| {
             let secrets = state.all::<Secret>();
             secrets.len() == 2 && secrets.iter().all(|secret| secret.owner_references().is_empty())

@@ -1,4 +1,5 @@
-//! What the controllers survive: crashes after each write, lost answers, late leaders, caches that are behind.
+//! Fault explorations of the built-in controllers: crashes after each write, lost responses, late leaders, stale
+//! caches.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -22,7 +23,7 @@ use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_envtest::explore::{Scenario, StepResult};
 
-/// How long a step waits for pods.
+/// The time that a step waits for pods.
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -36,7 +37,7 @@ async fn create<K: Resource>(client: &Client, object: Value) -> StepResult {
     Ok(())
 }
 
-/// Gives that many pods which have not ended another phase, once they are there, as their kubelets would.
+/// Waits for `count` unfinished pods, and sets their phase, as their kubelets would.
 async fn pods_become(client: &Client, count: usize, phase: &'static str) -> StepResult {
     let begun = Instant::now();
     loop {
@@ -49,7 +50,7 @@ async fn pods_become(client: &Client, count: usize, phase: &'static str) -> Step
             if begun.elapsed() > PATIENCE {
                 return Err(format!("{count} pods do not come").into());
             }
-            // Caches may be late, and the controller with them.
+            // The controller may be slow because of a stale cache.
             sleep(LOOK).await;
             continue;
         }

@@ -1,4 +1,4 @@
-//! What runs until it is over: jobs, and what becomes of them then.
+//! Explorations of jobs and of their cleanup.
 
 use k8s_openapi::{
     api::{
@@ -42,7 +42,7 @@ fn jobs() {
         })
         .step("two succeed", |client| async move { pods_become(&client, 2, "Succeeded").await })
         .step("the third succeeds", |client| async move { pods_become(&client, 1, "Succeeded").await })
-        // Creations whose answers are lost are made good for: for a moment there may be more.
+        // A creation whose response is lost is repeated: for a moment there may be a surplus pod.
         .may_churn::<Pod>()
         .settled("it is complete", |state| has_condition(state, "Complete"))
         .settled("each pod is counted once", |state| {
@@ -51,7 +51,7 @@ fn jobs() {
             let pods = state.all::<Pod>().iter().filter(|pod| succeeded(pod)).count();
             counts(state).0 >= 3 && usize::try_from(counts(state).0) == Ok(pods)
         })
-        .settled("no pod is held", |state| state.all::<Pod>().iter().all(|pod| pod.finalizers().is_empty()));
+        .settled("no pod has a finalizer", |state| state.all::<Pod>().iter().all(|pod| pod.finalizers().is_empty()));
     explore(scenario).assert();
 }
 
@@ -64,7 +64,7 @@ fn jobs_that_fail() {
         .step("it fails", |client| async move { pods_become(&client, 1, "Failed").await })
         .may_churn::<Pod>()
         .settled("it has failed", |state| has_condition(state, "Failed"))
-        .settled("no pod is held", |state| state.all::<Pod>().iter().all(|pod| pod.finalizers().is_empty()));
+        .settled("no pod has a finalizer", |state| state.all::<Pod>().iter().all(|pod| pod.finalizers().is_empty()));
     explore(scenario).assert();
 }
 
@@ -72,7 +72,7 @@ fn jobs_that_fail() {
 fn the_end_of_jobs() {
     let scenario = of(BuiltIn::TtlAfterFinished)
         .step("a job", |client| async move { create_job(&client, json!({"ttlSecondsAfterFinished": 5})).await })
-        .step("it is over", |client| async move {
+        .step("it is finished", |client| async move {
             let time = "2020-01-01T00:00:00Z";
             let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": time});
             let status = json!({
@@ -82,20 +82,20 @@ fn the_end_of_jobs() {
             client.patch::<Job>("job", Patch::Merge(json!({"status": status}))).subresource("status").await?;
             Ok(())
         })
-        .settled("it is about to go", |state| state.get::<Job>("job").is_none_or(|job| job.is_deleting()));
+        .settled("it is being deleted", |state| state.get::<Job>("job").is_none_or(|job| job.is_deleting()));
     explore(scenario).assert();
 }
 
 #[test]
 fn cron_jobs() {
     let scenario = of(BuiltIn::CronJob)
-        .step("one that is due every three minutes", |client| async move {
+        .step("a cron job that is due every three minutes", |client| async move {
             let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
             let spec = json!({"schedule": "@every 3m", "jobTemplate": {"spec": {"template": {"spec": pod}}}});
             create::<CronJob>(&client, json!({"metadata": {"name": "cron", "namespace": "default"}, "spec": spec}))
                 .await
         })
-        .step("it has begun a job, and may begin no more", |client| async move {
+        .step("it has created a job, and is suspended", |client| async move {
             let begun = Instant::now();
             let is_told = async || {
                 let cron = client.get::<CronJob>("cron").await?;
@@ -103,14 +103,14 @@ fn cron_jobs() {
             };
             while !is_told().await? {
                 if begun.elapsed() > PATIENCE {
-                    return Err("no job is begun".into());
+                    return Err("no job is created".into());
                 }
                 sleep(LOOK).await;
             }
             client.patch::<CronJob>("cron", Patch::Merge(json!({"spec": {"suspend": true}}))).await?;
             Ok(())
         })
-        .step("the job is over", |client| async move {
+        .step("the job is finished", |client| async move {
             for job in client.list::<Job>().within("default").await?.items {
                 let time = "2020-01-01T00:00:00Z";
                 let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": time});
@@ -125,7 +125,7 @@ fn cron_jobs() {
             }
             Ok(())
         })
-        .settled("there is one job, which is known to have succeeded", |state| {
+        .settled("one job exists, and the status records its success", |state| {
             let status = state.get::<CronJob>("cron").and_then(|cron| cron.status).unwrap_or_default();
             state.all::<Job>().len() == 1
                 && status.active.is_none_or(|active| active.is_empty())

@@ -1,4 +1,4 @@
-//! What says how many pods there may be, or have to be.
+//! Explorations of the controllers that limit or set the number of pods.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use windlass_envtest::{
 
 use crate::{LOOK, PATIENCE, create, of, pods_become};
 
-/// Evicts the first pod, as soon as that is allowed, and then tries the second for a while.
+/// Evicts the first pod as soon as that is allowed, and then tries to evict the second for a while.
 async fn evict_all_that_may_go(client: &Client) -> StepResult {
     for (name, patience) in [("a", PATIENCE), ("b", Duration::from_secs(10))] {
         let begun = Instant::now();
@@ -40,7 +40,7 @@ async fn evict_all_that_may_go(client: &Client) -> StepResult {
 #[test]
 fn disruption_budgets() {
     let scenario = of(BuiltIn::Disruption)
-        .step("two pods, one of which has to stay", |client| async move {
+        .step("two pods, one of which must stay", |client| async move {
             for name in ["a", "b"] {
                 let metadata = json!({"name": name, "namespace": "default", "labels": {"app": "web"}});
                 let spec = json!({"containers": [{"name": "web", "image": "web"}]});
@@ -54,11 +54,11 @@ fn disruption_budgets() {
             .await
         })
         .step("both are ready", |client| async move { pods_become(&client, 2, "Running").await })
-        .step("all are evicted that may be", |client| async move { evict_all_that_may_go(&client).await })
+        .step("the allowed eviction happens", |client| async move { evict_all_that_may_go(&client).await })
         .always("one pod stays, once there are two", |state| {
             state.get::<PodDisruptionBudget>("web").is_none() || !state.all::<Pod>().is_empty()
         })
-        .settled("nobody else may go", |state| {
+        .settled("no further eviction is allowed", |state| {
             let status = state.get::<PodDisruptionBudget>("web").and_then(|budget| budget.status);
             state.all::<Pod>().len() == 1
                 && status.is_some_and(|status| {
@@ -95,7 +95,7 @@ async fn a_pod_that_was_to_be_disrupted_and_was_not_says_so_no_longer() {
     env.stop().await.unwrap();
 }
 
-/// What is measured in a scenario: every run of it begins with this, and nothing changes it.
+/// Returns the metrics of a scenario: every run starts with this value, and nothing changes it.
 fn orders(amount: &str) -> Autoscaling {
     let metrics = MemoryMetrics::new(Clock::from_fn(|| jiff::Timestamp::UNIX_EPOCH));
     metrics.set_external("default", "orders", [], amount.parse().unwrap());
@@ -144,7 +144,7 @@ fn autoscalers() {
             let controllers = Controllers::of([BuiltIn::HorizontalPodAutoscaling]);
             controllers.autoscaling(orders("70")).add_to(manager);
         })
-        .step("ten replicas, and work for seven", |client| async move {
+        .step("ten replicas, and a load for seven", |client| async move {
             create_deployment(&client, 10).await?;
             set_existing(&client, 10).await?;
             let behavior = json!({"behavior": {
@@ -164,20 +164,20 @@ fn autoscalers() {
             }
             set_existing(&client, 7).await
         })
-        // One whose answer was lost has scaled, and does not know when.
+        // If the response to the scaling is lost, the time of the scaling is unknown.
         .ignoring_field::<HorizontalPodAutoscaler>("/status/lastScaleTime")
-        .always("there is never less than is needed", |state| {
+        .always("there are never too few replicas", |state| {
             let deployment = state.get::<Deployment>("web");
             deployment.is_none_or(|deployment| deployment.spec.unwrap().replicas >= Some(7))
         })
-        .settled("there is as much as is needed, which is told", |state| {
+        .settled("the replicas match the load, and the status shows it", |state| {
             let status = state.get::<HorizontalPodAutoscaler>("web").and_then(|autoscaler| autoscaler.status);
             status.is_some_and(|status| (status.current_replicas, status.desired_replicas) == (Some(7), 7))
         });
     explore(scenario).assert();
 }
 
-/// Looks until it holds of the status.
+/// Waits until the condition holds of the status.
 async fn until(client: &Client, what: &str, holds: impl Fn(&HorizontalPodAutoscalerStatus) -> bool) {
     let begun = Instant::now();
     loop {
@@ -201,7 +201,7 @@ async fn metrics_of_objects_and_pods_move_the_target_and_two_autoscalers_hold_ea
     env.run(manager);
     let client = env.client();
 
-    // Seventy where there should be twenty, with two pods.
+    // 70 requests at a target of 20, with two pods.
     metrics.set_of_object("default", "Service", "web", "requests", "70".parse().unwrap());
     create_deployment(&client, 2).await.unwrap();
     let object = json!({"type": "Object", "object": {
@@ -210,10 +210,10 @@ async fn metrics_of_objects_and_pods_move_the_target_and_two_autoscalers_hold_ea
     }});
     sleep(LOOK * 5).await;
     create_autoscaler(&client, object, json!({})).await.unwrap();
-    // Four at once, and then as many times more as it takes.
+    // First to four replicas at once, then as far as the ratio requires.
     until(&client, "it grows", |status| status.desired_replicas == 10).await;
 
-    // Nobody is busy: it shrinks to the least, once nothing else was wanted for five minutes.
+    // All pods are idle: the target shrinks to the minimum after five minutes of stabilization.
     for pod in client.list::<Pod>().within("default").await.unwrap().items {
         metrics.set_of_pod("default", pod.metadata.name.as_deref().unwrap(), "busy", "1".parse().unwrap());
     }
@@ -229,7 +229,7 @@ async fn metrics_of_objects_and_pods_move_the_target_and_two_autoscalers_hold_ea
         "spec": client.get::<HorizontalPodAutoscaler>("web").await.unwrap().spec,
     });
     create::<HorizontalPodAutoscaler>(&client, second).await.unwrap();
-    until(&client, "it is told of the other", |status| {
+    until(&client, "its condition reports the other autoscaler", |status| {
         status.conditions.iter().flatten().any(|condition| {
             condition.reason.as_deref() == Some("AmbiguousSelector")
                 && condition.message.as_deref()
@@ -249,7 +249,7 @@ async fn pods_that_share_work_become_as_many_as_it_takes() {
     env.run(manager);
     let client = env.client();
     create_deployment(&client, 1).await.unwrap();
-    // Four processors' work, of which each pod is to do half of the one that it requests.
+    // A load of 4 CPUs. Each pod requests 1 CPU, and the target is 50 %.
     let load = json!({"spec": {"template": {"metadata": {"annotations": {"windlass.dev/load": "cpu=4"}}}}});
     client.patch::<Deployment>("web", Patch::Merge(load)).await.unwrap();
     let metric = json!({
@@ -265,7 +265,7 @@ async fn pods_that_share_work_become_as_many_as_it_takes() {
         assert!(begun.elapsed() < PATIENCE, "{:?} of eight are ready", ready().await);
         sleep(LOOK).await;
     }
-    // So it stays.
+    // The replica count stays stable.
     sleep(Duration::from_mins(10)).await;
     let autoscaler = client.get::<HorizontalPodAutoscaler>("web").await.unwrap();
     let status = autoscaler.status.unwrap();

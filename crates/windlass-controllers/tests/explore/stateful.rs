@@ -1,4 +1,4 @@
-//! What keeps pods that are told apart.
+//! Explorations of stateful sets.
 
 use k8s_openapi::{
     api::{
@@ -34,7 +34,7 @@ async fn patch(client: &Client, spec: Value) -> StepResult {
     Ok(())
 }
 
-/// So many pods, each with the image.
+/// Returns a condition: exactly `count` pods exist, each with the image.
 fn pods(count: usize, image: &'static str) -> impl Fn(&State) -> bool + Send + Sync {
     move |state| {
         let pods = state.all::<Pod>();
@@ -53,9 +53,9 @@ fn in_order() {
         .step("another image", |client| async move { patch(&client, json!({"template": template("b")})).await })
         .step("the new one is ready", |client| async move { pods_become(&client, 1, "Running").await })
         .step("both are", |client| async move { pods_become(&client, 1, "Running").await })
-        .always("the second is never without the first, once it is there", |state| {
+        .always("the second pod never runs without the first", |state| {
             state.get::<Pod>("db-1").is_none_or(|pod| {
-                // During the update the first goes, and the second stays: it is new by then.
+                // During the update the first pod is deleted, and the second stays, because it is already new.
                 let is_new = pod.spec.as_ref().is_some_and(|spec| spec.containers[0].image.as_deref() == Some("b"));
                 is_new || state.get::<Pod>("db-0").is_some()
             })
@@ -90,7 +90,7 @@ fn claims_go_with_their_pods() {
             state.all::<Pod>().iter().all(has_claim)
         })
         .settled("one pod is left", pods(1, "a"))
-        .settled("each claim goes with whom it should", |state| {
+        .settled("each claim has the right owner", |state| {
             let owner = |claim: &str| {
                 let claim = state.get::<PersistentVolumeClaim>(claim)?;
                 claim.owner_references().first().map(|owner| owner.kind.clone())

@@ -1,4 +1,4 @@
-//! Claims and volumes.
+//! Explorations of claims and volumes.
 
 use k8s_openapi::{
     api::{
@@ -31,7 +31,7 @@ fn claim(name: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 
-/// Waits until an object is as it should be.
+/// Waits until a condition holds of an object.
 async fn until<K: Resource>(client: &Client, name: &'static str, is: impl Fn(&K) -> bool) -> StepResult {
     let begun = Instant::now();
     while !client.get_opt::<K>(name).await?.is_some_and(|object| is(&object)) {
@@ -60,7 +60,7 @@ fn phase(state: &State, name: &str) -> Option<String> {
     state.get::<PersistentVolume>(name)?.status?.phase
 }
 
-/// One volume is never bound to two claims.
+/// Returns `true` if no volume is bound to two claims.
 fn is_consistent(state: &State) -> bool {
     let claims: Vec<PersistentVolumeClaim> = state.all();
     let named: Vec<_> = claims.iter().filter_map(|claim| claim.spec.as_ref()?.volume_name.as_deref()).collect();
@@ -80,7 +80,7 @@ fn claims_are_bound_and_volumes_released() {
             create::<PersistentVolume>(&client, volume("deleted", "Delete")).await
         })
         .step("it is bound, too", |client| async move { until_bound(&client, "two").await })
-        .step("the claims go", |client| async move {
+        .step("the claims are deleted", |client| async move {
             for name in ["one", "two"] {
                 let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
                 client.patch::<PersistentVolumeClaim>(name, free).await?;
@@ -106,7 +106,7 @@ fn claims_of_a_class_ask_its_provisioner() {
             let class = json!({"metadata": {"name": "fast"}, "provisioner": "example.com/disks"});
             create::<StorageClass>(&client, class).await
         })
-        .settled("the provisioner is asked", |state| {
+        .settled("the provisioner is requested", |state| {
             let claim = state.get::<PersistentVolumeClaim>("data");
             let asked =
                 claim.and_then(|claim| claim.annotations().get("volume.kubernetes.io/storage-provisioner").cloned());
@@ -115,7 +115,7 @@ fn claims_of_a_class_ask_its_provisioner() {
     explore(scenario).assert();
 }
 
-/// The controllers of storage, and one node.
+/// Creates a scenario with the storage controllers and one node.
 fn storage(name: &str) -> Scenario {
     let controllers = [BuiltIn::PersistentVolume, BuiltIn::StorageProtection, BuiltIn::Nodes];
     Scenario::new(name).controller(move |manager| Controllers::of(controllers).nodes(1).add_to(manager))
@@ -123,33 +123,33 @@ fn storage(name: &str) -> Scenario {
 
 #[test]
 fn claims_get_volumes_of_the_default_class() {
-    let scenario =
-        storage("default class")
-            .step("the default class comes", |client| async move {
-                until::<StorageClass>(&client, "standard", |_| true).await
-            })
-            .step("a claim without a class", |client| async move {
-                let mut plain = claim("data");
-                plain["spec"]["storageClassName"] = Value::Null;
-                create::<PersistentVolumeClaim>(&client, plain).await
-            })
-            .step("it is bound", |client| async move { until_bound(&client, "data").await })
-            .step("it asks for more", |client| async move {
-                let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
-                client.patch::<PersistentVolumeClaim>("data", more).await?;
-                Ok(())
-            })
-            .step("it gets more", |client| async move {
-                until(&client, "data", |claim| size_of(claim) == Some("2Gi")).await
-            })
-            .step("it goes", |client| async move {
-                client.delete::<PersistentVolumeClaim>("data").await?;
-                Ok(())
-            })
-            .always("there is one volume at most", |state| state.all::<PersistentVolume>().len() <= 1)
-            .settled("the volume has gone with its claim", |state| {
-                state.all::<PersistentVolume>().is_empty() && state.all::<PersistentVolumeClaim>().is_empty()
-            });
+    let scenario = storage("default class")
+        .step("the default class is created", |client| async move {
+            until::<StorageClass>(&client, "standard", |_| true).await
+        })
+        .step("a claim without a class", |client| async move {
+            let mut plain = claim("data");
+            plain["spec"]["storageClassName"] = Value::Null;
+            create::<PersistentVolumeClaim>(&client, plain).await
+        })
+        .step("it is bound", |client| async move { until_bound(&client, "data").await })
+        .step("it requests more", |client| async move {
+            let more = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+            client.patch::<PersistentVolumeClaim>("data", more).await?;
+            Ok(())
+        })
+        .step(
+            "it gets more",
+            |client| async move { until(&client, "data", |claim| size_of(claim) == Some("2Gi")).await },
+        )
+        .step("it is deleted", |client| async move {
+            client.delete::<PersistentVolumeClaim>("data").await?;
+            Ok(())
+        })
+        .always("there is one volume at most", |state| state.all::<PersistentVolume>().len() <= 1)
+        .settled("the volume was deleted with its claim", |state| {
+            state.all::<PersistentVolume>().is_empty() && state.all::<PersistentVolumeClaim>().is_empty()
+        });
     explore(scenario).assert();
 }
 
@@ -169,7 +169,7 @@ fn claims_that_wait_for_a_consumer_are_bound_for_its_node() {
             let spec = json!({"containers": [{"name": "c", "image": "a"}], "volumes": volumes});
             create::<Pod>(&client, json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec})).await
         })
-        // They have uids in their names, and identities that nobody chose.
+        // Their names contain UIDs, which differ between runs.
         .ignoring::<PersistentVolume>()
         .ignoring_field::<PersistentVolumeClaim>("/spec/volumeName")
         .ignoring_field::<Pod>("/status/containerStatuses")
@@ -196,7 +196,7 @@ fn claims_that_wait_for_a_consumer_are_bound_for_its_node() {
     explore(scenario).assert();
 }
 
-/// A pod with one volume.
+/// Builds a pod with one volume.
 fn consumer(name: &str, volume: &Value) -> Value {
     let mut volume = volume.clone();
     volume["name"] = json!("v");
@@ -204,7 +204,7 @@ fn consumer(name: &str, volume: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 
-/// An environment with these controllers and one node.
+/// Starts an environment with these controllers and one node.
 async fn environment(controllers: impl IntoIterator<Item = BuiltIn>) -> Environment {
     let env = Environment::start().await;
     let mut manager = env.manager();
@@ -240,7 +240,7 @@ async fn a_pod_with_an_unbound_claim_is_told_what_it_waits_for() {
     env.eventually::<Pod>("web", waits("pod has unbound immediate PersistentVolumeClaims")).await;
     create::<PersistentVolume>(&client, volume("disk", "Retain")).await.unwrap();
     env.eventually::<Pod>("web", runs).await;
-    // A volume that no node reaches.
+    // A volume that no node can reach.
     let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]);
     let mut far = volume("far", "Retain");
     far["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});

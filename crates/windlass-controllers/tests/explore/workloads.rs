@@ -1,4 +1,4 @@
-//! What makes pods.
+//! Explorations of the controllers that create pods.
 
 use k8s_openapi::{
     api::{
@@ -30,7 +30,7 @@ fn replicas(count: u32) -> Patch {
     Patch::Merge(json!({"spec": {"replicas": count}}))
 }
 
-/// So many pods, and so many only.
+/// Returns a condition: exactly `count` pods exist.
 fn pods(count: usize) -> impl Fn(&State) -> bool + Send + Sync {
     move |state| state.all::<Pod>().len() == count
 }
@@ -53,7 +53,7 @@ fn replica_sets() {
             client.patch::<ReplicaSet>("web", replicas(1)).await?;
             Ok(())
         })
-        // As it says: for a moment there may be more or fewer.
+        // Not guaranteed by the controller: for a moment there may be more or fewer pods.
         .may_churn::<Pod>()
         .settled("there is one pod", pods(1));
     explore(scenario).assert();
@@ -76,7 +76,7 @@ fn replication_controllers() {
     explore(scenario).assert();
 }
 
-/// Whether there are two pods of the new image that run.
+/// Returns `true` if two pods of the new image are running.
 async fn is_new(client: &Client) -> Result<bool, windlass_client::Error> {
     let pods = client.list::<Pod>().within("default").await?.items;
     let is_new = |pod: &Pod| {
@@ -110,7 +110,7 @@ fn daemon_sets() {
             client.patch::<DaemonSet>("web", image).await?;
             Ok(())
         })
-        // One after the other; or both, where a late cache says that they are not available anyway.
+        // One after the other, or both if a stale cache shows them as unavailable anyway.
         .step("the new ones become ready", |client| async move {
             let begun = Instant::now();
             while !is_new(&client).await? {
@@ -123,9 +123,9 @@ fn daemon_sets() {
             Ok(())
         })
         .ignoring::<Node>()
-        // A creation whose answer is lost is made again, and one of the two goes.
+        // A creation whose response is lost is repeated, and the surplus pod is deleted.
         .may_churn::<Pod>()
-        .settled("both pods are new, each on a node of its own", |state| {
+        .settled("both pods are new, each on another node", |state| {
             let pods = state.all::<Pod>();
             let image = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
             let affinity = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.affinity.clone());
@@ -136,7 +136,7 @@ fn daemon_sets() {
     explore(scenario).assert();
 }
 
-/// Waits for the first replica set: a template that is replaced before anybody has seen it has none, rightly.
+/// Waits for the first replica set: a template that is replaced before the controller has seen it rightly gets none.
 async fn first_template_is_seen(client: &Client) -> StepResult {
     let begun = Instant::now();
     while client.list::<ReplicaSet>().within("default").await?.items.is_empty() {

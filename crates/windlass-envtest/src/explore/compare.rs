@@ -1,4 +1,4 @@
-//! What is wrong with a run, beside the one in which nothing went wrong.
+//! Comparison of a run with the run without faults.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::{
     state::{How, State},
 };
 
-/// So many differences are told of one object, and of one run.
+/// The maximum number of reported differences per object, and per run.
 const MOST_OF_ONE: usize = 4;
 const MOST: usize = 12;
-/// The characters that are printed of a value, and those of them before the first difference.
+/// The maximum number of printed characters of a value, and of those before the first difference.
 const LONGEST: usize = 120;
 const CONTEXT: usize = 20;
 
-/// What the run has otherwise than the reference, and what was found in it.
+/// Returns the findings of a run, and its differences from the reference.
 pub(crate) fn compare(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
     let mut findings = run.findings.clone();
     if !run.is_complete {
@@ -44,10 +44,10 @@ fn ends(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
         let empty = Vec::new();
         let (wanted, found) = (wanted.get(key).unwrap_or(&empty), found.get(key).unwrap_or(&empty));
         match (wanted.len(), found.len()) {
-            (1, 0) => differences.push(format!("{resource} {name} is not there in the end")),
-            (0, 1) => differences.push(format!("{resource} {name} is left in the end")),
+            (1, 0) => differences.push(format!("{resource} {name} is missing at the end")),
+            (0, 1) => differences.push(format!("{resource} {name} is left over at the end")),
             (wanted, found) if wanted != found => {
-                differences.push(format!("in the end there are {found} of {resource} {name}, not {wanted}"));
+                differences.push(format!("there are {found} of {resource} {name} at the end, not {wanted}"));
             }
             _ => {
                 for (wanted, found) in wanted.iter().zip(found) {
@@ -62,7 +62,8 @@ fn ends(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
     differences
 }
 
-/// The end of a run; of resources that only the other one has looked at, what was there before.
+/// Returns the final state of a run. For resources that only the other run has listed, that run's initial state is
+/// used.
 fn whole(scenario: &Scenario, run: &Run, other: &Run) -> Normal {
     let mut state: State = run.end.clone();
     for (resource, objects) in &other.baseline.0 {
@@ -71,7 +72,7 @@ fn whole(scenario: &Scenario, run: &Run, other: &Run) -> Normal {
     normal(scenario, &state)
 }
 
-/// Where two values differ.
+/// Appends the paths at which two values differ.
 fn differ(path: String, wanted: &Value, found: &Value, differences: &mut Vec<String>) {
     match (wanted, found) {
         (Value::Object(a), Value::Object(b)) => {
@@ -102,7 +103,7 @@ fn differ(path: String, wanted: &Value, found: &Value, differences: &mut Vec<Str
     }
 }
 
-/// Returns the elements that another list does not have, or has less often.
+/// Returns the elements that the other list lacks or has less often.
 fn without<'v>(list: &'v [Value], other: &[Value]) -> Vec<&'v Value> {
     let mut other: Vec<_> = other.iter().collect();
     let is_missing = |element: &&Value| match other.iter().position(|there| there == element) {
@@ -115,7 +116,8 @@ fn without<'v>(list: &'v [Value], other: &[Value]) -> Vec<&'v Value> {
     list.iter().filter(is_missing).collect()
 }
 
-/// Returns a value as text: of a long one the part around the first difference, which comes after `same` characters.
+/// Returns a value as text. A long value is cut to the part around the first difference, which comes after `same`
+/// characters.
 fn brief(value: &Value, same: usize) -> String {
     let text = match value {
         Value::Null => return "missing".to_owned(),
@@ -132,7 +134,7 @@ fn brief(value: &Value, same: usize) -> String {
     format!("{before}{part}{after}")
 }
 
-/// What came and went that never did in the reference.
+/// Returns the kinds of which more objects were created or removed than in the reference.
 fn churn(scenario: &Scenario, reference: &Run, run: &Run) -> Vec<String> {
     let mut findings = Vec::new();
     for how in [How::Created, How::Removed] {

@@ -1,4 +1,4 @@
-//! The end of a run, without what differs from run to run.
+//! The normal form of a final state, without the parts that differ from run to run.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use super::{scenario::Scenario, state::State, tap::TOUCH};
 
-/// By resource and key, with a star for what the server has generated of a name: the objects, which several may have in
-/// common.
+/// The objects by resource and key. Generated parts of names are replaced by a star, so several objects may have the
+/// same key.
 pub(crate) type Normal = BTreeMap<(String, String), Vec<Value>>;
 
-/// What names and uids become.
+/// The replacements of names and UIDs.
 #[derive(Default)]
 struct Names {
     generated: Vec<(String, String)>,
     uids: BTreeMap<String, String>,
 }
 
-/// Brings a state into the form that is compared.
+/// Returns the normal form of a state.
 pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
     let mut names = Names::default();
     let objects = || {
@@ -34,7 +34,7 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
         let key = names.starred(key);
         names.uids.insert(text(&metadata["uid"]).to_owned(), format!("the uid of {resource} {key}"));
     }
-    // Of names that begin alike, the longest first.
+    // The longest prefix is replaced first.
     names.generated.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
     let mut normal = Normal::new();
     for (resource, key, object) in objects() {
@@ -55,7 +55,7 @@ pub(crate) fn normal(scenario: &Scenario, state: &State) -> Normal {
     normal
 }
 
-/// Takes out a field, so that one that is there and one that is not are alike; elements of lists stay where they are.
+/// Removes a field. Elements of lists are replaced by a placeholder, so that indexes do not change.
 fn hide(object: &mut Value, pointer: &str) {
     let Some((parent, field)) = pointer.rsplit_once('/') else { return };
     match object.pointer_mut(parent) {
@@ -69,7 +69,7 @@ fn hide(object: &mut Value, pointer: &str) {
     }
 }
 
-/// Takes away what tells how an object came to be as it is, not what it is.
+/// Removes the fields that record the object's history, not its state.
 fn strip(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"] {
@@ -98,7 +98,7 @@ impl Names {
                         let is_current = field.as_i64() == generation;
                         *field = if is_current { "the present one" } else { "an older one" }.into();
                     } else if name == "resourceVersion" && field.is_string() {
-                        // Of a reference to another object.
+                        // The resource version in a reference to another object.
                         *field = "a version".into();
                     } else {
                         self.apply(field, generation);

@@ -1,4 +1,4 @@
-//! What an exploration has found, as one page that needs nothing from elsewhere.
+//! The report as a self-contained HTML page.
 
 use super::{
     report::{Failure, Report},
@@ -17,7 +17,7 @@ td:nth-child(2){white-space:nowrap}.step td{font-weight:600;border-top:1px solid
 .fault td{background:#4a3c0a}.finding td{background:#561b1e;color:#ffb3b3}ul{color:#ff9a9a}.change td,.ok{color:#6fd39a}}";
 
 impl Report {
-    /// The report as one page of HTML, without scripts.
+    /// Returns the report as one HTML page without scripts.
     #[must_use]
     pub fn html(&self) -> String {
         let mut page = String::from("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">");
@@ -26,13 +26,13 @@ impl Report {
         page.push_str(&format!("<title>Exploration of {title}</title><style>{STYLE}</style>"));
         page.push_str(&format!("<h1>Exploration of {title}</h1><p>{}.</p>", escaped(&self.summary())));
         if self.is_clean() {
-            page.push_str("<p class=\"ok\">All runs ended as the one in which nothing went wrong.</p>");
+            page.push_str("<p class=\"ok\">All runs ended like the run without faults.</p>");
         }
         page.push_str(&list(&self.reference));
         for (index, failure) in self.failures.iter().enumerate() {
             page.push_str(&self.section(failure, index == 0));
         }
-        page.push_str("<details><summary>The undisturbed run</summary>");
+        page.push_str("<details><summary>The run without faults</summary>");
         page.push_str(&table(&self.timeline));
         page.push_str("</details></html>\n");
         page

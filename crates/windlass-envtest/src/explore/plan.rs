@@ -1,95 +1,97 @@
-//! What is to go wrong in a run, as one line of text.
+//! The faults of a run, as one line of text.
 
 use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-/// What goes wrong in one run: `crash@5`, or several such words. Empty, nothing does.
+/// The faults of one run: `crash@5`, or several such words. An empty plan has no faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Plan(pub(crate) Vec<Perturbation>);
 
-/// Something that goes wrong once.
+/// A single fault.
 ///
-/// Writes are those of the program under test, counted from 1 over all of its lives; events are those that its caches get
-/// of one resource, counted from 1 likewise. Writes of leases and events are not counted.
+/// Writes are those of the program under test, counted from 1 across its restarts. Events are those that its caches get
+/// of one resource, counted likewise. Writes of leases and Events are not counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Perturbation {
-    /// Something happens to a write.
+    /// A fault of the nth write.
     Write(WriteFault, usize),
-    /// Something happens to the caches of a resource (`pods`, `deployments.apps`) as an event is about to reach them.
+    /// A fault of the caches of a resource (`pods`, `deployments.apps`), immediately before the nth event.
     Event(EventFault, String, usize),
 }
 
-/// What happens to a write.
+/// A fault of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum WriteFault {
-    /// `crash`: it is carried out, and the program dies before it hears of it. A new one starts from nothing.
+    /// `crash`: the write is performed, and the program crashes before it gets the response. It is restarted without
+    /// any memory.
     Crash,
-    /// `lose`: it is carried out, and the connection breaks before the answer is there.
+    /// `lose`: the write is performed, and the connection breaks before the response.
     Lose,
-    /// `refuse`: it is not carried out; the server answers that something is wrong with it (500).
+    /// `refuse`: the write is not performed; the server responds with an internal error (500).
     Refuse,
-    /// `conflict`: somebody else changes the object just before.
+    /// `conflict`: another client changes the object just before the write.
     Conflict,
-    /// `depose`: it is sent, and stuck on its way. Nothing else of the program gets through meanwhile, so that it loses its
-    /// lease; another instance leads; the write arrives.
+    /// `depose`: the write is delayed in the network. Until it arrives, no other request of the program gets through,
+    /// so it loses its lease and another instance becomes the leader.
     Depose,
-    /// `rewind`: it is carried out, and the program dies. The new one is told by its caches what was before the step, and
-    /// the rest after half a minute: the API server that it talks to was behind.
+    /// `rewind`: the write is performed, and the program crashes. After the restart, its caches list the state from
+    /// before the step, and get newer events 30 s later, as from a stale API server.
     Rewind,
 }
 
-/// What happens to the caches of a resource.
+/// A fault of the caches of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventFault {
-    /// `freeze`: they are told nothing for half a minute, and then everything.
+    /// `freeze`: the caches get no events for 30 s, and then all of them.
     Freeze,
-    /// `lag`: they are told nothing until a while after the next step has begun, and then everything.
+    /// `lag`: the caches get no events until 30 s after the start of the next step, and then all of them.
     Lag,
-    /// `skip`: they are told nothing for half a minute, and then list anew: what lies between is never seen.
+    /// `skip`: the caches get no events for 30 s, and then relist. They never see the events in between.
     Skip,
-    /// `miss`: they are told nothing until a while after the next step has begun, and then list anew. Not for what is new to
-    /// them: what comes and goes unseen leaves no trace that a program could answer to.
+    /// `miss`: the caches get no events until 30 s after the start of the next step, and then relist. Not applied to
+    /// events of objects that are new to the cache: an object that is created and deleted unseen leaves no trace to
+    /// react to.
     Miss,
-    /// `cut`: the watch ends there, with what it says of that being too old; they list anew.
+    /// `cut`: the watch ends with the error that its version is too old; the caches relist.
     Cut,
 }
 
-/// Why a plan cannot be read.
+/// An error of a plan's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{word:?} is no perturbation: crash@5, lose@5, refuse@5, conflict@5, depose@5, rewind@5, freeze@pods:3, lag@pods:3, skip@pods:3, miss@pods:3, cut@pods:3"
+    "{word:?} is not a fault such as crash@5, lose@5, refuse@5, conflict@5, depose@5, rewind@5, freeze@pods:3, lag@pods:3, skip@pods:3, miss@pods:3, cut@pods:3"
 )]
 pub struct PlanError {
-    /// What cannot be read.
+    /// The invalid word.
     pub word: String,
 }
 
 // === impl Plan ===
 
 impl Plan {
-    /// Of one perturbation.
+    /// Creates a plan with one fault.
     #[must_use]
     pub fn of(perturbation: Perturbation) -> Self {
         Self(vec![perturbation])
     }
 
-    /// What goes wrong.
+    /// Returns the faults.
     #[must_use]
     pub fn perturbations(&self) -> &[Perturbation] {
         &self.0
     }
 
-    /// Whether nothing goes wrong.
+    /// Returns `true` if the plan has no faults.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What happens to the nth write.
+    /// Returns the fault of the nth write.
     pub(crate) fn at_write(&self, n: usize) -> Option<WriteFault> {
         self.0.iter().find_map(|perturbation| match perturbation {
             Perturbation::Write(fault, at) if *at == n => Some(*fault),
@@ -97,7 +99,7 @@ impl Plan {
         })
     }
 
-    /// What happens at the nth event of a resource.
+    /// Returns the fault of the nth event of a resource.
     pub(crate) fn at_event(&self, resource: &str, n: usize) -> Option<EventFault> {
         self.0.iter().find_map(|perturbation| match perturbation {
             Perturbation::Event(fault, of, at) if *at == n && of == resource => Some(*fault),
@@ -105,12 +107,12 @@ impl Plan {
         })
     }
 
-    /// Whether replicas are to elect a leader.
+    /// Returns `true` if the run needs leader election.
     pub(crate) fn needs_election(&self) -> bool {
         self.0.iter().any(|perturbation| matches!(perturbation, Perturbation::Write(WriteFault::Depose, _)))
     }
 
-    /// The same without one of its perturbations, for each.
+    /// Returns the plans with one fault less.
     pub(crate) fn smaller(&self) -> Vec<Self> {
         if self.0.len() < 2 {
             return Vec::new();
@@ -148,7 +150,7 @@ impl FromStr for Plan {
 // === impl Perturbation ===
 
 impl Perturbation {
-    /// What it means, for people.
+    /// Returns a description of the fault.
     #[must_use]
     pub fn explained(&self) -> String {
         match self {
@@ -187,7 +189,7 @@ impl FromStr for Perturbation {
 }
 
 impl WriteFault {
-    /// All of them.
+    /// All write faults.
     pub const ALL: [Self; 6] = [Self::Crash, Self::Lose, Self::Refuse, Self::Conflict, Self::Depose, Self::Rewind];
 
     const fn word(self) -> &'static str {
@@ -203,18 +205,18 @@ impl WriteFault {
 
     const fn explained(self) -> &'static str {
         match self {
-            Self::Crash => "the program crashes after write {n}, and is started again",
-            Self::Lose => "write {n} is carried out, and its answer lost",
-            Self::Refuse => "write {n} is refused by a server in trouble",
-            Self::Conflict => "somebody else changes the object just before write {n}",
+            Self::Crash => "the program crashes after write {n}, and restarts",
+            Self::Lose => "write {n} is performed, and its response is lost",
+            Self::Refuse => "write {n} is rejected with an internal error",
+            Self::Conflict => "another client changes the object just before write {n}",
             Self::Depose => "another instance becomes the leader at write {n}, which arrives late",
-            Self::Rewind => "the program crashes after write {n}, and is started again on an API server that is behind",
+            Self::Rewind => "the program crashes after write {n}, and restarts against a stale API server",
         }
     }
 }
 
 impl EventFault {
-    /// All of them.
+    /// All event faults.
     pub const ALL: [Self; 5] = [Self::Freeze, Self::Lag, Self::Skip, Self::Miss, Self::Cut];
 
     const fn word(self) -> &'static str {
@@ -229,15 +231,13 @@ impl EventFault {
 
     const fn explained(self) -> &'static str {
         match self {
-            Self::Freeze => "the cache of {resource} is frozen before event {n} for half a minute, and catches up then",
-            Self::Lag => "the cache of {resource} is frozen before event {n} until the next step, and catches up then",
-            Self::Skip => {
-                "the cache of {resource} is frozen before event {n} for half a minute, and is listed anew then"
-            }
+            Self::Freeze => "the cache of {resource} is frozen before event {n} for 30 s, and then catches up",
+            Self::Lag => "the cache of {resource} is frozen before event {n} until the next step, and then catches up",
+            Self::Skip => "the cache of {resource} is frozen before event {n} for 30 s, and is then relisted",
             Self::Miss => {
-                "the cache of {resource} is frozen before event {n} until the next step, and is listed anew then"
+                "the cache of {resource} is frozen before event {n} until the next step, and is then relisted"
             }
-            Self::Cut => "the watch of {resource} is cut before event {n}, and listed anew",
+            Self::Cut => "the watch of {resource} ends before event {n}, and its cache relists",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, as a recording shows.
+//! Derives the plans from a recorded run.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::{
     scenario::Scenario,
 };
 
-/// A plan for each thing that can go wrong in the recorded run, and for some pairs.
+/// Returns a plan for each possible fault of the recorded run, and for some pairs.
 pub(crate) fn plans(scenario: &Scenario, recorded: &Run) -> Vec<Plan> {
     let single = singles(scenario, recorded);
     let entropy = Entropy::seeded(scenario.seed);
     let mut plans: Vec<Plan> = single.iter().cloned().map(Plan::of).collect();
     let mut pairs = BTreeSet::new();
-    // Some pairs are drawn twice.
+    // More draws than pairs, because the same pair may be drawn twice.
     for _ in 0..scenario.pairs.saturating_mul(4) {
         if pairs.len() == scenario.pairs || single.len() < 2 {
             break;
@@ -50,7 +50,7 @@ fn singles(scenario: &Scenario, recorded: &Run) -> Vec<Perturbation> {
     for event in recorded.events.iter().filter(|event| event.step > 0) {
         let faults = EventFault::ALL.into_iter().filter(|fault| match fault {
             EventFault::Lag => event.step < last,
-            // What was never seen and is gone again leaves no trace in any cache.
+            // A new object that is deleted unseen leaves no trace in any cache.
             EventFault::Miss => event.step < last && !event.is_new,
             _ => true,
         });
@@ -59,7 +59,7 @@ fn singles(scenario: &Scenario, recorded: &Run) -> Vec<Perturbation> {
     single
 }
 
-/// Of two things in the same place, one would hide the other.
+/// Returns the place of a fault. Of two faults in the same place, one would hide the other.
 fn place(perturbation: &Perturbation) -> (&str, usize) {
     match perturbation {
         Perturbation::Write(_, n) => ("", *n),

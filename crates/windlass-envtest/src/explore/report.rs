@@ -1,4 +1,4 @@
-//! What an exploration has found, as text.
+//! The report of an exploration, as text.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -7,73 +7,73 @@ use super::{
     timeline::{Entry, Sort},
 };
 
-/// A story is told in twice as many lines at most.
+/// The number of lines printed of the beginning and of the end of an event log.
 const STORY: usize = 100;
 
-/// What an exploration has found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
-#[must_use = "a report is to be read: `assert` fails the test when something was found"]
+#[must_use = "call `assert` to fail the test if there are findings"]
 #[non_exhaustive]
 pub struct Report {
     /// The scenario's name.
     pub scenario: String,
-    /// What went wrong in the undisturbed runs. If something did, nothing was explored.
+    /// The findings in the runs without faults. If there are any, nothing was explored.
     pub reference: Vec<String>,
-    /// What happened in the undisturbed run.
+    /// The event log of the run without faults.
     pub timeline: Vec<Entry>,
-    /// In how many runs something went wrong on purpose.
+    /// The number of runs with faults.
     pub runs: usize,
-    /// In how many of these it never came to that: the plan's place was not reached.
+    /// The number of these runs that did not reach the place of their fault.
     pub not_reached: usize,
-    /// The runs that ended otherwise than they should.
+    /// The runs with findings.
     pub failures: Vec<Failure>,
-    /// How long it took, by the clock on the wall.
+    /// The real time that the exploration took.
     pub took: Duration,
 }
 
-/// A run that ended otherwise than it should.
+/// A run with findings.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What went wrong on purpose: the least that shows it.
+    /// The smallest plan that causes the findings.
     pub plan: Plan,
-    /// What is wrong with the run.
+    /// The findings of the run.
     pub findings: Vec<String>,
-    /// What happened.
+    /// The event log of the run.
     pub timeline: Vec<Entry>,
 }
 
 impl Report {
-    /// Fails where the caller stands when something was found, with the story of the first failure. Otherwise prints one line: how
-    /// many runs there were, and how many a minute (`cargo test -- --nocapture` shows it).
+    /// Panics at the caller's location if there are findings, with the event log of the first failure. Otherwise prints
+    /// one line with the number of runs and their rate (`cargo test -- --nocapture` shows it).
     ///
     /// # Panics
-    /// When something was found.
+    /// Panics if there are findings.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.is_clean(), "{self}");
         println!("{}", self.summary());
     }
 
-    /// Whether nothing was found.
+    /// Returns `true` if there are no findings.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.reference.is_empty() && self.failures.is_empty()
     }
 
-    /// Runs per minute.
+    /// Returns the number of runs per minute.
     #[must_use]
     pub fn runs_per_minute(&self) -> f64 {
         let runs = u32::try_from(self.runs).unwrap_or(u32::MAX);
         f64::from(runs) * 60.0 / self.took.as_secs_f64().max(f64::EPSILON)
     }
 
-    /// Writes the page of [`Self::html`] into a file.
+    /// Writes the page of [`Self::html`] to a file.
     pub fn write_page(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         std::fs::write(path, self.html())
     }
 
-    /// What replays a run, for the environment variable.
+    /// Returns the setting of the environment variable that replays a run.
     pub(crate) fn replayed_by(&self, plan: &Plan) -> String {
         format!("{}='{}: {plan}'", super::VARIABLE, self.scenario)
     }
@@ -82,11 +82,11 @@ impl Report {
         let Self { scenario, runs, not_reached, failures, took, .. } = self;
         let (took, rate) = (took.as_secs_f64(), self.runs_per_minute());
         let mut summary = format!(
-            "exploration of {scenario}: {runs} runs, {} of them wrong, in {took:.1} s ({rate:.0} a minute)",
+            "exploration of {scenario}: {runs} runs, {} with findings, in {took:.1} s ({rate:.0} a minute)",
             failures.len()
         );
         if *not_reached > 0 {
-            summary.push_str(&format!("; in {not_reached} the place of the plan was not reached"));
+            summary.push_str(&format!("; {not_reached} did not reach the place of their fault"));
         }
         summary
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.summary())?;
         if !self.reference.is_empty() {
-            writeln!(f, "\nnothing was explored: already when nothing goes wrong on purpose,")?;
+            writeln!(f, "\nnothing was explored, because the run without faults has findings:")?;
             bullets(f, &self.reference)?;
             return story(f, &self.timeline);
         }
@@ -108,7 +108,7 @@ impl fmt::Display for Report {
             bullets(f, &failure.findings)?;
         }
         if let Some(first) = self.failures.first() {
-            writeln!(f, "\nwhat happened in the first of them, which {} replays:", self.replayed_by(&first.plan))?;
+            writeln!(f, "\nevent log of the first failure, replayed with {}:", self.replayed_by(&first.plan))?;
             story(f, &first.timeline)?;
         }
         Ok(())
@@ -119,7 +119,7 @@ fn bullets(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
     lines.iter().try_for_each(|line| writeln!(f, "  - {line}"))
 }
 
-/// Without reads; of a very long one, the beginning and the end.
+/// Writes an event log without reads. Of a very long one, only the beginning and the end.
 fn story(f: &mut fmt::Formatter<'_>, timeline: &[Entry]) -> fmt::Result {
     let told: Vec<_> = timeline.iter().filter(|entry| entry.sort != Sort::Read).collect();
     let left_out = told.len().saturating_sub(2 * STORY);

@@ -1,4 +1,4 @@
-//! One run of a scenario: a cluster of its own, the program and its lives, the steps, the end.
+//! One run of a scenario: its cluster, the program with its restarts, the steps, and the final state.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -24,23 +24,23 @@ use super::{
 };
 use crate::Environment;
 
-/// The lease of programs of which several run.
+/// The lease of programs with several instances.
 const LEASE: &str = "exploration";
-/// How long it holds, and how often leaders and those who wait for it ask: rarely, for each of these is a request in a run that may take
-/// many minutes of its own time.
+/// The lease duration, the renewal deadline and the retry interval. Long, because each renewal is a request, and a run
+/// may take many minutes of its own time.
 const HOLDS: Duration = Duration::from_secs(18);
 const RENEWED_WITHIN: Duration = Duration::from_secs(12);
 const ASKED_EVERY: Duration = Duration::from_secs(6);
-/// After so much a program that has ended is started again.
+/// The delay before a stopped program is started again.
 const RESTART: Duration = Duration::from_secs(1);
-/// A program that ends more often than this by itself is broken.
+/// A program that stops by itself more often than this is broken.
 const MOST_ENDS: usize = 5;
-/// So late is the write of a leader that is none any more: its successor has been at work for a while.
+/// The delay of a deposed leader's write. Its successor has been active for a while by then.
 const LATE: Duration = Duration::from_secs(45);
-/// So long does a program live on that has lost its lease.
+/// The time that a program keeps running after it has lost its lease.
 const LINGERS: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) findings: Vec<String>,
@@ -52,13 +52,13 @@ pub(crate) struct Run {
     pub(crate) end: State,
     pub(crate) paths: BTreeMap<String, String>,
     pub(crate) requests: usize,
-    /// How many of the plan's perturbations came to pass.
+    /// The number of the plan's faults that were injected.
     pub(crate) hits: usize,
-    /// Whether it went through all steps.
+    /// `true` if all steps were performed.
     pub(crate) is_complete: bool,
 }
 
-/// Carries out a run in a runtime of its own. `paths`: resources to be looked at, wherever they are written to or not.
+/// Performs a run in its own runtime. `paths` are the resources to list even if nothing writes to them.
 pub(crate) fn run(
     scenario: &Arc<Scenario>,
     plan: &Plan,
@@ -68,7 +68,7 @@ pub(crate) fn run(
     let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Run { findings: vec![format!("there is no runtime: {error}")], ..Run::default() },
+        Err(error) => return Run { findings: vec![format!("cannot create a runtime: {error}")], ..Run::default() },
     };
     let played = AssertUnwindSafe(|| runtime.block_on(play(Arc::clone(scenario), plan.clone(), paths, most_requests)));
     std::panic::catch_unwind(played).unwrap_or_else(|panic| Run {
@@ -111,7 +111,7 @@ async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, Stri
     }
 }
 
-/// Where a run takes place.
+/// The environment of a run.
 struct Stage<'e> {
     env: &'e Environment,
     transport: Transport,
@@ -119,7 +119,7 @@ struct Stage<'e> {
 }
 
 impl Stage<'_> {
-    /// False: it could not go through all steps.
+    /// Performs all steps. Returns `false` if a step failed.
     async fn perform(&self, orders: mpsc::UnboundedReceiver<Command>, paths: &BTreeMap<String, String>) -> bool {
         let world = &self.world;
         for (index, act) in world.scenario.prepare.iter().enumerate() {
@@ -149,7 +149,7 @@ impl Stage<'_> {
             lives: Vec::new(),
             ends: 0,
         };
-        // Dropped with this, it takes the program with it.
+        // Dropping the set also aborts the program.
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.supervise(orders));
 
@@ -166,18 +166,18 @@ impl Stage<'_> {
             }
         }
         if let Some(ended) = others.try_join_next() {
-            world.find(format!("what runs beside the program has ended: {}", ending(ended)));
+            world.find(format!("a program that runs alongside has stopped: {}", ending(ended)));
         }
         true
     }
 
-    /// A user whom something goes wrong for tries again later, when the program may have caught up.
+    /// A user whose request fails retries later, when the program may have caught up.
     async fn step(&self, name: &str, act: &Act) -> bool {
         let Err(failure) = self.act(act).await else { return true };
         let failure = if self.world.plan.is_empty() {
             failure
         } else {
-            self.world.say("user", Sort::Step, format!("{name} has failed, and is tried again: {failure}"));
+            self.world.say("user", Sort::Step, format!("{name} has failed and is retried: {failure}"));
             if !self.settle().await {
                 return false;
             }
@@ -186,18 +186,18 @@ impl Stage<'_> {
                 Err(failure) => failure,
             }
         };
-        self.world.find(format!("the step {name:?} has failed: {failure}"));
+        self.world.find(format!("step {name:?} has failed: {failure}"));
         false
     }
 
-    /// `Err`: why it has failed.
+    /// Performs an action. The error is a message.
     async fn act(&self, act: &Act) -> Result<(), String> {
         let act = timeout(self.world.scenario.patience, AssertUnwindSafe(act(self.client(Who::User))).catch_unwind());
         match act.await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(ErrorChain(&*error).to_string()),
             Ok(Err(panic)) => Err(words_of(&*panic)),
-            Err(_) => Err("it does not end".to_owned()),
+            Err(_) => Err("it did not finish in time".to_owned()),
         }
     }
 
@@ -211,7 +211,7 @@ impl Stage<'_> {
         }
     }
 
-    /// How far the cluster is.
+    /// Returns the current resource version of the cluster.
     async fn version(&self) -> Option<String> {
         let list = get(&self.transport, "/api/v1/namespaces").await?;
         Reader::default().read(&list).map(|(_, version)| version)
@@ -226,7 +226,7 @@ impl Stage<'_> {
     }
 }
 
-/// Starts the program, lets it die, and starts it again.
+/// Starts, stops and restarts the program.
 struct Supervisor {
     world: Arc<World>,
     transport: Transport,
@@ -234,7 +234,7 @@ struct Supervisor {
     entropy: Entropy,
     running: JoinSet<(usize, windlass_runtime::Result<()>)>,
     lives: Vec<(Arc<Life>, AbortHandle)>,
-    /// How often it has ended by itself.
+    /// The number of times that it has stopped by itself.
     ends: usize,
 }
 
@@ -259,7 +259,7 @@ impl Supervisor {
                         let (world, busy) = (Arc::clone(&self.world), self.world.fault());
                         tokio::spawn(async move {
                             sleep(LATE).await;
-                            world.say(old.name(), Sort::Fault, "what it had sent arrives");
+                            world.say(old.name(), Sort::Fault, "its delayed write arrives");
                             old.set(Gate::Open);
                             let _ = arrive.send(());
                             sleep(LINGERS).await;
@@ -311,11 +311,11 @@ impl Supervisor {
             life.set(Gate::Dead);
             abort.abort();
             self.world.ended(life);
-            self.world.say(life.name(), Sort::Life, "is gone, with all that it knew");
+            self.world.say(life.name(), Sort::Life, "has crashed, and its memory is lost");
         }
     }
 
-    /// A program is at its end: because it was aborted, or by itself.
+    /// Handles the end of a program: it was aborted, or stopped by itself.
     async fn ended(&mut self, ended: Result<(usize, windlass_runtime::Result<()>), JoinError>) {
         let (number, outcome) = match ended {
             Err(error) if error.is_cancelled() => return,
@@ -324,15 +324,15 @@ impl Supervisor {
         };
         let words = ending(Ok(outcome));
         let Some((life, _)) = self.lives.iter().find(|(life, _)| life.number == number) else { return };
-        self.world.say(life.name(), Sort::Life, format!("has ended: {words}"));
+        self.world.say(life.name(), Sort::Life, format!("has stopped: {words}"));
         self.world.ended(life);
         if number < self.lives.len() {
-            return; // It has a successor.
+            return; // It has been replaced already.
         }
         life.set(Gate::Dead);
         self.ends += 1;
         if self.ends > MOST_ENDS {
-            return self.world.find(format!("the program ends again and again: {words}"));
+            return self.world.find(format!("the program stops repeatedly: {words}"));
         }
         let _busy = self.world.fault();
         sleep(RESTART).await;
@@ -350,5 +350,5 @@ fn ending(ended: Result<windlass_runtime::Result<()>, JoinError>) -> String {
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without words").to_owned()
+    text.unwrap_or("a panic without a message").to_owned()
 }

@@ -1,4 +1,4 @@
-//! What is explored: a program, what is done to it, and what must hold.
+//! Scenarios: a program, the steps of its users, and the conditions that must hold.
 
 use std::{collections::BTreeSet, fmt, future::Future, path::Path, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::definitions;
 
-/// What comes of a step.
+/// The result of a step.
 pub type StepResult = Result<(), BoxError>;
 
-/// A program, what is done to it, and what must hold: see [`explore`](super::explore()).
+/// A program, the steps of its users, and the conditions that must hold: see [`explore`](super::explore()).
 ///
-/// Everything in it is done anew in every run: a closure that makes a controller makes its memory, too.
+/// All closures run again in every run, so a closure that creates a controller also creates its memory.
 #[must_use = "a scenario is explored by `explore`"]
 pub struct Scenario {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub struct Scenario {
     settled: Vec<(String, Box<dyn Fn(&State) -> bool + Send + Sync>)>,
     orders: Vec<(Happening, Happening)>,
     pub(crate) ignored: BTreeSet<String>,
-    /// Resource and JSON pointer.
+    /// The resource and the JSON pointer.
     pub(crate) hidden: Vec<(String, String)>,
     pub(crate) churning: BTreeSet<String>,
     pub(crate) seed: u64,
@@ -45,7 +45,7 @@ pub struct Scenario {
 pub(crate) type Act = Box<dyn Fn(Client) -> BoxFuture<'static, StepResult> + Send + Sync>;
 pub(crate) type Furnish = dyn Fn(&mut Manager) + Send + Sync;
 
-/// Something that happens to objects of a kind, for [`Scenario::order`].
+/// A creation or removal of objects of a kind, for [`Scenario::order`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     resource: String,
@@ -53,13 +53,13 @@ pub struct Happening {
 }
 
 impl Happening {
-    /// An object of the kind comes into being.
+    /// The creation of an object of the kind.
     #[must_use]
     pub fn created<K: Resource>() -> Self {
         Self { resource: resource_name(&K::api_resource()), how: How::Created }
     }
 
-    /// An object of the kind is no longer there.
+    /// The removal of an object of the kind.
     #[must_use]
     pub fn removed<K: Resource>() -> Self {
         Self { resource: resource_name(&K::api_resource()), how: How::Removed }
@@ -73,7 +73,7 @@ impl fmt::Display for Happening {
 }
 
 impl Scenario {
-    /// A scenario of a name, which is part of what replays a run.
+    /// Creates a scenario. Its name is part of the setting that replays a run.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -97,7 +97,8 @@ impl Scenario {
         }
     }
 
-    /// What is there before the program starts: definitions of kinds, namespaces.
+    /// Adds a preparation that runs before the program starts, such as the creation of CustomResourceDefinitions or
+    /// namespaces.
     pub fn prepare<F>(mut self, act: impl Fn(Client) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = StepResult> + Send + 'static,
@@ -106,8 +107,8 @@ impl Scenario {
         self
     }
 
-    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder, before the program starts. What is wrong with
-    /// them is a finding of the first run.
+    /// Installs the CustomResourceDefinitions in a file, or in the files of a folder, before the program starts. An
+    /// error is a finding of the first run.
     pub fn crds(self, path: impl AsRef<Path>) -> Self {
         let read = definitions::read(path.as_ref()).and_then(|files| {
             let each = files.into_iter().map(|(file, text)| definitions::definitions_in(&text, Some(file)));
@@ -125,26 +126,26 @@ impl Scenario {
         })
     }
 
-    /// Adds a controller of the program under test to its manager. Called for each life of the program.
+    /// Adds a controller of the program under test to its manager. Called at each start of the program.
     pub fn controller(mut self, add: impl Fn(&mut Manager) + Send + Sync + 'static) -> Self {
         self.controllers.push(Box::new(add));
         self
     }
 
-    /// Has the last word about the manager of the program under test. Where its caches get their objects is not for it to say.
+    /// Adjusts the manager of the program under test. The source of its caches' objects cannot be changed.
     pub fn manager(mut self, adjust: impl Fn(ManagerBuilder) -> ManagerBuilder + Send + Sync + 'static) -> Self {
         self.builder = Some(Box::new(adjust));
         self
     }
 
-    /// Adds a controller of another program, to which nothing happens: what the one under test needs around it. The Events that
-    /// it writes are thrown away.
+    /// Adds a controller of another program that the program under test needs. No faults are injected into it. The
+    /// Events that it writes are discarded.
     pub fn beside(mut self, add: impl Fn(&mut Manager) + Send + Sync + 'static) -> Self {
         self.beside.push(Box::new(add));
         self
     }
 
-    /// What a user does then. The next step begins when everything has [settled](super#when-a-run-has-settled).
+    /// Adds a user's action. The next step starts when everything has [settled](super#when-a-run-has-settled).
     pub fn step<F>(mut self, name: impl Into<String>, act: impl Fn(Client) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = StepResult> + Send + 'static,
@@ -153,90 +154,91 @@ impl Scenario {
         self
     }
 
-    /// Something that must hold after every write, whoever's it is.
+    /// Adds a condition that must hold after every write of any client.
     pub fn always(mut self, what: impl Into<String>, holds: impl Fn(&State) -> bool + Send + Sync + 'static) -> Self {
         self.always.push((what.into(), Box::new(holds)));
         self
     }
 
-    /// Something that must hold in the end.
+    /// Adds a condition that must hold at the end.
     pub fn settled(mut self, what: impl Into<String>, holds: impl Fn(&State) -> bool + Send + Sync + 'static) -> Self {
         self.settled.push((what.into(), Box::new(holds)));
         self
     }
 
-    /// The one may not happen before the other has.
+    /// Requires that `then` does not happen before `first`.
     pub fn order(mut self, first: Happening, then: Happening) -> Self {
         self.orders.push((first, then));
         self
     }
 
-    /// Objects of this kind do not matter, and writes of them are not disturbed. Events, leases and definitions of kinds do
-    /// not matter anyway.
+    /// Ignores objects of this kind, and injects no faults into writes of them. Events, leases and
+    /// CustomResourceDefinitions are always ignored.
     pub fn ignoring<K: Resource>(mut self) -> Self {
         self.ignored.insert(resource_name(&K::api_resource()));
         self
     }
 
-    /// A field of this kind may end otherwise than in the undisturbed run: a JSON pointer, `/spec/nodeName`.
+    /// Ignores a field of this kind in the comparison of final states. The field is a JSON pointer such as
+    /// `/spec/nodeName`.
     pub fn ignoring_field<K: Resource>(mut self, pointer: impl Into<String>) -> Self {
         self.hidden.push((resource_name(&K::api_resource()), pointer.into()));
         self
     }
 
-    /// Objects of this kind may be created and deleted again that the undisturbed run never made: for controllers that make no
-    /// promise about that.
+    /// Allows the creation and deletion of additional objects of this kind, for controllers that do not guarantee exact
+    /// numbers.
     pub fn may_churn<K: Resource>(mut self) -> Self {
         self.churning.insert(resource_name(&K::api_resource()));
         self
     }
 
-    /// What all randomness of the runs is made of; 0 by default.
+    /// Sets the seed of all randomness. Defaults to 0.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// So many runs in which two things go wrong, chosen by the seed, beside those in which one does; none by default.
+    /// Adds this number of runs with two faults, chosen by the seed. Defaults to none.
     pub const fn pairs(mut self, runs: usize) -> Self {
         self.pairs = runs;
         self
     }
 
-    /// So many runs at most, chosen by the seed if there could be more; 2,000 by default.
+    /// Sets the maximum number of runs; the seed selects among more. Defaults to 2,000.
     pub const fn most_runs(mut self, runs: usize) -> Self {
         self.most_runs = runs;
         self
     }
 
-    /// How many runs go on at the same time; by default as many as there are cores.
+    /// Sets the number of runs in parallel. Defaults to the number of cores.
     pub const fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// For how long nothing may change before a step is over, in the time of the run; 45 seconds by default.
+    /// Sets the time without changes after which a step is over, in the time of the run. Defaults to 45 seconds.
     pub const fn quiet(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// How long it may take to come to rest, in the time of the run; 20 minutes by default.
+    /// Sets the maximum time for a step to settle, in the time of the run. Defaults to 20 minutes.
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    // === what must hold ===
+    // === conditions ===
 
-    /// What does not hold of a state, or of what has happened so far.
+    /// Returns the violated conditions of a state or of the history so far.
     pub(crate) fn broken<'s>(
         &'s self,
         state: &'s State,
         history: &'s [(String, How)],
     ) -> impl Iterator<Item = String> + 's {
         let always = self.always.iter().filter(|(_, holds)| !holds(state));
-        let always = always.map(|(what, _)| format!("what must always hold did not: {what}"));
+        let always = always.map(|(what, _)| format!("violated condition: {what}"));
         let at = |happening: &Happening| {
             history.iter().position(|(resource, how)| *resource == happening.resource && *how == happening.how)
         };
@@ -248,10 +250,10 @@ impl Scenario {
         always.chain(orders.map(|(first, then)| format!("out of order: {then} before {first}")))
     }
 
-    /// What does not hold of a state in the end.
+    /// Returns the violated conditions of the final state.
     pub(crate) fn unmet<'s>(&'s self, state: &'s State) -> impl Iterator<Item = String> + 's {
         let unmet = self.settled.iter().filter(|(_, holds)| !holds(state));
-        unmet.map(|(what, _)| format!("what must hold in the end does not: {what}"))
+        unmet.map(|(what, _)| format!("violated final condition: {what}"))
     }
 
     pub(crate) fn shared(self) -> Arc<Self> {

@@ -1,4 +1,4 @@
-//! Between the server of a run and the program's caches: what they are told is written down, and held up or left out as
+//! The layer between the server of a run and the program's caches, which records events, and delays or drops them as
 //! planned.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -23,10 +23,10 @@ use super::{
     world::{Life, World},
 };
 
-/// How long a cache is behind.
+/// The time that a cache is stale.
 pub(crate) const HELD: Duration = Duration::from_secs(30);
 
-/// What a cache of the program under test is told.
+/// The list and watch source of a cache of the program under test.
 pub(crate) struct Seam {
     inner: Arc<dyn ListWatch>,
     resource: String,
@@ -36,23 +36,23 @@ pub(crate) struct Seam {
 
 type Items<T> = BoxStream<'static, Result<T, ListWatchError>>;
 
-/// What a stream of events is at.
+/// The state of a stream of events.
 struct Flow {
     events: Items<RawEvent>,
     cache: Told,
     over: bool,
-    /// The first event waits so long.
+    /// The delay of the first event.
     late: Option<Duration>,
 }
 
-/// Who is told of the events.
+/// The cache that receives the events.
 struct Told {
     resource: String,
     world: Arc<World>,
     life: Arc<Life>,
 }
 
-/// What is read of an event's object.
+/// The decoded part of an event's object.
 #[derive(Deserialize)]
 struct Named {
     metadata: Name,
@@ -79,7 +79,7 @@ impl ListWatch for Seam {
     fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<Items<ListItem>, ListWatchError>> {
         Box::pin(async move {
             if let Some(version) = self.life.rewind.clone().filter(|_| self.is_rewound()) {
-                let what = format!("is told what was in {} at {version}", self.resource);
+                let what = format!("lists {} as of version {version}", self.resource);
                 self.world.say(self.life.name(), Sort::Fault, what);
                 let then = ListOptions {
                     resource_version: Some(version),
@@ -89,7 +89,7 @@ impl ListWatch for Seam {
                 if let Ok(items) = self.inner.list(then).await {
                     return Ok(items);
                 }
-                // So old a state is no longer known.
+                // The server no longer has this old version.
                 options.version_match = None;
             }
             self.inner.list(options).await
@@ -99,8 +99,8 @@ impl ListWatch for Seam {
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Items<RawEvent>, ListWatchError>> {
         Box::pin(async move {
             if self.is_rewound() && options.initial_events == InitialEvents::Send {
-                // What was before can only be listed.
-                return Err(Status::bad_request("the exploration wants a list").into());
+                // An old state can only be listed.
+                return Err(Status::bad_request("the exploration requires a list").into());
             }
             let events = self.inner.watch(options).await?;
             let late = self.is_rewound().then_some(HELD);
@@ -153,7 +153,7 @@ impl Flow {
 }
 
 impl Told {
-    /// Waits as long as the cache is to be told nothing.
+    /// Waits for as long as the fault keeps events from the cache.
     async fn suffer(&self, fault: EventFault) {
         let say = |what: &str| {
             self.world.say(self.life.name(), Sort::Fault, format!("the cache of {} {what}", self.resource));
@@ -161,11 +161,11 @@ impl Told {
         match fault {
             EventFault::Freeze | EventFault::Skip => {
                 let _busy = self.world.fault();
-                say("is told nothing of this for half a minute");
+                say("gets no events for 30 s");
                 sleep(HELD).await;
             }
             EventFault::Lag | EventFault::Miss => {
-                say("is told nothing of this until the next step");
+                say("gets no events until the next step");
                 let mut step = self.world.step.subscribe();
                 let now = *step.borrow_and_update();
                 let _ = step.wait_for(|step| *step > now).await;
@@ -176,7 +176,7 @@ impl Told {
         }
         say(match fault {
             EventFault::Freeze | EventFault::Lag => "catches up",
-            EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch, and lists anew",
+            EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch and relists",
         });
     }
 }
@@ -189,8 +189,9 @@ fn key_of(body: &[u8]) -> String {
     }
 }
 
-/// The watch is told that its version is too old.
+/// Returns the watch error of an expired version.
 fn expired() -> RawEvent {
-    let status = serde_json::to_vec(&Status::expired("the exploration wants a list")).expect("a status is plain data");
+    let status =
+        serde_json::to_vec(&Status::expired("the exploration requires a list")).expect("a status is plain data");
     RawEvent { event_type: EventType::Error, body: Bytes::from(status) }
 }

@@ -1,4 +1,4 @@
-//! What is in the cluster, as the exploration sees it.
+//! The objects in the cluster, as seen by the exploration.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 use windlass_api::{ApiResource, Resource};
 
-/// The objects of the kinds that somebody has written to, at one moment.
+/// The objects of all kinds that were written to, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct State(pub(crate) BTreeMap<String, Objects>);
 
-/// By key: `namespace/name`, or the name alone.
+/// Objects by key: `namespace/name`, or the name alone.
 pub(crate) type Objects = BTreeMap<String, Arc<Value>>;
 
-/// Reads one list of a resource after the other, and of each only what the last one did not hold: most objects stay as they are.
+/// Reads successive lists of a resource, and decodes only the objects that have changed since the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     items: Vec<Item>,
@@ -42,7 +42,7 @@ struct ListMeta {
     resource_version: String,
 }
 
-/// What became of an object.
+/// The kind of change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) resource: String,
@@ -58,14 +58,15 @@ pub(crate) enum How {
 }
 
 impl State {
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     #[must_use]
     pub fn all<K: Resource + DeserializeOwned>(&self) -> Vec<K> {
         let objects = self.0.get(&resource_name(&K::api_resource())).into_iter().flat_map(BTreeMap::values);
         objects.filter_map(|object| K::deserialize(&**object).ok()).collect()
     }
 
-    /// The object of that name; of a namespaced kind, in `default`, unless the name is `namespace/name`.
+    /// Returns the object with a name. For a namespaced kind, the namespace is `default` unless the name is
+    /// `namespace/name`.
     #[must_use]
     pub fn get<K: Resource + DeserializeOwned>(&self, name: &str) -> Option<K> {
         let objects = self.0.get(&resource_name(&K::api_resource()))?;
@@ -73,7 +74,7 @@ impl State {
         K::deserialize(&**object).ok()
     }
 
-    /// Takes what a list has shown, and says what is new in it.
+    /// Replaces the objects of a resource, and returns the changes.
     pub(crate) fn replace(&mut self, resource: &str, objects: Objects) -> Vec<Change> {
         let before = self.0.insert(resource.to_owned(), objects).unwrap_or_default();
         let now = &self.0[resource];
@@ -101,8 +102,8 @@ impl State {
 }
 
 impl Reader {
-    /// What a list holds, by key, each object with its kind and without the fields' owners; and the list's version. `None`: it is
-    /// no list.
+    /// Returns the objects of a list by key, each with its kind and without managed fields, and the list's version.
+    /// Returns `None` if the body is not a list.
     pub(crate) fn read(&mut self, list: &[u8]) -> Option<(Objects, String)> {
         let list: List<'_> = serde_json::from_slice(list).ok()?;
         let kind = list.kind.strip_suffix("List")?;
@@ -111,7 +112,7 @@ impl Reader {
             if let Some(known) = before.next_if(|known| *known.text == *text.get()) {
                 self.items.push(known);
             } else if let Some(item) = Item::read(text.get(), kind, &list.api_version) {
-                // Lists are in the order of their keys; were one not, more would be read than need be.
+                // Lists are sorted by key; otherwise more objects than necessary are decoded.
                 while before.next_if(|known| known.key <= item.key).is_some() {}
                 self.items.push(item);
             }
@@ -137,7 +138,7 @@ impl Item {
     }
 }
 
-/// `pods`, `deployments.apps`.
+/// Returns the name of a resource, such as `pods` or `deployments.apps`.
 pub(crate) fn name_of(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
@@ -165,7 +166,7 @@ mod tests {
         let (before, _) = reader.read(&list(5, &[("a", 1), ("b", 2), ("c", 3), ("e", 5)])).unwrap();
         assert_eq!(before["default/a"]["kind"], "Pod");
         assert!(before["default/a"]["metadata"]["managedFields"].is_null());
-        // One goes, one changes, one comes.
+        // One object is deleted, one changed, one created.
         let (now, version) = reader.read(&list(8, &[("b", 2), ("c", 7), ("d", 8), ("e", 5)])).unwrap();
         assert_eq!(version, "8");
         assert_eq!(now.keys().collect::<Vec<_>>(), ["default/b", "default/c", "default/d", "default/e"]);

@@ -1,4 +1,4 @@
-//! Between the clients of a run and its server: what is asked is written down, and goes wrong as planned.
+//! The layer between the clients of a run and its server, which records requests and injects the planned faults.
 
 use std::{
     sync::Arc,
@@ -23,27 +23,27 @@ use super::{
 };
 use crate::{requests::Sent, wire};
 
-/// What somebody else leaves on an object that is to be in conflict.
+/// The annotation that another client writes to cause a conflict.
 pub(crate) const TOUCH: &str = "windlass.dev/touched-by-somebody-else";
 
-/// What is told of objects, for people.
+/// The resources of Events.
 const EVENTS: [&str; 2] = ["events", "events.events.k8s.io"];
 
-/// The locks of leader elections.
+/// The resource of leader election leases.
 const LEASES: &str = "leases.coordination.k8s.io";
 
-/// Whose requests they are.
+/// The origin of a request.
 #[derive(Clone)]
 pub(crate) enum Who {
     /// The program under test.
     Program(Arc<Life>),
-    /// Who carries out the steps.
+    /// The user who performs the steps.
     User,
-    /// What runs beside the program.
+    /// A program that runs alongside.
     Beside,
 }
 
-/// Carries requests to the server of a run.
+/// The transport to the server of a run.
 #[derive(Clone)]
 pub(crate) struct Tap {
     pub(crate) transport: Transport,
@@ -51,9 +51,9 @@ pub(crate) struct Tap {
     pub(crate) who: Who,
 }
 
-/// The connection broke.
+/// A broken connection.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection was lost, as the plan of the exploration has it")]
+#[error("connection lost (injected by the exploration)")]
 struct Lost;
 
 /// A request that can be sent later.
@@ -77,7 +77,7 @@ impl Tap {
         let request = Request::from_parts(head, body.into());
         if let Who::Program(life) = &self.who {
             life.pass().await;
-            // Renewals come with time, also while a fault holds everything up, and say nothing of a loop.
+            // Lease renewals depend on time, also during a fault, and do not indicate a loop.
             if resource_of(&sent) != LEASES && !self.world.admit() {
                 // A loop: nothing else would end it.
                 std::future::pending::<()>().await;
@@ -102,17 +102,18 @@ impl Tap {
         }
     }
 
-    /// A read is written down, unless it is a watch or for the machinery.
+    /// Performs a read, and records it unless it is a watch or an internal request.
     async fn read(self, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
         let answer = self.transport.oneshot(request).await;
         if matches!(sent.verb, Verb::Get | Verb::List) && !self.world.is_ignored(&resource_of(sent)) {
-            let status = answer.as_ref().map_or_else(|_| "no answer".to_owned(), |answer| answer.status().to_string());
+            let status =
+                answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
             self.world.say(self.who.name(), Sort::Read, format!("{}: {status}", described(sent)));
         }
         answer
     }
 
-    /// A write of the program under test.
+    /// Performs a write of the program under test.
     async fn write(self, life: &Arc<Life>, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
         let (n, fault) = self.world.write(sent.verb == Verb::Update);
         let number = format!(" (write {n})");
@@ -122,15 +123,15 @@ impl Tap {
         match fault {
             WriteFault::Lose => {
                 let answer = self.forward(sent, request, number.clone()).await;
-                told("the answer is lost");
+                told("the response is lost");
                 answer.and(Err(Lost.into()))
             }
             WriteFault::Refuse => {
-                told("the server is in trouble and refuses it");
-                Ok(wire::answer(&Status::internal("the exploration wants it so")))
+                told("the server rejects it with an internal error");
+                Ok(wire::answer(&Status::internal("injected by the exploration")))
             }
             WriteFault::Conflict => {
-                told("somebody else changes the object just before");
+                told("another client changes the object just before");
                 self.touch(sent).await;
                 let answer = self.clone().forward(sent, request, number).await;
                 self.look_whether_the_touch_is_gone(sent).await;
@@ -145,12 +146,12 @@ impl Tap {
                 std::future::pending().await
             }
             WriteFault::Depose => {
-                told("it is stuck on its way, and nothing else of the program gets through");
+                told("it is delayed, and no other request of the program gets through");
                 life.set(Gate::Hung);
                 let (arrive, arrives) = oneshot::channel();
                 world.command(Command::Depose { life: life.number, arrive });
                 let (late, this) = (sent.clone(), self);
-                // On the wire already: it arrives whatever becomes of who has sent it.
+                // The write is already in the network: it arrives even if its sender crashes.
                 let answered = tokio::spawn(async move {
                     let _ = arrives.await;
                     this.forward(&late, request, format!("{number}, late")).await
@@ -160,13 +161,13 @@ impl Tap {
         }
     }
 
-    /// Sends a write, and looks at what it came to.
+    /// Sends a write, and records its effects.
     async fn forward(self, sent: &Sent, request: Held, note: String) -> Result<Response<Body>, BoxError> {
         let (resource, path) = (resource_of(sent), collection_of(sent));
         let unanswered = self.world.begin_write(&resource, &path);
         let answer = self.transport.clone().oneshot(request).await;
         let (told, answer) = match answer {
-            Err(error) => (format!("no answer: {error}"), Err(error)),
+            Err(error) => (format!("no response: {error}"), Err(error)),
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
                 let body = body.collect().await?.to_bytes();
@@ -175,7 +176,8 @@ impl Tap {
             }
         };
         self.world.say(self.who.name(), Sort::Write, format!("{}: {told}{note}", described(sent)));
-        // Watches show a write before it is answered. A write that follows from another began later.
+        // Watches show a write before its response arrives, so pending writes are listed as well. A later write may
+        // depend on an earlier one.
         let places = self.world.unanswered();
         drop(unanswered);
         self.look_at(&places).await;
@@ -187,7 +189,7 @@ impl Tap {
         self.look_at(&[(resource.to_owned(), path.to_owned())]).await;
     }
 
-    /// Lists all objects of resources, which are given with their paths.
+    /// Lists all objects of resources, given with their paths.
     async fn look_at(&self, places: &[(String, String)]) {
         let mut lists = Vec::with_capacity(places.len());
         for (resource, path) in places {
@@ -198,7 +200,7 @@ impl Tap {
         self.world.learn(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
     }
 
-    /// Somebody else annotates the object.
+    /// Annotates the object as another client.
     async fn touch(&self, sent: &Sent) {
         let patch = json!({"metadata": {"annotations": {TOUCH: "yes"}}});
         let request = Request::builder()
@@ -211,12 +213,12 @@ impl Tap {
         }
     }
 
-    /// An update without a version overwrites what others have written.
+    /// Reports an update that has removed the annotation: an update without a version overwrites other writes.
     async fn look_whether_the_touch_is_gone(&self, sent: &Sent) {
         let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
         let object: Value = serde_json::from_slice(&object).unwrap_or_default();
         if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
-            self.world.find(format!("{} has undone what somebody else had written just before", described(sent)));
+            self.world.find(format!("{} has overwritten another client's preceding write", described(sent)));
         }
     }
 }
@@ -235,7 +237,7 @@ impl Service<Request<Body>> for Tap {
     }
 }
 
-/// The answer to an event that nobody is to read: as if it were taken.
+/// Returns a success response for a discarded Event.
 fn thrown_away(sent: &Sent) -> Response<Body> {
     if sent.verb == Verb::Create {
         let mut answer = Response::new(Body::from(sent.body.clone()));
@@ -247,7 +249,7 @@ fn thrown_away(sent: &Sent) -> Response<Body> {
     wire::answer(&Status::not_found(&resource, sent.name.as_deref().unwrap_or_default()))
 }
 
-/// What is at a path.
+/// Reads a path.
 pub(crate) async fn get(transport: &Transport, path: &str) -> Option<Bytes> {
     let request = Request::builder().uri(path).body(Body::empty()).ok()?;
     let ask = transport.clone().oneshot(request);
@@ -264,7 +266,7 @@ fn object_path(sent: &Sent) -> String {
     path.strip_suffix(&subresource).unwrap_or(path).to_owned()
 }
 
-/// `update pods default/web-0/status`
+/// Describes a request, such as `update pods default/web-0/status`.
 fn described(sent: &Sent) -> String {
     let mut name = sent.name.clone().unwrap_or_else(|| match sent.verb {
         Verb::Create => {
@@ -283,7 +285,7 @@ fn described(sent: &Sent) -> String {
     format!("{} {} {name}", format!("{:?}", sent.verb).to_lowercase(), resource_of(sent))
 }
 
-/// `201`, `409 AlreadyExists`
+/// Describes a response, such as `201` or `409 AlreadyExists`.
 fn outcome(sent: &Sent, status: StatusCode, body: &[u8]) -> String {
     let code = status.as_u16();
     if status.is_success() {

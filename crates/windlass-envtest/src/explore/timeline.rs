@@ -1,47 +1,47 @@
-//! What happened in a run, in order.
+//! The event log of a run.
 
 use std::{fmt, time::Duration};
 
-/// One line of the story of a run.
+/// One line of a run's event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Since the beginning, in the time of the run.
+    /// The time since the start, in the time of the run.
     pub at: Duration,
-    /// Who did it, or to whom it happened.
+    /// The program, user or cache that is concerned.
     pub who: String,
-    /// What kind of thing it is.
+    /// The kind of entry.
     pub sort: Sort,
-    /// What, in words.
+    /// The description.
     pub what: String,
 }
 
-/// What kind of thing happened.
+/// The kind of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sort {
-    /// A step of the scenario began, or the run did.
+    /// A step of the scenario, or the run itself, started.
     Step,
-    /// Something was read.
+    /// A read.
     Read,
-    /// Something was to be changed, and what was answered.
+    /// A write with its response.
     Write,
-    /// What that came to in the cluster.
+    /// A change in the cluster.
     Change,
-    /// A cache was told something.
+    /// A cache received an event.
     Event,
-    /// A reconcile began or ended.
+    /// A reconcile started or ended.
     Reconcile,
-    /// The program was started, or ended.
+    /// The program started or stopped.
     Life,
-    /// Something went wrong as the plan says.
+    /// A planned fault was injected.
     Fault,
-    /// What is wrong with the run.
+    /// A finding of the run.
     Finding,
 }
 
 impl Sort {
-    /// One word.
+    /// Returns the kind as one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

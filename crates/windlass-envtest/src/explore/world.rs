@@ -1,4 +1,4 @@
-//! What all that takes part in a run shares: the story, the counts, and what is to go wrong.
+//! The shared state of a run: the event log, the counts, and the plan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,70 +22,70 @@ use super::{
 };
 use crate::requests::Sent;
 
-/// One run, as seen from everywhere in it.
+/// The state of one run, shared by all of its parts.
 pub(crate) struct World {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) plan: Plan,
     began: Instant,
-    /// More requests than these are a loop.
+    /// More requests than this indicate a loop.
     most_requests: usize,
     commands: mpsc::UnboundedSender<Command>,
-    /// How many steps have begun.
+    /// The number of steps started.
     pub(crate) step: watch::Sender<usize>,
     notes: Mutex<Notes>,
 }
 
-/// What is to become of the program.
+/// A command to the supervisor of the program.
 pub(crate) enum Command {
     Crash { life: usize, rewind: Option<String> },
     Depose { life: usize, arrive: oneshot::Sender<()> },
 }
 
-/// A life of the program under test, from its start to its end.
+/// One execution of the program under test, from its start to its end.
 pub(crate) struct Life {
     pub(crate) number: usize,
     gate: watch::Sender<Gate>,
-    /// The version of all things that its caches begin with.
+    /// The resource version with which its caches start; `None` for the current one.
     pub(crate) rewind: Option<String>,
 }
 
-/// What becomes of what a program sends.
+/// The handling of a program's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
-    /// It waits.
+    /// Requests wait.
     Hung,
-    /// It waits for ever.
+    /// Requests wait forever.
     Dead,
 }
 
-/// What is written down in a run.
+/// The records of a run.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) timeline: Vec<Entry>,
     pub(crate) writes: Vec<WriteSeen>,
     pub(crate) events: Vec<EventSeen>,
     events_of: BTreeMap<String, usize>,
-    /// Where the resources are that somebody has written to.
+    /// The paths of the resources that were written to.
     pub(crate) paths: BTreeMap<String, String>,
     versions: BTreeMap<String, u64>,
     readers: BTreeMap<String, Reader>,
     pub(crate) state: State,
-    /// The objects that were there when a resource was first looked at.
+    /// The objects of each resource when it was first listed.
     pub(crate) baseline: State,
     pub(crate) counts: BTreeMap<(String, How), usize>,
-    /// The resources of which something came into being, or went, in this order.
+    /// The creations and removals by resource, in order.
     pub(crate) history: Vec<(String, How)>,
     pub(crate) requests: usize,
-    /// The newest version of the cluster that was seen when the step began.
+    /// The newest resource version at the start of the step.
     pub(crate) step_version: Option<String>,
     last_change: Option<Instant>,
-    /// The resources of writes that are not answered yet, with their paths: an entry for each write, in the order of their beginning.
+    /// The resources and paths of the pending writes, in the order in which they started.
     unanswered: Vec<(String, String)>,
-    /// Reconciles that have failed and not succeeded since.
+    /// The reconciles that have failed and not succeeded since.
     failing: BTreeMap<String, String>,
     running: BTreeMap<usize, usize>,
-    /// Faults that are not over.
+    /// The number of active faults.
     busy: usize,
     pub(crate) hits: usize,
     pub(crate) findings: Vec<String>,
@@ -95,7 +95,7 @@ pub(crate) struct Notes {
 #[derive(Clone, Debug)]
 pub(crate) struct WriteSeen {
     pub(crate) is_update: bool,
-    /// 0: before the first step.
+    /// The step; 0 before the first one.
     pub(crate) step: usize,
 }
 
@@ -105,11 +105,11 @@ pub(crate) struct EventSeen {
     pub(crate) resource: String,
     pub(crate) n: usize,
     pub(crate) step: usize,
-    /// The cache knew nothing of the object.
+    /// `true` if the object is new to the cache.
     pub(crate) is_new: bool,
 }
 
-/// Why a run has not settled.
+/// The reason why a run has not settled.
 #[derive(Clone, Debug)]
 pub(crate) struct Restless(pub(crate) String);
 
@@ -135,7 +135,7 @@ impl Life {
         *self.gate.borrow() == Gate::Dead
     }
 
-    /// Returns when something may pass; never, when the program is dead.
+    /// Waits until requests may pass. Never returns if the program has crashed or was stopped.
     pub(crate) async fn pass(&self) {
         let mut gate = self.gate.subscribe();
         if gate.wait_for(|gate| *gate == Gate::Open).await.is_err() {
@@ -172,7 +172,7 @@ impl World {
         self.notes.lock().timeline.push(Entry { at, who: who.into(), sort, what: what.into() });
     }
 
-    /// Something is wrong with the run.
+    /// Records a finding.
     pub(crate) fn find(&self, finding: String) {
         let mut notes = self.notes.lock();
         if !notes.findings.contains(&finding) {
@@ -183,7 +183,7 @@ impl World {
     }
 
     pub(crate) fn command(&self, command: Command) {
-        // Who would carry it out is gone with the run.
+        // If the run is over, the receiver is gone.
         let _ = self.commands.send(command);
     }
 
@@ -193,7 +193,7 @@ impl World {
 
     // === requests ===
 
-    /// Counts a request; false when there were too many.
+    /// Counts a request. Returns `false` if there were too many.
     pub(crate) fn admit(&self) -> bool {
         let mut notes = self.notes.lock();
         notes.requests += 1;
@@ -205,7 +205,7 @@ impl World {
         (requests > self.most_requests).then_some(self.most_requests)
     }
 
-    /// Counts a write of the program, and says what happens to it.
+    /// Counts a write of the program, and returns its number and its fault.
     pub(crate) fn write(&self, is_update: bool) -> (usize, Option<WriteFault>) {
         let step = *self.step.borrow();
         let mut notes = self.notes.lock();
@@ -216,20 +216,20 @@ impl World {
         (n, fault)
     }
 
-    /// Whether a resource has not been looked at yet.
+    /// Returns `true` if a resource has not been listed yet.
     pub(crate) fn is_new(&self, resource: &str) -> bool {
         !self.notes.lock().paths.contains_key(resource)
     }
 
-    /// Notes a write that the server may carry out before it is answered, until the guard is dropped.
+    /// Records a pending write until the guard is dropped. The server may perform it before its response arrives.
     pub(crate) fn begin_write(self: &Arc<Self>, resource: &str, path: &str) -> Unanswered {
         let place = (resource.to_owned(), path.to_owned());
         self.notes.lock().unanswered.push(place.clone());
         Unanswered { world: Arc::clone(self), place }
     }
 
-    /// Returns the resources, with their paths, of writes that are not answered yet, in the order in which the writes began.
-    /// Watches may have shown their effect already, and the program may have acted on it.
+    /// Returns the resources and paths of the pending writes, in the order in which they started. Watches may already
+    /// have shown their effects, and the program may have reacted.
     pub(crate) fn unanswered(&self) -> Vec<(String, String)> {
         let mut seen = BTreeSet::new();
         let mut places = self.notes.lock().unanswered.clone();
@@ -237,8 +237,8 @@ impl World {
         places
     }
 
-    /// Takes lists of resources in this order, each unless something later of the resource is known, and checks the invariants
-    /// once all of them are taken.
+    /// Applies lists of resources in this order, and checks the invariants at the end. A list that is older than the
+    /// known state of its resource is skipped.
     pub(crate) fn learn<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
         let mut guard = self.notes.lock();
         let notes = &mut *guard;
@@ -268,7 +268,7 @@ impl World {
 
     // === events ===
 
-    /// Counts an event, and says what happens to the cache that it is for.
+    /// Counts an event, and returns the fault of the cache that it is for.
     pub(crate) fn event(&self, resource: &str, event_type: EventType, key: &str, life: &Life) -> Option<EventFault> {
         let step = *self.step.borrow();
         let at = self.began.elapsed();
@@ -287,36 +287,34 @@ impl World {
 
     // === reconciles ===
 
-    /// Hears what a program's controllers do.
+    /// Records the reconciles of a program's controllers.
     pub(crate) fn observe(&self, life: &Life, event: &ReconcileEvent<'_>) {
         if life.is_dead() {
-            // Its tasks are being dropped: a reconcile that begins now never ends.
+            // Its tasks are being dropped: a reconcile that starts now never ends.
             return;
         }
         match event {
             ReconcileEvent::Started(started) => {
                 *self.notes.lock().running.entry(life.number).or_default() += 1;
-                self.say(life.name(), Sort::Reconcile, format!("{} begins {}", started.controller, started.key));
+                self.say(life.name(), Sort::Reconcile, format!("{} reconciles {}", started.controller, started.key));
             }
             ReconcileEvent::Finished(finished) => {
                 let id = format!("{} {}", finished.controller, finished.key);
                 let (ended, failure) = match finished.outcome {
                     Outcome::Done(action) => match action.delay() {
-                        Some(delay) => (format!("is done with it, and comes back in {delay:?}"), None),
-                        None => ("is done with it".to_owned(), None),
+                        Some(delay) => (format!("succeeded, requeued after {delay:?}"), None),
+                        None => ("succeeded".to_owned(), None),
                     },
-                    Outcome::Gone => ("finds it gone".to_owned(), None),
+                    Outcome::Gone => ("the object is gone".to_owned(), None),
                     Outcome::Failed { message, retry } => {
                         let again = matches!(retry, windlass_runtime::Retry::Backoff);
-                        (format!("fails: {message}"), again.then(|| message.clone()))
+                        (format!("failed: {message}"), again.then(|| message.clone()))
                     }
-                    Outcome::TimedOut { limit } => {
-                        (format!("takes longer than {limit:?}"), Some("too slow".to_owned()))
-                    }
+                    Outcome::TimedOut { limit } => (format!("timed out after {limit:?}"), Some("too slow".to_owned())),
                     Outcome::Panicked { message } => {
-                        (format!("panics: {message}"), Some(format!("panicked: {message}")))
+                        (format!("panicked: {message}"), Some(format!("panicked: {message}")))
                     }
-                    other => (format!("ends: {other:?}"), None),
+                    other => (format!("ended: {other:?}"), None),
                 };
                 self.say(life.name(), Sort::Reconcile, format!("{} {}: {ended}", finished.controller, finished.key));
                 if let Outcome::Panicked { message } = finished.outcome {
@@ -338,7 +336,7 @@ impl World {
         }
     }
 
-    /// A life has ended; nothing of it runs any more.
+    /// Records the end of an execution; none of its tasks is running any more.
     pub(crate) fn ended(&self, life: &Life) {
         let mut notes = self.notes.lock();
         notes.running.remove(&life.number);
@@ -347,13 +345,13 @@ impl World {
 
     // === the end of a step ===
 
-    /// Something that goes wrong is under way until the guard is dropped.
+    /// Records an active fault until the guard is dropped.
     pub(crate) fn fault(self: &Arc<Self>) -> Busy {
         self.notes.lock().busy += 1;
         Busy(Arc::clone(self))
     }
 
-    /// Waits until nothing has changed for a while, nothing is in progress, nothing is failing, and no fault is under way.
+    /// Waits until nothing has changed for a while, nothing is in progress or failing, and no fault is active.
     pub(crate) async fn settle(&self) -> Result<(), Restless> {
         let (quiet, patience) = (self.scenario.quiet, self.scenario.patience);
         let began = Instant::now();
@@ -362,7 +360,7 @@ impl World {
             let since = self.notes.lock().last_change.unwrap_or(began);
             tokio::time::sleep_until(since + quiet).await;
             if let Some(most) = self.overran() {
-                return Err(Restless(format!("it made more than {most} requests")));
+                return Err(Restless(format!("it has sent more than {most} requests")));
             }
             let (last, reason) = {
                 let notes = self.notes.lock();
@@ -381,7 +379,7 @@ impl World {
         }
     }
 
-    /// The resources that have been looked at, and where they are.
+    /// Returns the listed resources and their paths.
     pub(crate) fn paths(&self) -> BTreeMap<String, String> {
         self.notes.lock().paths.clone()
     }
@@ -394,7 +392,8 @@ impl std::fmt::Debug for World {
 }
 
 impl Notes {
-    /// Takes a list of a resource, unless something later is known, and returns the changes. The first list is the baseline.
+    /// Applies a list of a resource and returns the changes, unless the known state is newer. The first list is the
+    /// baseline.
     fn take(&mut self, resource: &str, path: &str, list: &[u8]) -> Vec<Change> {
         let reader = self.readers.entry(resource.to_owned()).or_default();
         let Some((objects, version)) = reader.read(list) else { return Vec::new() };
@@ -413,13 +412,13 @@ impl Notes {
         self.state.replace(resource, objects)
     }
 
-    /// Why the run is not at rest.
+    /// Returns the reason why the run has not settled.
     fn reason(&self) -> Option<String> {
         if self.busy > 0 {
-            return Some("what goes wrong is not over".to_owned());
+            return Some("a fault is still active".to_owned());
         }
         if self.running.values().any(|running| *running > 0) {
-            return Some("a reconcile does not end".to_owned());
+            return Some("a reconcile is still in progress".to_owned());
         }
         self.failing.iter().next().map(|(key, message)| format!("{key} fails: {message}"))
     }
@@ -461,18 +460,18 @@ impl How {
     }
 }
 
-/// The resource that a request is for.
+/// Returns the resource of a request.
 pub(crate) fn resource_of(sent: &Sent) -> String {
     super::state::name_of(&sent.group, &sent.resource)
 }
 
-/// Where all objects of the resource are listed.
+/// Returns the path that lists all objects of the request's resource.
 pub(crate) fn collection_of(sent: &Sent) -> String {
     let Sent { group, version, resource, .. } = sent;
     if group.is_empty() { format!("/api/{version}/{resource}") } else { format!("/apis/{group}/{version}/{resource}") }
 }
 
-/// Resources that are no part of what a program is for.
+/// Returns the resources that are ignored by default.
 pub(crate) fn usually_ignored() -> BTreeSet<String> {
     ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"]
         .map(str::to_owned)

@@ -1,4 +1,4 @@
-//! An app has a Secret that holds what it wants, and is marked as done then.
+//! An app with one Secret that holds its value. The app is marked as done once the Secret is written.
 
 use std::{
     collections::BTreeMap,
@@ -15,25 +15,25 @@ use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::{app, found, is_found, wants};
 
-/// What is wrong with the controller.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// What exists is taken for complete: it is created empty and filled afterwards.
+    /// An existing Secret counts as complete, but it is created empty and filled afterwards.
     ExistsIsDone,
-    /// The owner is written down after the creation, and only then.
+    /// The owner reference is written only once, after the creation.
     OwnerLater,
-    /// The app is marked as done before anything is.
+    /// The app is marked as done before the Secret is written.
     MarkedFirst,
-    /// Memory says that it was written, before it was.
+    /// The write is recorded in memory before it is performed.
     RememberedFirst,
-    /// Errors are for the log.
+    /// Errors are ignored.
     ErrorsDropped,
-    /// The error of an update that is in conflict is passed over.
+    /// The conflict of an update is ignored.
     ConflictsDropped,
-    /// An update without a version.
+    /// The update has no resource version.
     Blind,
-    /// Another task does the writing, and nobody hears what came of it.
+    /// Another task performs the write, and its result is ignored.
     Elsewhere,
 }
 
@@ -55,7 +55,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context, bug: Bug, memory: Memory) -
     let is_marked = app.annotations().get("done") == Some(&wants(&app));
     let mark = json!({"metadata": {"annotations": {"done": wants(&app)}}});
     let mark = || client.patch::<ConfigMap>(app.object_ref(), Patch::Merge(mark.clone()));
-    // The Secret is no part of the caches: it is looked up each time.
+    // The Secret is not cached, so it is read each time.
     let found = client.get_opt::<Secret>("web").await?;
     match bug {
         Bug::None => match found {
@@ -106,7 +106,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context, bug: Bug, memory: Memory) -
         }
         Bug::ConflictsDropped | Bug::Blind => match found {
             None => drop(client.create(&secret(&app)).await?),
-            // The mark says that it was done.
+            // The mark means that the Secret was written.
             Some(mut found) if !is_marked && holds(&found) != wants(&app) => {
                 found.string_data = secret(&app).string_data;
                 if bug == Bug::Blind {
@@ -180,5 +180,5 @@ fn errors_that_nobody_hears_of_are_found() {
 #[test]
 fn updates_without_a_version_undo_what_others_write() {
     let report = found(scenario(Bug::Blind), "conflict");
-    assert!(report.to_string().contains("has undone what somebody else had written"), "{report}");
+    assert!(report.to_string().contains("has overwritten another client's preceding write"), "{report}");
 }

@@ -1,4 +1,4 @@
-//! An app has two Secrets that it does not own, and a finalizer while it has.
+//! An app with two Secrets that it does not own, and a finalizer for as long as they exist.
 
 use std::{
     collections::BTreeSet,
@@ -19,19 +19,19 @@ use crate::{app, is_found};
 const FINALIZER: &str = "example.com/secrets";
 const NAMES: [&str; 2] = ["web-key", "web-token"];
 
-/// What is wrong with the controller.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// Nothing is to be cleaned up, so there is nothing to do: not even to take the finalizer away.
+    /// If no Secret is left, the reconcile returns early and never removes the finalizer.
     NothingToDo,
-    /// The finalizer is taken away first.
+    /// The finalizer is removed before the Secrets.
     FinalizerFirst,
-    /// What is to be cleaned up is what the cache knows.
+    /// Only cached Secrets are deleted.
     KnownOnly,
-    /// There is no finalizer; the deletion will be seen.
+    /// The app has no finalizer; the controller relies on the deletion event.
     DeletionSeen,
-    /// The cache says that the app is there, so it is.
+    /// The existence of the app is taken from the cache.
     BelievedThere,
 }
 
@@ -84,7 +84,7 @@ async fn reconcile(key: ObjectRef<ConfigMap>, cx: Context, bug: Bug, memory: Mem
     } else if app.metadata.finalizers.is_none() {
         finalizers(client, &app, &[FINALIZER]).await?;
     }
-    // An API server that is behind may tell of an app that is long gone.
+    // A stale API server may still show an app that was deleted long ago.
     let there = client.get_opt::<ConfigMap>("web").await?;
     if bug != Bug::BelievedThere && there.is_none_or(|there| there.uid() != app.uid() || there.is_deleting()) {
         return Ok(Action::await_change());
@@ -108,7 +108,7 @@ fn scenario(bug: Bug) -> Scenario {
             client.create(&app("secrets")).await?;
             Ok(())
         })
-        .step("it goes", |client| async move {
+        .step("it is deleted", |client| async move {
             client.delete::<ConfigMap>("web").await?;
             Ok(())
         })

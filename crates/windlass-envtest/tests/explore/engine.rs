@@ -25,7 +25,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Two writes, and only the first of them is done again.
+/// Performs two writes, and retries only the first of them.
 async fn reconcile_once(app: Arc<ConfigMap>, cx: Context) -> Result<Action> {
     if cx.live().get_opt::<Secret>("web").await?.is_none() {
         cx.client().create(&Secret::named("web").in_namespace("default")).await?;
@@ -77,10 +77,10 @@ fn what_is_right_survives_two_faults_at_a_time() {
 fn every_fault_comes_to_pass() {
     let plans = [
         ("crash@1", "the program crashes after it"),
-        ("lose@1", "the answer is lost"),
-        ("refuse@1", "the server is in trouble"),
-        ("depose@1", "what it had sent arrives"),
-        ("rewind@3", "is told what was in secrets at"),
+        ("lose@1", "the response is lost"),
+        ("refuse@1", "the server rejects it with an internal error"),
+        ("depose@1", "its delayed write arrives"),
+        ("rewind@3", "lists secrets as of version"),
         ("freeze@secrets:1", "the cache of secrets catches up"),
         ("lag@configmaps:1", "the cache of configmaps catches up"),
         ("skip@secrets:2", "the cache of secrets loses its watch"),
@@ -96,7 +96,7 @@ fn every_fault_comes_to_pass() {
     }
 }
 
-/// The right program, in a scenario that takes every disturbed run for wrong, and so tells its story.
+/// The correct program in a scenario that fails every run with a fault, so that its event log is reported.
 fn wrong_when_disturbed() -> Scenario {
     let runs = AtomicUsize::new(0);
     right().settled("it is one of the first two runs", move |_| runs.fetch_add(1, Ordering::SeqCst) < 2)
@@ -107,14 +107,14 @@ fn a_failure_is_told_replayed_and_shown() {
     let report = explore(wrong().pairs(20));
     let first = &report.failures[0];
     assert_eq!(first.plan.to_string(), "crash@1", "{report}");
-    assert_eq!(first.findings, ["secrets default/web-extra is not there in the end"]);
+    assert_eq!(first.findings, ["secrets default/web-extra is missing at the end"]);
     let plans: Vec<_> = report.failures.iter().map(|failure| failure.plan.perturbations()).collect();
     let holds_another =
         |plan: &[_]| plan.len() > 1 && plans.iter().any(|other| other.len() == 1 && plan.contains(&other[0]));
-    assert!(!plans.iter().any(|plan| holds_another(plan)), "the least: {report}");
+    assert!(!plans.iter().any(|plan| holds_another(plan)), "not the smallest plans: {report}");
     let text = report.to_string();
     assert!(
-        text.contains("WINDLASS_PLAN='wrong: crash@1'") && text.contains("is gone, with all that it knew"),
+        text.contains("WINDLASS_PLAN='wrong: crash@1'") && text.contains("has crashed, and its memory is lost"),
         "{text}"
     );
     let page = report.html();
@@ -142,7 +142,8 @@ fn what_goes_wrong_by_itself_is_not_explored() {
 
 #[test]
 fn renewals_of_a_lease_are_not_taken_for_a_loop() {
-    // The lease is renewed every few seconds: more often in all than a program that does not come to rest may ask.
+    // The lease is renewed every few seconds. In total, that is more than the maximum number of requests of a program
+    // that does not settle.
     let patient = right().patience(Duration::from_hours(3)).step("time passes", |_| async {
         tokio::time::sleep(Duration::from_hours(2)).await;
         Ok(())

@@ -1,7 +1,7 @@
-//! Fault exploration finds planted bugs, and none in what is right.
+//! Fault exploration finds planted bugs, and has no findings in correct programs.
 //!
-//! Each module is a small controller that is right, and what one usually gets wrong in it: classes of bugs that were found in
-//! published operators (Sieve, OSDI 2022: intermediate, stale and unobserved states) and in reviews.
+//! Each module is a small correct controller, with typical bugs as variants. They are the classes of bugs that were
+//! found in published operators (Sieve, OSDI 2022: intermediate, stale and unobserved states) and in reviews.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
@@ -15,21 +15,21 @@ mod volumes;
 use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
 use windlass_envtest::explore::{Report, Scenario, explore};
 
-/// In an undisturbed run all goes well; what is wrong is found by runs with this fault.
+/// Asserts that the run without faults succeeds, and that a run with this fault finds the bug.
 fn is_found(scenario: Scenario, fault: &str) {
     drop(found(scenario, fault));
 }
 
-/// The same, and what was found.
+/// Like [`is_found`], but returns the report.
 fn found(scenario: Scenario, fault: &str) -> Report {
     let report = explore(scenario);
-    assert!(report.reference.is_empty(), "it goes wrong by itself: {report}");
+    assert!(report.reference.is_empty(), "it fails without faults: {report}");
     let finds = |word: &str| report.failures.iter().any(|failure| failure.plan.to_string().starts_with(word));
     assert!(finds(&format!("{fault}@")), "{fault} does not find it: {report}");
     report
 }
 
-/// What a program works for: a ConfigMap `web`, with what it wants.
+/// Returns the input of the programs: a ConfigMap `web` with a desired value.
 fn app(wants: &str) -> ConfigMap {
     let mut app = ConfigMap::default();
     (app.metadata.name, app.metadata.namespace) = (Some("web".to_owned()), Some("default".to_owned()));

@@ -1,5 +1,5 @@
-//! An app has as many Secrets as it wants, `web-0` and on, and says how many there are. The first of them is replaced when it
-//! is broken.
+//! An app with a desired number of Secrets, named `web-0`, `web-1` and so on, which records their number. The first one
+//! is replaced if it is broken.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,21 +13,22 @@ use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::{app, is_found, wants};
 
-/// What is wrong with the controller.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// The server makes the names, and what the cache knows is counted, whether or not it shows the program's own writes.
+    /// The server generates the names, and the controller counts the cached Secrets, even if the cache lacks its own
+    /// writes.
     CacheIsCounted,
-    /// The same, by a read that shows them; wrong only where a write is not known to be one.
+    /// The same with a read that includes the controller's own writes. Wrong only if the result of a write is unknown.
     OwnWritesAreCounted,
-    /// The name that the server made is written down afterwards.
+    /// The generated name is recorded after the creation.
     NameLater,
-    /// A task of its own does it, and goes on when somebody else leads.
+    /// A separate task creates the Secret, and continues after another instance has become the leader.
     GoesOn,
-    /// What is broken is deleted by its name.
+    /// A broken Secret is deleted by its name, without its UID.
     ByName,
-    /// What is broken is deleted and made anew, and what follows is remembered.
+    /// A broken Secret is deleted and created again, and the steps that follow are kept in memory only.
     RestByHeart,
 }
 
@@ -77,7 +78,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context, bug: Bug) -> Result<Action>
                     }
                 });
             } else if known.is_empty() {
-                // Whoever was to do it may be gone.
+                // The task that was to create it may be gone.
                 tokio::time::sleep(Duration::from_secs(20)).await;
                 if client.list::<Secret>().await?.items.is_empty() {
                     client.create(&generated(&app)).await?;
@@ -105,7 +106,7 @@ async fn reconcile(app: Arc<ConfigMap>, cx: Context, bug: Bug) -> Result<Action>
                         _ => deletion.uid(broken.uid().unwrap_or_default()),
                     };
                     match deletion.await {
-                        // It has been replaced already.
+                        // It was already replaced.
                         Err(error) if error.is_not_found() || error.is_conflict() => continue,
                         other => drop(other?),
                     }
@@ -166,7 +167,7 @@ fn names_that_the_server_makes_are_made_twice() {
 #[test]
 fn counting_by_own_writes_survives_a_lagging_cache() {
     let report = explore(scenario(Bug::OwnWritesAreCounted));
-    assert!(report.reference.is_empty(), "it goes wrong by itself: {report}");
+    assert!(report.reference.is_empty(), "it fails without faults: {report}");
     let plans: Vec<_> = report.failures.iter().map(|failure| failure.plan.to_string()).collect();
     let lagging = ["freeze@", "lag@", "skip@", "miss@", "cut@"];
     assert!(plans.iter().all(|plan| lagging.iter().all(|fault| !plan.starts_with(fault))), "{report}");

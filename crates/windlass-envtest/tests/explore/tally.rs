@@ -1,4 +1,4 @@
-//! A ConfigMap says how many Secrets there are.
+//! A ConfigMap that records the number of Secrets.
 
 use std::{
     collections::BTreeSet,
@@ -16,19 +16,19 @@ use windlass_runtime::{Action, Context, Controller, Result};
 
 use crate::is_found;
 
-/// What is wrong with the controller.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// One more is counted, and then the Secret is marked.
+    /// The count is incremented, and then the Secret is marked.
     CountedThenMarked,
-    /// The Secret is marked, and then one more is counted.
+    /// The Secret is marked, and then the count is incremented.
     MarkedThenCounted,
-    /// Looks are counted, not Secrets.
+    /// Reconciles are counted instead of Secrets.
     LooksCounted,
-    /// What was seen first is remembered in memory, and the rest depends on it.
+    /// The first step is recorded in memory only, and the second step depends on it.
     BegunIsRemembered,
-    /// What is seen going is taken off the count.
+    /// The count is decremented when a deletion is observed.
     DeparturesCounted,
 }
 
@@ -136,7 +136,7 @@ fn scenario(bug: Bug) -> Scenario {
     if !matches!(bug, Bug::None | Bug::DeparturesCounted) {
         return scenario;
     }
-    scenario.step("the first goes", |client| async move {
+    scenario.step("the first is deleted", |client| async move {
         client.delete::<Secret>("first").await?;
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! A claim lives as long as the pod that it is for.
+//! A claim that is deleted with the pod that it is for.
 
 use std::{
     collections::BTreeSet,
@@ -20,13 +20,13 @@ use windlass_runtime::{Action, Context, Controller, Result};
 
 use crate::is_found;
 
-/// What is wrong with the controller.
+/// The planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// A pod that the cache does not know is gone.
+    /// A pod missing in the cache counts as deleted.
     UnknownIsGone,
-    /// A pod that goes is first seen going.
+    /// The controller relies on seeing every pod while it is terminating.
     GoingIsSeen,
 }
 
@@ -58,7 +58,7 @@ async fn reconcile(claim: ObjectRef<PersistentVolumeClaim>, cx: Context, bug: Bu
     Ok(Action::await_change())
 }
 
-/// A pod that goes only when somebody lets it, and its claim.
+/// Creates a pod with a finalizer, and its claim.
 async fn pod_and_claim(client: Client, name: &str) -> StepResult {
     let pod: Pod = from_value(json!({
         "metadata": {"name": name, "namespace": "default", "finalizers": ["example.com/slow"]},
@@ -73,7 +73,8 @@ async fn pod_and_claim(client: Client, name: &str) -> StepResult {
     Ok(())
 }
 
-/// Claims that nobody has deleted; they go when the volumes do, which is not for this controller.
+/// Returns the claims that are not being deleted. Terminating ones wait for their volumes, which another controller
+/// deletes.
 fn claims(state: &State) -> Vec<PersistentVolumeClaim> {
     let mut claims = state.all::<PersistentVolumeClaim>();
     claims.retain(|claim| !claim.is_deleting());

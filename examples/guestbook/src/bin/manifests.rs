@@ -1,4 +1,4 @@
-//! Writes what a cluster has to know of guestbooks: `windlass generate` runs it.
+//! Writes the manifests of the operator. `windlass generate` runs this program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What the cluster has: services, and slices of their endpoints.
+//! Helpers that create services with slices of endpoints.
 
 use serde_json::{from_value, json};
 use windlass::{
@@ -18,7 +18,7 @@ fn slice(namespace: &str, service: &str, hosts: &[&str]) -> Result<EndpointSlice
     from_value(json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"port": 80}], "endpoints": endpoints}))
 }
 
-/// A service, and where it is.
+/// Creates a service with instances at these hosts.
 pub(crate) async fn serve(client: &Client, namespace: &str, name: &str, hosts: &[&str]) -> Outcome {
     let metadata = json!({"name": name, "namespace": namespace});
     let service = json!({"metadata": metadata, "spec": {"ports": [{"port": 80}]}});
@@ -27,7 +27,7 @@ pub(crate) async fn serve(client: &Client, namespace: &str, name: &str, hosts: &
     Ok(())
 }
 
-/// A service is elsewhere from now on.
+/// Moves a service to other hosts.
 pub(crate) async fn move_to(client: &Client, namespace: &str, name: &str, hosts: &[&str]) -> Outcome {
     let endpoints = slice(namespace, name, hosts)?.endpoints;
     let key = ObjectRef::<EndpointSlice>::new(name).within(namespace);

@@ -1,4 +1,4 @@
-//! Writes what a cluster has to know of websites.
+//! Writes the manifests of the operator.
 
 use std::process::ExitCode;
 

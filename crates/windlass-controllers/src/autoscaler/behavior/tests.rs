@@ -1,4 +1,4 @@
-//! Each line of a table is a look: when, what there is, what metrics want, and what comes of it.
+//! Each line of a table is one reconcile: its time, the current replicas, the recommended replicas, and the outcome.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn rules(window: Option<i32>, select: Option<&str>, policies: &[(&str, i32, i32)
     }
 }
 
-/// Looks in order; the replicas of a verdict are there at the next look, as if they had been asked for.
+/// Applies reconciles in order. The resulting replicas are the current ones of the next reconcile.
 fn play(limits: Limits<'_>, looks: &[(u64, i32, i32, &str, &str)]) {
     let begin = Instant::now();
     let mut history = History::default();
@@ -72,7 +72,7 @@ fn policies_limit_what_changes_within_their_periods() {
             (30, 6, 9, "6", "ReadyForNewScale ScaleUpLimit"),
             (60, 6, 9, "8", "ReadyForNewScale ScaleUpLimit"),
             (120, 8, 20, "10", "ReadyForNewScale TooManyReplicas"),
-            // The smaller change of the two counts: one pod in half a minute.
+            // The policy with the smaller change applies: one pod in half a minute.
             (200, 10, 1, "9", "ReadyForNewScale ScaleDownLimit"),
             (215, 9, 1, "9", "ReadyForNewScale ScaleDownLimit"),
             (230, 9, 1, "8", "ReadyForNewScale ScaleDownLimit"),
@@ -91,7 +91,7 @@ fn the_larger_change_counts_unless_it_is_said_otherwise() {
             (0, 2, 50, "6", "ReadyForNewScale ScaleUpLimit"),
             (20, 6, 50, "12", "ReadyForNewScale ScaleUpLimit"),
             (40, 12, 10, "10", "ReadyForNewScale DesiredWithinRange"),
-            // Of the six with which the last minute began.
+            // Relative to the six replicas at the start of the last minute.
             (60, 10, 0, "4", "ReadyForNewScale ScaleDownLimit"),
             (120, 4, 0, "2", "ReadyForNewScale TooFewReplicas"),
         ],

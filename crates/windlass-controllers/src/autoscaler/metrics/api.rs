@@ -1,4 +1,4 @@
-//! Metrics by the APIs of a cluster: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+//! Metrics from the APIs of a cluster: `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -15,12 +15,12 @@ use windlass_client::{
 use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
 use crate::pod_control::words;
 
-/// What a server says that does not know an API at all.
+/// The message of a server that does not serve an API.
 const NOT_SERVED: &str = "the server could not find the requested resource";
-/// How long metrics that do not say it have been measured.
+/// The default window of metrics that do not specify one.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Asks an API server, behind whose APIs somebody measures: for resources the metrics server, or the simulated nodes.
+/// Metrics from an API server. The `metrics.k8s.io` API is served by metrics-server, or by the simulated nodes.
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
     client: Client,
@@ -72,7 +72,7 @@ struct Items<T> {
 }
 
 impl ApiMetrics {
-    /// Asks by this client.
+    /// Creates a source that uses this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
         let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(client.clone()));
@@ -83,7 +83,7 @@ impl ApiMetrics {
         self.client.rest(GroupVersion::new(group, version)).get()
     }
 
-    /// The resources that pods use.
+    /// Returns the resource usage of pods.
     async fn usage(
         &self,
         namespace: &str,
@@ -107,7 +107,7 @@ impl ApiMetrics {
     ) -> Result<Vec<MetricValue>, MetricError> {
         let mut request = self.get("custom.metrics.k8s.io", "v1beta2");
         request = match resource {
-            // What is measured of a namespace is not in one.
+            // Metrics of a namespace have a separate path.
             "namespaces" => request.resource("namespaces").name(namespace).sub_resource("metrics"),
             _ => request.namespace(namespace).resource(resource.to_owned()).name(name.to_owned()),
         };
@@ -118,7 +118,7 @@ impl ApiMetrics {
         items(MetricApi::Custom, selected(request, "metricLabelSelector", &selector_of(metric)?), resource).await
     }
 
-    /// The resource of a described object, as the API of custom metrics names it.
+    /// Returns the resource of a described object, in the format of the custom metrics API.
     async fn resource_of(&self, object: &CrossVersionObjectReference) -> Result<String, MetricError> {
         let group_version = object.api_version.as_deref().unwrap_or_default();
         let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
@@ -189,7 +189,8 @@ impl MetricSource for ApiMetrics {
 }
 
 impl PodMetrics {
-    /// What the pod uses of a resource; nothing is known unless all of its containers, or the one that is meant, tell it.
+    /// Returns the pod's usage of a resource. Returns `None` if the named container, or any container if none is named,
+    /// lacks the metric.
     fn sample(self, resource: &str, container: Option<&str>) -> Option<(String, Sample)> {
         let mut meant = self.containers.into_iter().filter(|known| container.is_none_or(|name| known.name == name));
         let first = meant.next()?.usage.remove(resource)?;
@@ -207,7 +208,7 @@ impl MetricValue {
     }
 }
 
-/// A list that has something in it.
+/// Returns the items of a list, or an error if it is empty.
 async fn items<T: DeserializeOwned>(
     api: MetricApi,
     request: RestRequest,
@@ -218,7 +219,7 @@ async fn items<T: DeserializeOwned>(
     if list.items.is_empty() { Err(MetricError::Nothing(api)) } else { Ok(list.items) }
 }
 
-/// The words of Go's clients, which say what they have asked for where the server does not.
+/// Returns the error message of Go's clients. They add the requested resource if the server gives no message.
 fn why(api: MetricApi, resource: &str, error: &windlass_client::Error) -> String {
     let said = words(error);
     match api {
@@ -245,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// A source whose server gives one answer, and what it has been asked for.
+    /// Returns a source whose server always gives one response, and the list of its requests.
     fn source(code: u16, body: &'static str) -> (ApiMetrics, Arc<Mutex<Vec<String>>>) {
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let keep = Arc::clone(&seen);

@@ -1,4 +1,4 @@
-//! Metrics that somebody tells, and that are held in memory.
+//! Metrics set by a program and kept in memory.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use windlass_api::{Clock, LabelSelector, Quantity};
 
 use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
 
-/// Over how long what is told counts as measured.
+/// The window reported with each value.
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// Metrics that are told, not measured; clones share them. Made for tests: what is told holds until something else is, and
-/// counts as measured at the moment when it is asked for.
+/// Metrics set by a program instead of measured, for tests. Clones share the values. A value holds until it is
+/// replaced, and is reported as measured at the time of the request.
 ///
 /// ```
 /// use windlass_controllers::MemoryMetrics;
@@ -33,49 +33,49 @@ pub struct MemoryMetrics {
 
 #[derive(Debug, Default)]
 struct Told {
-    /// By namespace and pod; then by container and resource.
+    /// Values by namespace and pod; then by container and resource.
     usage: BTreeMap<(String, String), BTreeMap<(String, String), Quantity>>,
-    /// By namespace, pod and metric.
+    /// Values by namespace, pod and metric.
     of_pods: BTreeMap<(String, String, String), Quantity>,
-    /// By namespace, kind, name and metric.
+    /// Values by namespace, kind, name and metric.
     of_objects: BTreeMap<(String, String, String, String), Quantity>,
-    /// By namespace and metric: with the labels of each.
+    /// Labels and values by namespace and metric.
     external: BTreeMap<(String, String), Vec<(BTreeMap<String, String>, Quantity)>>,
 }
 
 impl MemoryMetrics {
-    /// None yet.
+    /// Creates an empty source.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, told: Arc::default() }
     }
 
-    /// A container of a pod uses so much of a resource.
+    /// Sets the resource usage of a container.
     pub fn set_usage(&self, namespace: &str, pod: &str, container: &str, resource: &str, amount: Quantity) {
         let mut told = self.told.write();
         let of_pod = told.usage.entry((namespace.to_owned(), pod.to_owned())).or_default();
         of_pod.insert((container.to_owned(), resource.to_owned()), amount);
     }
 
-    /// Nothing is known of a pod any more.
+    /// Removes all metrics of a pod.
     pub fn forget_pod(&self, namespace: &str, pod: &str) {
         let mut told = self.told.write();
         told.usage.remove(&(namespace.to_owned(), pod.to_owned()));
         told.of_pods.retain(|(known, of, _), _| known != namespace || of != pod);
     }
 
-    /// A metric of a pod.
+    /// Sets a custom metric of a pod.
     pub fn set_of_pod(&self, namespace: &str, pod: &str, metric: &str, amount: Quantity) {
         self.told.write().of_pods.insert((namespace.to_owned(), pod.to_owned(), metric.to_owned()), amount);
     }
 
-    /// A metric of another object.
+    /// Sets a custom metric of another object.
     pub fn set_of_object(&self, namespace: &str, kind: &str, name: &str, metric: &str, amount: Quantity) {
         let key = (namespace.to_owned(), kind.to_owned(), name.to_owned(), metric.to_owned());
         self.told.write().of_objects.insert(key, amount);
     }
 
-    /// A metric from outside of the cluster; one of the same name and labels is replaced.
+    /// Sets an external metric; replaces a value with the same name and labels.
     pub fn set_external<'l>(
         &self,
         namespace: &str,
@@ -130,7 +130,7 @@ impl MemoryMetrics {
 }
 
 impl MetricSource for MemoryMetrics {
-    /// All pods of the namespace: which of them are meant, the autoscaler knows.
+    /// Returns all pods of the namespace; the autoscaler filters them.
     fn of_pods<'a>(
         &'a self,
         namespace: &'a str,

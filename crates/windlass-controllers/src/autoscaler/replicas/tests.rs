@@ -9,7 +9,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A pod that requests a tenth of a processor, and 100 bytes.
+/// A pod that requests 100m CPU and 100 bytes of memory.
 fn pod(name: &str, phase: &str, more: Value) -> Arc<Pod> {
     let requests = json!({"requests": {"cpu": "100m", "memory": "100"}});
     let mut pod = json!({
@@ -30,7 +30,7 @@ fn running(count: usize) -> Vec<Arc<Pod>> {
     (0..count).map(|index| pod(&format!("p{index}"), "Running", json!({}))).collect()
 }
 
-/// What pods use, in thousandths; a gap is a pod of which nothing is known.
+/// Usage of pods in thousandths; `None` is a pod without metrics.
 fn samples(amounts: &[Option<i64>]) -> Samples {
     let known = amounts.iter().enumerate().filter_map(|(index, amount)| Some((index, (*amount)?)));
     known
@@ -53,7 +53,7 @@ fn utilization(pods: &[Arc<Pod>], amounts: &[Option<i64>], target: i32) -> Utili
 
 #[test]
 fn utilization_is_of_what_is_requested() {
-    // What each of three uses of its 100m, the target in percent, and what comes of it.
+    // The usage of each of three pods of its 100m, the target in percent, and the outcome.
     for (used, target, replicas, percent) in [
         ([90, 90, 90], 30, 9, 90),
         ([90, 90, 90], 90, 3, 90),
@@ -72,16 +72,16 @@ fn utilization_is_of_what_is_requested() {
 #[test]
 fn pods_of_which_nothing_is_known_hold_it_back() {
     let of = |amounts: [Option<i64>; 4], target| utilization(&running(4), &amounts, target).replicas;
-    // Upwards they use nothing …
+    // When scaling up, pods without metrics count as idle …
     assert_eq!(of([Some(200), Some(200), Some(200), Some(200)], 50), 16);
     assert_eq!(of([Some(200), Some(200), Some(200), None], 50), 12);
     assert_eq!(of([Some(60), Some(60), None, None], 50), 4, "it would turn, so that nothing is done");
-    // … downwards all that they request, or the target where that is more.
+    // … when scaling down, as using their full request, or the target if that is more.
     assert_eq!(of([Some(10), Some(10), Some(10), Some(10)], 50), 1);
     assert_eq!(of([Some(10), Some(10), Some(10), None], 50), 3);
     assert_eq!(of([Some(10), Some(10), None, None], 50), 4);
     assert_eq!(of([Some(10), Some(10), Some(10), None], 200), 2);
-    // In the middle nothing.
+    // At the target, they are ignored.
     assert_eq!(of([Some(50), Some(50), Some(50), None], 50), 4);
 }
 
@@ -93,14 +93,14 @@ fn pods_that_are_not_ready_count_for_nothing_upwards_and_not_at_all_downwards() 
         let pods = [running(2), vec![odd]].concat();
         utilization(&pods, &[Some(used), Some(used), Some(1000)], 50).replicas
     };
-    // It became unready within half a minute of its start: it never was.
+    // It became unready within 30 seconds of its start, so it was never ready.
     assert_eq!((with(pod("p2", "Running", unready.clone()), 200), with(pod("p2", "Running", unready), 10)), (8, 1));
     assert_eq!((with(pod("p2", "Pending", json!({})), 200), with(pod("p2", "Pending", json!({})), 10)), (8, 1));
-    // It became unready later: what it uses counts.
+    // It became unready later, so its usage counts.
     let later =
         json!({"/status/conditions/0/status": "False", "/status/conditions/0/lastTransitionTime": at(100).to_string()});
     assert_eq!(with(pod("p2", "Running", later), 10), 21);
-    // One that failed, or goes, is left out altogether.
+    // A failed or terminating pod is ignored.
     assert_eq!((with(pod("p2", "Failed", json!({})), 200), with(pod("p2", "Failed", json!({})), 10)), (8, 1));
 }
 
@@ -116,9 +116,9 @@ fn processor_time_of_the_start_does_not_count() {
         let pods = [running(1), vec![pod("p1", "Running", started(measured_from))]].concat();
         utilization(&pods, &[Some(50), Some(500)], 50).percent
     };
-    // Ready for longer than the window over which it was measured, and for less.
+    // Ready for longer than the measured window, and for less.
     assert_eq!((of(NOW - 60), of(NOW - 59)), (275, 50));
-    // Memory counts from the beginning.
+    // Memory counts from the start.
     let pods = [running(1), vec![pod("p1", "Running", started(NOW))]].concat();
     let memory = measured(&pods, 2).by_utilization(&samples(&[Some(50_000), Some(150_000)]), "memory", None, 50);
     assert_eq!(memory.unwrap(), Utilization { replicas: 4, percent: 100, average: 100_000 });

@@ -35,7 +35,7 @@ fn deleting(meta: Meta, finalizers: &[&str]) -> Meta {
     meta.with_deletion_timestamp(Some(Timestamp::UNIX_EPOCH)).with_traits(traits)
 }
 
-/// A reference of `dependent` to `owner`, which is in another namespace, is told of, and `dependent` judged.
+/// The work items for a reference of `dependent` to `owner` in another namespace.
 fn misplaced(dependent: &str, owner: &str) -> [Job; 2] {
     let told = Job::Misplaced { dependent: dependent.into(), owner: owner.into() };
     [told, Job::Judge(dependent.into())]
@@ -69,7 +69,7 @@ fn a_dependent_that_comes_first_makes_a_virtual_owner_that_is_looked_for() {
     let mut graph = Graph::default();
     assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), judge(&["s"]));
     assert_eq!(graph.case("s").unwrap().sight, Sight::Virtual);
-    // Seen under the name that the dependent has for it, nothing is in doubt.
+    // Observed under the name in the dependent's reference, the owner is certain.
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
     let case = graph.case("s").unwrap();
     assert_eq!((case.sight, case.dependents.count), (Sight::Observed, 1));
@@ -97,7 +97,7 @@ fn a_reference_into_another_namespace_is_doubted_and_told_of() {
     let mut graph = Graph::default();
     graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), misplaced("a", "s"));
-    // A cluster-scoped owner is no other namespace.
+    // A cluster-scoped owner does not count as being in another namespace.
     graph.observe(identity("Set", "", "c"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "b"), &owned_by(&["c"])), []);
 }
@@ -108,7 +108,7 @@ fn a_reference_to_a_virtual_owner_in_another_namespace_is_doubted_when_the_owner
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
     assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["b"]));
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), misplaced("a", "s"));
-    // What the server says of the wrong coordinates does not touch those who mean the right ones.
+    // A result about the wrong identity does not affect references to the right one.
     let wrong = identity("Set", "m", "s");
     assert_eq!(graph.found_absent(&wrong), judge(&["a"]));
     assert!(graph.is_absent(&wrong) && !graph.is_absent(&identity("Set", "n", "s")));

@@ -16,7 +16,7 @@ fn pod(spec: &Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// Returns the next step of a kubelet, with the commands of the pod's containers run.
+/// Returns the next step of a kubelet, after running the commands of the pod's containers.
 fn next_step(pod: &Pod, place: Place, due: impl FnMut(Stage) -> bool, now: Timestamp) -> Step {
     let mut scripts = Scripts::default();
     scripts.run(pod, &mut Disk::default(), || 1);
@@ -27,7 +27,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// Takes a step that reports, and returns the pod with that status.
+/// Takes the next step, and returns the pod with the reported status.
 fn reported(mut pod: Pod, second: i64) -> Pod {
     match next_step(&pod, PLACE, |_| true, at(second)) {
         Step::Report(status) => pod.status = Some(*status),
@@ -165,7 +165,7 @@ fn a_deleted_pod_stops_then_is_removed() {
     let stopped = reported(going, 5);
     assert!(!pods::is_ready(&stopped) && pods::is_finished(&stopped));
     assert_eq!(next_step(&stopped, PLACE, |_| true, at(6)), Step::Remove);
-    // Removed, but for the finalizers of others.
+    // Removed, except for other finalizers.
     assert_eq!(next_step(&deleted(stopped, 0), PLACE, |_| true, at(7)), Step::Rest);
 }
 

@@ -1,4 +1,4 @@
-//! The commands that scripts may use. An unknown command does nothing, and succeeds.
+//! The supported commands. An unknown command does nothing and succeeds.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     machine::{Machine, Stop},
 };
 
-/// Reports whether a container can have this as its program, without a shell.
+/// Reports whether a container can run this program without a shell.
 pub(super) fn is_program(name: &str) -> bool {
     const PROGRAMS: [&str; 12] =
         ["true", "false", "sleep", "echo", "printf", "test", "[", "expr", "touch", "cat", "rm", "mkdir"];
@@ -79,12 +79,12 @@ pub(super) fn run(machine: &mut Machine<'_>, words: &[String], input: &str) -> R
             let status = machine.call(arguments, input)?;
             Err(Stop::Exit(status))
         }
-        // `true`, `:`, and all that is not simulated.
+        // `true`, `:`, and all unsupported commands.
         _ => Ok(0),
     }
 }
 
-/// Reads the number behind `exit`, which is otherwise the last status.
+/// Parses the argument of `exit`. Defaults to the last status.
 fn number(machine: &Machine<'_>, arguments: &[String]) -> i32 {
     match arguments.first() {
         None => machine.status,
@@ -131,7 +131,7 @@ fn echo(machine: &mut Machine<'_>, arguments: &[String]) -> Result<i32, Stop> {
     Ok(0)
 }
 
-/// Writes the format with `%s` and `%d` filled in, once.
+/// Writes the format once, with `%s` and `%d` replaced.
 fn printf(machine: &mut Machine<'_>, arguments: &[String]) -> Result<i32, Stop> {
     let [format, values @ ..] = arguments else { return Ok(2) };
     let mut values = values.iter();
@@ -173,7 +173,7 @@ fn cat(machine: &mut Machine<'_>, arguments: &[String], input: &str) -> Result<i
     Ok(status)
 }
 
-/// Does something with each path, and fails if one of them did.
+/// Applies an action to each path. Returns 1 if one of them failed.
 fn each(arguments: &[String], mut act: impl FnMut(&str) -> bool) -> i32 {
     let paths = arguments.iter().filter(|argument| !argument.starts_with('-'));
     let failures = paths.filter(|path| !act(path)).count();
@@ -187,7 +187,7 @@ fn closed(machine: &Machine<'_>, arguments: &[String], bracket: &str) -> i32 {
     }
 }
 
-/// Evaluates a condition: 0 if it holds, 1 if it does not, 2 if it is none.
+/// Evaluates a condition: 0 if it holds, 1 if it does not, 2 if it is invalid.
 fn tested(machine: &Machine<'_>, condition: &[String]) -> i32 {
     let words: Vec<_> = condition.iter().map(String::as_str).collect();
     either(machine, &words).map_or(2, |holds| i32::from(!holds))
@@ -235,7 +235,7 @@ fn one(machine: &Machine<'_>, words: &[&str]) -> Option<bool> {
     }
 }
 
-/// Writes the value of an expression; the status is 1 if that is empty or 0.
+/// Writes the value of an expression. The status is 1 if it is empty or 0.
 fn expr(machine: &mut Machine<'_>, arguments: &[String]) -> Result<i32, Stop> {
     const LEVELS: [&[&str]; 3] = [&["=", "==", "!=", "<", "<=", ">", ">="], &["+", "-"], &["*", "/", "%"]];
     fn level(words: &[&str], operators: &[&[&str]]) -> Option<String> {

@@ -1,11 +1,11 @@
-//! Expands words: variables, substitutions and arithmetic.
+//! Expansion of words: variables, substitutions and arithmetic.
 
 use super::{
     machine::{LONGEST_TEXT, Machine, Stop},
     syntax::{Part, Word},
 };
 
-/// The words that a word becomes, while it is being expanded.
+/// The words that result from the expansion of one word.
 #[derive(Debug, Default)]
 struct Split {
     done: Vec<String>,
@@ -17,7 +17,7 @@ impl Split {
         self.current.get_or_insert_default().push_str(text);
     }
 
-    /// Appends text that was not quoted: blanks end words.
+    /// Appends unquoted text: blanks end words.
     fn split(&mut self, text: &str) {
         for (index, part) in text.split([' ', '\t', '\n']).enumerate() {
             if index > 0 {
@@ -42,7 +42,7 @@ impl Machine<'_> {
         Ok(expanded)
     }
 
-    /// Expands a word to one text.
+    /// Expands a word to one string.
     pub(super) fn joined(&mut self, word: &Word) -> Result<String, Stop> {
         let mut split = Split::default();
         self.expand(word, &mut split, false)?;
@@ -83,7 +83,7 @@ impl Machine<'_> {
                 }
                 Part::Arithmetic(word) => {
                     let expression = self.joined(word)?;
-                    // The shell gives up on an expression that it cannot evaluate.
+                    // The shell exits on an expression that it cannot evaluate.
                     let value = Arithmetic::evaluate(&expression, self).ok_or(Stop::Exit(2))?;
                     (value.to_string(), false)
                 }
@@ -120,7 +120,7 @@ struct Arithmetic<'a, 'm, 's> {
     depth: u32,
 }
 
-/// The operators with two sides, by how strongly they bind; longer ones first.
+/// The binary operators by precedence; longer ones first.
 const OPERATORS: [&[&str]; 6] =
     [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
@@ -185,7 +185,7 @@ impl Arithmetic<'_, '_, '_> {
     }
 }
 
-/// Applies an operator; `None` if the result is none, as after a division by zero.
+/// Applies an operator. Returns `None` if the result is undefined, as for a division by zero.
 pub(super) fn calculate(left: i64, operator: &str, right: i64) -> Option<i64> {
     match operator {
         "+" => left.checked_add(right),

@@ -1,4 +1,4 @@
-//! Runs the trees of scripts, within a budget.
+//! Execution of parsed scripts, within a budget.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::nodes::disk::View;
 
-/// The steps that a script may take; each is a command, or a kilobyte of text.
+/// The maximum number of steps of a script. A step is a command, or a kilobyte of text.
 const FUEL: u32 = 10_000;
-/// The longest text of a variable, an argument or an output, in bytes.
+/// The maximum size of a variable, an argument or an output, in bytes.
 pub(super) const LONGEST_TEXT: usize = 16 * 1024;
-/// How deep functions may call each other.
+/// The maximum depth of nested function calls.
 const DEEPEST: u32 = 16;
 
 /// A reason to end more than one command.
@@ -26,7 +26,7 @@ pub(super) enum Stop {
     Return(i32),
     Break,
     Continue,
-    /// The script sleeps for ever, or has used up its budget.
+    /// The script sleeps forever, or has used up its budget.
     Endless,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Machine<'s> {
     /// The output of the running commands.
     pub(super) output: String,
     functions: HashMap<String, Arc<Command>>,
-    /// Conditions may fail.
+    /// The nesting depth of conditions, in which commands may fail despite `set -e`.
     conditions: u32,
     depth: u32,
     fuel: u32,
@@ -76,7 +76,7 @@ impl<'s> Machine<'s> {
         (self.fuel, self.slept, self.depth, self.conditions) = (FUEL, None, 0, 0);
     }
 
-    /// Pays for a step that handles so many bytes.
+    /// Deducts the cost of a step that handles this many bytes.
     pub(super) fn pay(&mut self, bytes: usize) -> Result<(), Stop> {
         let price = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).saturating_add(1);
         self.fuel = self.fuel.checked_sub(price).ok_or(Stop::Endless)?;
@@ -89,7 +89,7 @@ impl<'s> Machine<'s> {
         if slept > LONGEST_SLEEP { Err(Stop::Endless) } else { Ok(()) }
     }
 
-    /// Draws a number as `$RANDOM` does (a linear congruential generator).
+    /// Returns the next number of `$RANDOM` (a linear congruential generator).
     pub(super) fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 33) & 0x7fff
@@ -190,7 +190,7 @@ impl<'s> Machine<'s> {
         }
     }
 
-    /// Runs the body of a loop once, and tells whether the loop is to be left.
+    /// Runs the body of a loop once. Returns `true` to leave the loop.
     fn turn(&mut self, body: &List) -> Result<bool, Stop> {
         self.pay(0)?;
         match self.list(body) {
@@ -207,7 +207,7 @@ impl<'s> Machine<'s> {
         Ok(status? == 0)
     }
 
-    /// Runs something whose variables and exit are its own.
+    /// Runs a function in a subshell, with its own variables and exit.
     pub(super) fn subshell(&mut self, run: impl FnOnce(&mut Self) -> Result<i32, Stop>) -> Result<i32, Stop> {
         if self.depth >= DEEPEST {
             return Err(Stop::Endless);

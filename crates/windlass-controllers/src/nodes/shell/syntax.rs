@@ -1,11 +1,11 @@
-//! The grammar of the shell: scripts become trees.
+//! The shell grammar: parses scripts into trees.
 
 use std::sync::Arc;
 
-/// How deep commands may be nested.
+/// The maximum nesting depth of commands.
 const DEEPEST: usize = 32;
 
-/// Commands one after the other.
+/// Commands that run one after the other.
 pub(super) type List = Vec<AndOr>;
 
 /// Pipelines joined by `&&` and `||`.
@@ -54,7 +54,7 @@ pub(super) enum RedirectKind {
 
 pub(super) type Word = Vec<Part>;
 
-/// A part of a word. What is quoted is not split into words.
+/// A part of a word. Quoted parts are not split into words.
 #[derive(Debug)]
 pub(super) enum Part {
     Text(String),
@@ -63,7 +63,7 @@ pub(super) enum Part {
     Arithmetic(Word),
 }
 
-/// Reads a script. Returns `None` if it is not understood.
+/// Parses a script. Returns `None` if it is not supported.
 pub(super) fn parse(script: &str) -> Option<List> {
     parse_at(script, 0)
 }
@@ -122,7 +122,7 @@ impl Parser {
         }
     }
 
-    /// Returns the reserved word that comes next, and stays before it.
+    /// Returns the next reserved word without consuming it.
     fn keyword(&self) -> Option<&'static str> {
         const RESERVED: [&str; 14] =
             ["if", "then", "elif", "else", "fi", "while", "until", "for", "do", "done", "case", "in", "{", "}"];
@@ -135,7 +135,7 @@ impl Parser {
         (self.keyword() == Some(keyword)).then(|| self.at += keyword.len())
     }
 
-    /// Reads commands up to one of the keywords, a closing bracket or the end.
+    /// Parses commands up to one of the keywords, a closing bracket or the end.
     fn list(&mut self, ends: &[&str]) -> Option<List> {
         if self.depth >= DEEPEST {
             return None;
@@ -161,7 +161,7 @@ impl Parser {
         Some(list)
     }
 
-    /// Reads commands that may not be absent.
+    /// Parses at least one command.
     fn some(&mut self, ends: &[&str]) -> Option<List> {
         self.list(ends).filter(|list| !list.is_empty())
     }
@@ -301,7 +301,7 @@ impl Parser {
             if words.is_empty() && assignments.is_empty() && is_name && self.take("()") {
                 let name = self.text[start..self.at - 2].iter().collect();
                 self.skip_lines();
-                // A body has brackets, so that nesting is counted.
+                // A body is in brackets, so that nesting is counted.
                 if self.peek() != Some('(') && self.keyword() != Some("{") {
                     return None;
                 }
@@ -313,7 +313,7 @@ impl Parser {
         (!is_empty).then_some(Command::Simple { assignments, words, redirects })
     }
 
-    /// Reads `NAME=`, if that comes next.
+    /// Parses `NAME=`, if it comes next.
     fn assigned(&mut self) -> Option<String> {
         let start = self.at;
         let name = self.name();
@@ -324,8 +324,8 @@ impl Parser {
         None
     }
 
-    /// Reads a redirection; the outer `None` is an error, the inner one that nothing is to be done for it.
-    #[allow(clippy::option_option, reason = "an error, nothing here, or one that has no effect")]
+    /// Parses a redirection. The outer `None` is an error; the inner one is a redirection without effect.
+    #[allow(clippy::option_option, reason = "an error, no redirection, or one without effect")]
     fn redirect(&mut self) -> Option<Option<Option<Redirect>>> {
         let start = self.at;
         let descriptor = self.peek().filter(char::is_ascii_digit);
@@ -366,7 +366,7 @@ impl Parser {
         self.text[start..self.at].iter().collect()
     }
 
-    /// Reads a word; an empty one if none comes next.
+    /// Parses a word; empty if none comes next.
     fn word(&mut self) -> Option<Word> {
         let mut word = Word::new();
         let mut text = String::new();
@@ -416,7 +416,7 @@ impl Parser {
             match self.peek()? {
                 '"' => {
                     self.at += 1;
-                    // An empty word is one, too.
+                    // An empty quoted word counts as a word, too.
                     word.push(Part::Text(text));
                     return Some(());
                 }
@@ -442,7 +442,7 @@ impl Parser {
         }
     }
 
-    /// Reads what begins with `$` or a backtick.
+    /// Parses an expansion that starts with `$` or a backtick.
     fn expansion(&mut self, quoted: bool) -> Option<Part> {
         if self.take("`") {
             let length = self.text[self.at..].iter().position(|c| *c == '`')?;
@@ -479,7 +479,7 @@ impl Parser {
         Some(c.to_string())
     }
 
-    /// Reads the word behind `:-`.
+    /// Parses the word after `:-`.
     fn until_brace(&mut self) -> Option<Word> {
         let length = self.text[self.at..].iter().position(|c| *c == '}')?;
         let inner: String = self.text[self.at..self.at + length].iter().collect();
@@ -504,7 +504,7 @@ impl Parser {
         self.inside(&inner).map(Part::Arithmetic)
     }
 
-    /// Reads text as if it stood in double quotes.
+    /// Parses text as in double quotes.
     fn inside(&self, text: &str) -> Option<Word> {
         if self.depth >= DEEPEST || text.contains('"') {
             return None;

@@ -15,7 +15,7 @@ fn ran(script: &str) -> Option<Ran> {
 }
 
 fn code(script: &str) -> Option<i32> {
-    ran(script).unwrap_or_else(|| panic!("{script:?} is not understood")).code
+    ran(script).unwrap_or_else(|| panic!("{script:?} cannot be parsed")).code
 }
 
 #[test]
