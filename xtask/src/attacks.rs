@@ -9,8 +9,8 @@ use crate::{
     upstream::{Profile, Upstream},
 };
 
-/// Attacks `windlass up` and, if wanted, the real control plane. Fails if `windlass up` does not hold: the real server is
-/// there for comparison.
+/// Runs the attacks on `windlass up`, and optionally on the real control plane. Returns an error if `windlass up` fails
+/// an attack; the results of the real server are for comparison only.
 pub(crate) fn run(windlass: &Path, only: &str, upstream: bool) -> Result {
     println!("## windlass up\n");
     let held = {
