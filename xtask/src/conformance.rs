@@ -72,7 +72,7 @@ pub(crate) fn workloads(record: bool, only: &str) -> Result {
         suite.env(RECORD, "1");
     }
     let status = suite.status()?;
-    if status.success() { Ok(()) } else { Err(format!("the real controllers differ from the recording ({status})").into()) }
+    if status.success() { Ok(()) } else { Err(format!("the real controllers differ ({status})").into()) }
 }
 
 /// Compares the servers with the CRDs in a folder.

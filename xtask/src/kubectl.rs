@@ -47,7 +47,7 @@ pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
     let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
     let mut unexpected = both(kubectl, &nodes, &windlass, &listed)?;
     if !unexpected.is_empty() {
-        println!("=== {} things are printed otherwise than listed: once more", unexpected.len());
+        println!("=== {} unlisted differences: running again", unexpected.len());
         let again = both(kubectl, &nodes, &windlass, &listed)?;
         unexpected.retain(|title| again.contains(title));
     }
