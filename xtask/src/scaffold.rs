@@ -109,7 +109,7 @@ impl Way {
             return Err("the project has no deny.toml with the rules for its dependencies".into());
         }
         if !cargo().args(["deny", "--version"]).output()?.status.success() {
-            println!("          there is no cargo-deny here: the dependencies are not looked at");
+            println!("          cargo-deny is not installed: dependencies are not checked");
             return Ok(());
         }
         let typed = format!("cargo {}", DENY.join(" "));
@@ -128,7 +128,7 @@ impl Way {
         Ok(told)
     }
 
-    /// Sets the project's directory, and this workspace's target directory and profiles.
+    /// Sets the project's directory, and this workspace's target directory and debug settings.
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("CARGO_TARGET_DIR", root().join("target"));
         command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only");

@@ -61,7 +61,7 @@ struct Process {
 const ETCD: &str = "etcd";
 const SERVER: &str = "kube-apiserver";
 
-/// Flags for many parallel scenarios: no waiting between controllers, and short intervals for metrics.
+/// Flags for many parallel scenarios: high request limits, and short intervals of the autoscaler.
 const SIDE_BY_SIDE: &[&str] = &[
     "--kube-api-qps=1000",
     "--kube-api-burst=1000",
