@@ -199,7 +199,7 @@ struct Both {
     upstream: Target,
 }
 
-/// The result of a case.
+/// `true` if the real server accepted the first object.
 struct Outcome {
     /// Reports whether the real server accepted the first object.
     accepted: bool,
