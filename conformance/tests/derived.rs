@@ -504,7 +504,7 @@ fn the_cases_are_what_the_derive_makes() {
 
 #[test]
 fn each_keyword_of_the_derive_is_in_a_case() {
-    let types = include_str!("derived.rs").split("/// What stands in a spec").next().unwrap();
+    let types = include_str!("derived.rs").split("/// Returns valid and invalid specs").next().unwrap();
     let attributes = types.match_indices("#[schema(").map(|(at, _)| {
         let attribute = &types[at..];
         &attribute[..attribute.find(")]\n").unwrap()]

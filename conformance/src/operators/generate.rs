@@ -146,7 +146,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Returns a number that may have a fraction.
+/// Returns a number with a fraction, if the maximum allows it.
 fn number(schema: &Value) -> f64 {
     let most = schema["maximum"].as_f64().unwrap_or(f64::MAX);
     (schema["minimum"].as_f64().unwrap_or(0.0) + 0.5).min(most)
