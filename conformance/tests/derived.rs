@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use windlass_api::crd::CustomResource;
 use windlass_derive::{CustomResource, Schema};
 
-/// Validations by field.
+/// What is checked, field by field.
 #[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
 #[resource(
     group = "derived.example.com", version = "v1", plural = "validated", crate = windlass_api, status, short_names("val"),
@@ -47,7 +47,7 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-/// Each field has one validation.
+/// Each field shows one thing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Schema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(
@@ -226,7 +226,7 @@ enum LooseObjects {
     B { b: i32 },
 }
 
-/// Embedded parts of built-in kinds.
+/// Parts of built-in kinds.
 #[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
 #[resource(group = "derived.example.com", version = "v1", plural = "embedding", crate = windlass_api, scope = "Cluster")]
 struct Embedding {
@@ -256,7 +256,7 @@ struct Embedding {
     conditions: Vec<Condition>,
 }
 
-/// Combined schemas, and raw schemas.
+/// Schemas put together, and given by hand.
 #[derive(Clone, Debug, Serialize, Deserialize, CustomResource)]
 #[resource(group = "derived.example.com", version = "v1", plural = "combined", crate = windlass_api)]
 struct Combined {
@@ -306,7 +306,7 @@ struct Combinations {
     whole_parts: Vec<Presence>,
 }
 
-/// Required and optional fields of different types.
+/// Whether fields have to be there, whatever their types.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Schema)]
 #[schema(crate = windlass_api)]
 struct Presence {
