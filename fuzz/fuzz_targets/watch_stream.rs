@@ -29,7 +29,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 #[derive(Debug, PartialEq)]
 struct Outcome {
     told: Vec<String>,
-    /// Whether it ended with an error.
+    /// `true` if it ended with an error.
     error: bool,
 }
 
