@@ -25,7 +25,7 @@ pub(crate) fn run(windlass: &Path, only: &str, upstream: bool) -> Result {
         let (_, process) = process.ok_or("no process is named kube-apiserver")?;
         attack(&server.kubeconfig(), *process, only, &server.kubectl())?;
     }
-    if held { Ok(()) } else { Err("an attack succeeded, kept others waiting, or left memory behind".into()) }
+    if held { Ok(()) } else { Err("an attack succeeded, delayed other clients, or leaked memory".into()) }
 }
 
 fn attack(kubeconfig: &Path, process: u32, only: &str, proxy: &Path) -> Result<bool> {

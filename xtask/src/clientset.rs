@@ -268,7 +268,7 @@ fn formatted(source: &str) -> Result<String> {
     rustfmt.stdin.take().ok_or("rustfmt has no input")?.write_all(source.as_bytes())?;
     let output = rustfmt.wait_with_output()?;
     if !output.status.success() {
-        return Err("rustfmt refuses the source that was generated".into());
+        return Err("rustfmt rejects the generated source".into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }

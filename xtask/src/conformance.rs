@@ -89,7 +89,7 @@ fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
     compare.args(["run", "--quiet", "--package", "conformance", "--bin", program, "--"]);
     tell(&mut compare);
     let status = compare.env(TARGET, upstream.kubeconfig()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("the servers differ, or could not be asked ({status})").into()) }
+    if status.success() { Ok(()) } else { Err(format!("the servers differ, or did not respond ({status})").into()) }
 }
 
 /// Runs a part of the suite with a new control plane.

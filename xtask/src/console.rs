@@ -71,7 +71,7 @@ const FAINT: &str = r#"
 /// `windlass` is the binary to test; `pictures` is the folder for screenshots.
 pub(crate) fn run(windlass: &Path, pictures: Option<PathBuf>) -> Result {
     let Some(browser) = Browser::find() else {
-        println!("the console in a browser: skipped, Chromium is not here");
+        println!("the console in a browser: skipped, Chromium is not installed");
         return Ok(());
     };
     let started = Instant::now();
@@ -185,14 +185,14 @@ fn names(page: &mut Page<'_>) -> Result {
 /// Checks that the page respects `prefers-reduced-motion`.
 fn motion(page: &mut Page<'_>) -> Result {
     let animated = r##"getComputedStyle(document.querySelector("#connection"), "::before").animationName"##;
-    holds(page, "the light breathes", &format!("{animated} === 'breathe'"))?;
+    holds(page, "the light is animated", &format!("{animated} === 'breathe'"))?;
     let features = json!([{"name": "prefers-reduced-motion", "value": "reduce"}]);
     page.call("Emulation.setEmulatedMedia", json!({"features": features}))?;
-    holds(page, "the light stands still where that is asked for", &format!("{animated} === 'none'"))
+    holds(page, "reduced motion stops the animation", &format!("{animated} === 'none'"))
 }
 
 fn holds(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
-    if page.value(condition)? == true { Ok(()) } else { Err(format!("this does not hold: {what}").into()) }
+    if page.value(condition)? == true { Ok(()) } else { Err(format!("check failed: {what}").into()) }
 }
 
 fn until(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
@@ -200,9 +200,7 @@ fn until(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
     while page.value(condition)? != true {
         if Instant::now() >= deadline {
             let text = page.value("document.body.innerText")?;
-            return Err(
-                format!("this has not come true: {what}. The page:\n{}", text.as_str().unwrap_or_default()).into()
-            );
+            return Err(format!("condition not met: {what}. The page:\n{}", text.as_str().unwrap_or_default()).into());
         }
         thread::sleep(Duration::from_millis(100));
     }

@@ -114,7 +114,7 @@ fn stop(command: &mut Command) -> Result<Figures> {
     let status = process.0.wait()?;
     figures.insert("stop.milliseconds".to_owned(), told.elapsed().as_secs_f64() * 1e3);
     if !status.success() {
-        return Err(format!("{command:?} did not stop well ({status})").into());
+        return Err(format!("{command:?} failed to stop ({status})").into());
     }
     peers::read(&next(&mut lines)?, &mut figures)?;
     Ok(figures)

@@ -98,7 +98,7 @@ fn get(server: &str, path: &str, accept: &str) -> Outcome<Value> {
     serde_json::from_slice(&answer[split + 4..]).map_err(|error| failed("parse", &error))
 }
 
-// === what is recorded ===
+// === recording ===
 
 /// Returns `(path, group, version)` of every group version, in discovery order.
 fn group_versions(server: &str) -> Outcome<Vec<(String, String)>> {

@@ -23,5 +23,5 @@ pub(crate) fn run(polaris: bool) -> Result {
     if status.success() {
         return Ok(());
     }
-    Err(format!("the registry sync does not survive its registries ({status})").into())
+    Err(format!("the registry sync failed with real registries ({status})").into())
 }

@@ -58,7 +58,7 @@ pub(crate) fn check() -> Result {
     let (page, readme) = (read(PAGE)?, read("README.md")?);
     let rows = lines_of_rows(&page).map(Row::parse).collect::<Result<Vec<_>>>()?;
     let mut wrong = numbering(&rows);
-    wrong.extend(lines_of_rows(&readme).map(|line| format!("README.md has a row, which belongs to {PAGE}: {line}")));
+    wrong.extend(lines_of_rows(&readme).map(|line| format!("README.md has a row that belongs to {PAGE}: {line}")));
     wrong.extend(rows.iter().filter_map(|row| row.unfounded(root())));
     wrong.extend(miscounted(&rows, &readme));
     if wrong.is_empty() {
@@ -87,7 +87,7 @@ fn numbering(rows: &[Row<'_>]) -> Vec<String> {
     wrong
         .extend(found.iter().filter(|number| !expected.contains(number)).map(|number| format!("F-{number} is no row")));
     if wrong.is_empty() {
-        wrong.push("rows are there twice, or out of order".to_owned());
+        wrong.push("rows are duplicated or out of order".to_owned());
     }
     wrong
 }
@@ -101,7 +101,7 @@ fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
     });
     summary
         .filter(|line| !readme.lines().any(|found| found == line))
-        .map(|line| format!("README.md does not say {line}"))
+        .map(|line| format!("README.md lacks the line {line}"))
         .collect()
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let mut rows: Vec<_> = lines.iter().map(|line| row(line)).collect();
         assert!(numbering(&rows).is_empty());
         rows.swap(0, 1);
-        assert_eq!(numbering(&rows), ["rows are there twice, or out of order"]);
+        assert_eq!(numbering(&rows), ["rows are duplicated or out of order"]);
         rows.remove(0);
         rows.push(row("| F-99 | a | no | no | no | |"));
         assert_eq!(numbering(&rows), ["F-2 is missing", "F-99 is no row"]);
@@ -215,6 +215,6 @@ mod tests {
     fn the_counts_are_those_of_the_rows() {
         let rows = [row("| F-1 | a | no | yes | partly | |"), row("| F-2 | a | no | – | yes | |")];
         let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| kube-rs | 2 | 0 | 0 |";
-        assert_eq!(miscounted(&rows, summary), ["README.md does not say | kube-rs | 1 | 1 | 0 |"]);
+        assert_eq!(miscounted(&rows, summary), ["README.md lacks the line | kube-rs | 1 | 1 | 0 |"]);
     }
 }

@@ -32,9 +32,9 @@ impl Replay {
         let mut replay = Self { process, target: [String::new(), String::new()] };
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let line: Value = serde_json::from_str(&line).map_err(|error| format!("the replay printed {line:?}: {error}"))?;
+        let line: Value = serde_json::from_str(&line).map_err(|error| format!("replay printed {line:?}: {error}"))?;
         let told = ["kubeconfig", "server"].into_iter().find_map(|name| Some((name, line[name].as_str()?)));
-        let (name, value) = told.ok_or("the replay did not say where it is")?;
+        let (name, value) = told.ok_or("the replay did not print its address")?;
         replay.target = [format!("--{name}"), value.to_owned()];
         Ok(replay)
     }

@@ -13,7 +13,7 @@ use crate::Result;
 pub(super) fn compact(port: u16) -> Result {
     // The revision is part of every response. The key is a zero byte.
     let answer = ask(port, "/v3/kv/range", &json!({"key": "AA=="}))?;
-    let present = answer["header"]["revision"].as_str().ok_or_else(|| format!("etcd returned no revision: {answer}"))?;
+    let present = answer["header"]["revision"].as_str().ok_or_else(|| format!("etcd sent no revision: {answer}"))?;
     ask(port, "/v3/kv/compaction", &json!({"revision": present, "physical": true}))?;
     Ok(())
 }
