@@ -5,6 +5,7 @@ mod commands;
 mod connection;
 mod control_plane;
 mod descriptions;
+mod memory;
 mod recorder;
 #[cfg(test)]
 mod reference;
@@ -102,6 +103,7 @@ async fn main() -> ExitCode {
     if let Some(stand_in) = StandIn::called() {
         log(None, "warn");
         serving::raise_file_limit();
+        tokio::spawn(memory::return_freed_pages());
         return exit(stand_in.run().await);
     }
     let arguments = Arguments::read(env::args_os()).unwrap_or_else(|error| error.exit());
@@ -109,6 +111,7 @@ async fn main() -> ExitCode {
     // Programs that are only started, as by `run`, keep the limit that they would have.
     if matches!(arguments.command, Command::Demo(_) | Command::Up(_) | Command::Proxy(_)) {
         serving::raise_file_limit();
+        tokio::spawn(memory::return_freed_pages());
     }
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,

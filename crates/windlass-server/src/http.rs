@@ -35,6 +35,7 @@ mod delete_options;
 mod issuer;
 mod json;
 mod media;
+mod offload;
 mod options;
 mod query;
 mod read;

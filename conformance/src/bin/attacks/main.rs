@@ -38,10 +38,16 @@ const LEFT: u64 = 64 << 20;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.peek().is_some_and(|argument| argument == "--list") {
+        for attack in attacks() {
+            println!("{}", attack.name);
+        }
+        return ExitCode::SUCCESS;
+    }
     let (Some(kubeconfig), Some(process)) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok()))
     else {
-        eprintln!("usage: attacks KUBECONFIG PROCESS [ONLY] [PROXY PROGRAM]");
+        eprintln!("usage: attacks --list | attacks KUBECONFIG PROCESS [ONLY] [PROXY PROGRAM]");
         return ExitCode::FAILURE;
     };
     let only = arguments.next().unwrap_or_default();

@@ -258,7 +258,7 @@ impl Request<'_> {
         let params = list_params(&self.exchange.query)?;
         self.registry.before_list(&self.target, &params).await;
         let list = self.registry.list(&self.target, params).await?;
-        Ok(showing.list(list)?)
+        Ok(showing.list(list).await?)
     }
 
     async fn watch(self, name: &str) -> Result<Response<Body>, Failure> {
@@ -333,20 +333,20 @@ impl Request<'_> {
         let list = list_params(&self.exchange.query)?;
         let params = self.delete_params(body).await?;
         let list = self.registry.delete_collection(&self.target, params, list).await?;
-        Ok(showing.list(list)?)
+        Ok(showing.list(list).await?)
     }
 
     /// How the answer is to look.
-    fn showing(&self) -> Result<Showing<'_>, Failure> {
+    fn showing(&self) -> Result<Showing, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
         self.warn_of_age();
         let now = self.registry.clock().now();
         Ok(Showing {
-            resource: &self.target.resource,
+            resource: Arc::clone(&self.target.resource),
             representation,
             include: self.include(representation.view)?,
-            descriptions: self.server.descriptions(),
+            descriptions: self.server.descriptions().clone(),
             now,
         })
     }
@@ -414,13 +414,13 @@ impl Request<'_> {
         DeleteParams { user: user.clone(), warnings: warnings.clone(), ..params }
     }
 
-    fn written(&self, showing: &Showing<'_>, written: Written) -> Result<Response<Body>, Failure> {
+    fn written(&self, showing: &Showing, written: Written) -> Result<Response<Body>, Failure> {
         self.exchange.warnings.extend(written.warnings);
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         self.answer(showing, written.answer, code)
     }
 
-    fn answer(&self, showing: &Showing<'_>, answer: Answer, code: StatusCode) -> Result<Response<Body>, Failure> {
+    fn answer(&self, showing: &Showing, answer: Answer, code: StatusCode) -> Result<Response<Body>, Failure> {
         match answer {
             Answer::Object(item) => Ok(showing.object(code, &item)?),
             Answer::Status(status) => Ok(self.status(&status, code)),

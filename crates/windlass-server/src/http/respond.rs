@@ -13,6 +13,7 @@ use super::{
     body::Body,
     json,
     media::{Encoding, ErrorEncoding, MetaVersion, Representation, Shown, View, wrong_view},
+    offload::offload,
 };
 use crate::{
     codec::{ProtobufList, to_protobuf, to_yaml},
@@ -26,6 +27,9 @@ use crate::{
 /// A list that is longer than this goes out in pieces of about this size, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// A list of so many bytes takes some 10 ms to encode as a whole.
+const LARGE: usize = 1 << 20;
+
 /// The end of a table, whose last field is its rows.
 const END_OF_TABLE: &[u8] = b"]}";
 
@@ -35,20 +39,20 @@ pub(super) const METRICS: HeaderValue = HeaderValue::from_static("text/plain; ve
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// How objects are to be shown.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Showing<'r> {
-    pub(super) resource: &'r Arc<ResourceInfo>,
+#[derive(Clone, Debug)]
+pub(super) struct Showing {
+    pub(super) resource: Arc<ResourceInfo>,
     pub(super) representation: Representation,
     /// Of the rows of tables.
     pub(super) include: IncludeObject,
-    pub(super) descriptions: &'r Descriptions,
+    pub(super) descriptions: Descriptions,
     /// For ages.
     pub(super) now: Timestamp,
 }
 
 // === objects ===
 
-impl Showing<'_> {
+impl Showing {
     /// One object.
     pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
@@ -60,7 +64,7 @@ impl Showing<'_> {
             View::PartialList(_) => {
                 return Err(wrong_view(
                     "PartialObjectMetadataList",
-                    &go_type(self.resource, Shown::Object),
+                    &go_type(&self.resource, Shown::Object),
                     Shown::Object,
                 ));
             }
@@ -71,7 +75,7 @@ impl Showing<'_> {
 
     /// The header of a table that is not one of several.
     pub(super) fn header(&self) -> Header<'_> {
-        Header::Columns(self.descriptions)
+        Header::Columns(&self.descriptions)
     }
 
     /// What is shown of an object. Of the tables in a watch only the first says what its columns are.
@@ -82,23 +86,37 @@ impl Showing<'_> {
             View::Table(version) => {
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 if object["kind"] == "Scale" {
-                    return table::scale_table(metadata, object, self.include, self.descriptions, self.now);
+                    return table::scale_table(metadata, object, self.include, &self.descriptions, self.now);
                 }
                 self.table(metadata, std::iter::once(object), header, version)
             }
         }
     }
 
-    /// A list, in pieces if it is long.
-    pub(super) fn list(&self, list: ItemList) -> Result<Response<Body>, Status> {
+    /// Returns a list, in pieces if it is long. A long list that has to be encoded as a whole is encoded beside the runtime.
+    pub(super) async fn list(self, list: ItemList) -> Result<Response<Body>, Status> {
+        let size: usize = list.items.iter().map(|item| item.encoded.len_hint()).sum();
+        if size < LARGE || self.is_streamed() {
+            return self.list_now(list);
+        }
+        offload(move || self.list_now(list)).await?
+    }
+
+    /// Reports whether lists are encoded while they are sent.
+    fn is_streamed(&self) -> bool {
+        let is_ordered = matches!(self.representation.view, View::Table(_)) && table::is_ordered(&self.resource);
+        self.representation.encoding == Encoding::Json && !is_ordered
+    }
+
+    fn list_now(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         match self.representation.view {
             View::Partial(_) => {
-                Err(wrong_view("PartialObjectMetadata", &go_type(self.resource, Shown::List), Shown::List))
+                Err(wrong_view("PartialObjectMetadata", &go_type(&self.resource, Shown::List), Shown::List))
             }
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
-                if self.representation.encoding == Encoding::Json && !table::is_ordered(self.resource) {
+                if self.representation.encoding == Encoding::Json && !table::is_ordered(&self.resource) {
                     let none = json::encode(&self.table(metadata, std::iter::empty(), self.header(), version));
                     let row = self.row(version);
                     return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
@@ -145,7 +163,7 @@ impl Showing<'_> {
         header: Header<'_>,
         version: MetaVersion,
     ) -> Value {
-        let mut table = table::table(self.resource, metadata, objects, self.include, header, self.now);
+        let mut table = table::table(&self.resource, metadata, objects, self.include, header, self.now);
         if version == MetaVersion::V1Beta1 {
             let beta = Value::from(version.api_version());
             for row in table["rows"].as_array_mut().into_iter().flatten() {
@@ -160,7 +178,7 @@ impl Showing<'_> {
 
     /// Makes the rows of a table one by one.
     fn row(&self, version: MetaVersion) -> impl Fn(Value) -> Value + Send + 'static {
-        let (resource, include, now) = (Arc::clone(self.resource), self.include, self.now);
+        let (resource, include, now) = (Arc::clone(&self.resource), self.include, self.now);
         move |object| {
             let mut row = table::row(&resource, object, include, now);
             if version == MetaVersion::V1Beta1 && include == IncludeObject::Metadata {

@@ -3,6 +3,8 @@
 //! There is no task behind it: whoever polls the body drives the watch, and dropping the body ends it. It ends by itself
 //! when its time is up, when the server stops, or when it fell too far behind; the client asks again then.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::{FutureExt, Stream, stream};
 use serde_json::{Value, json};
@@ -92,14 +94,14 @@ impl Watch {
 
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
         let showing = Showing {
-            resource: self.session.resource(),
+            resource: Arc::clone(self.session.resource()),
             representation: self.rendering.representation,
             include: match self.rendering.include {
                 // Without its version a bookmark would be nothing.
                 IncludeObject::None if kind == EventType::Bookmark => IncludeObject::Metadata,
                 include => include,
             },
-            descriptions: &self.rendering.descriptions,
+            descriptions: self.rendering.descriptions.clone(),
             now: self.rendering.clock.now(),
         };
         let header = if self.has_header { Header::Omitted } else { showing.header() };
