@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Unmodified kubectl against a control plane, checked by what it prints.
+# Tests of unmodified kubectl with a control plane, by its output.
 #
 #   conformance/kubectl.sh WINDLASS      starts `WINDLASS up`, runs the checks, stops it
-#   conformance/kubectl.sh               runs them against $KUBECONFIG, which must have controllers and nodes
+#   conformance/kubectl.sh               runs them with $KUBECONFIG, a cluster with controllers and nodes
 #
-# $KUBECTL is the kubectl to use; `kubectl` by default. The checks of single commands are in conformance/kubectl/.
-# $TRANSCRIPT is a file to write what was printed to, without names and times: `cargo xtask kubectl` compares two. A check
-# that stands behind `TRANSCRIPT=` prints what two runs may print differently.
+# $KUBECTL is the kubectl to use; defaults to `kubectl`. The checks of single commands are in conformance/kubectl/.
+# $TRANSCRIPT is a file for the output, without names and times: `cargo xtask kubectl` compares two of them. The output of
+# a check after `TRANSCRIPT=` may differ between runs, and is not written.
 set -uo pipefail
 parts=$(cd "$(dirname "$0")/kubectl" && pwd)
 
@@ -27,7 +27,7 @@ finish() {
 }
 trap finish EXIT
 
-# The cache of discovery answers must not outlive the server that gave them.
+# The discovery cache must not be used with another server.
 export HOME="$work"
 
 if [ $# -gt 0 ]; then
@@ -48,7 +48,7 @@ fi
 
 k() { timeout 60 "$KUBECTL" "$@"; }
 
-# expect TITLE REGEX ARGUMENTS...: kubectl succeeds, and what it prints matches (over all of its lines, as one text).
+# expect TITLE REGEX ARGUMENTS...: kubectl succeeds, and its whole output matches.
 expect() {
   local title=$1 pattern=$2 output status
   shift 2
@@ -57,7 +57,7 @@ expect() {
   judge "$title" "$pattern" "$output" $([ $status -eq 0 ] && echo ok || echo "exit $status") "$*"
 }
 
-# refuse TITLE REGEX ARGUMENTS...: kubectl fails, and says why.
+# refuse TITLE REGEX ARGUMENTS...: kubectl fails with this message.
 refuse() {
   local title=$1 pattern=$2 output status
   shift 2
@@ -66,7 +66,7 @@ refuse() {
   judge "$title" "$pattern" "$output" $([ $status -ne 0 ] && echo ok || echo "success") "$*"
 }
 
-# neutral: text without what differs from run to run: names, times, addresses, versions, widths of columns.
+# neutral: removes text that differs between runs: names, times, addresses, versions, column widths.
 neutral() {
   sed -E -e "s#$work#WORK#g" \
     -e 's/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/UID/g' \
@@ -97,7 +97,7 @@ judge() {
 
 manifest() { cat >"$work/$1"; }
 
-# settles PATTERN ARGUMENTS...: waits until what kubectl prints matches, for what comes about by itself.
+# settles PATTERN ARGUMENTS...: waits until kubectl's output matches, for changes by controllers.
 settles() {
   local pattern=$1
   shift
@@ -109,7 +109,7 @@ settles() {
   printf 'FAILED to settle\n  kubectl %s\n  expected: %s\n' "$*" "$pattern"
 }
 
-# needs RESOURCE WHAT: whether the server serves a resource, as `api-resources -o name` prints it; if not, what is left out.
+# needs RESOURCE WHAT: succeeds if the server serves a resource (in the format of `api-resources -o name`); otherwise prints that WHAT is skipped.
 needs() {
   if [ -z "$resources" ]; then resources=$(k api-resources -o name); fi
   if grep -qx "$1" <<<"$resources"; then return 0; fi
@@ -118,7 +118,7 @@ needs() {
   return 1
 }
 
-# edit SED-SCRIPT: the editor of the next commands.
+# edit SED-SCRIPT: sets the editor of the next commands.
 edit() {
   echo "$1" >"$work/edit.sed"
   export KUBE_EDITOR="sed -i -f $work/edit.sed"
@@ -126,7 +126,7 @@ edit() {
 
 echo "$(k version 2>/dev/null | tr '\n' ' ')"
 
-# --- what there is
+# --- discovery
 expect "the versions agree" 'Server Version: v1\.3' version
 expect "api-versions" 'apps/v1\n(.*\n)*coordination.k8s.io/v1\n(.*\n)*v1' api-versions
 expect "api-resources" 'deployments +deploy +apps/v1 +true +Deployment' api-resources
@@ -164,7 +164,7 @@ expect "describe pod" "Name: +$pod\nNamespace: +default\n(.*\n)*Status: +Running
 for node in node-0 node-1 node-2; do settles 'RegisteredNode' events --for "node/$node"; done
 expect "describe node" 'Name: +\S+\n(.*\n)*Conditions:\n(.*\n)*Non-terminated Pods' describe node
 
-# --- the loop
+# --- the control loop
 expect "delete a pod" "pod \"$pod\" deleted" delete pod "$pod"
 settles '^(Running True ){8}$' get pods -l app=web -o 'jsonpath={range .items[*]}{.status.phase} {.status.conditions[?(@.type=="Ready")].status} {end}'
 expect "it is replaced" 'deployment "web" successfully rolled out' rollout status deployment/web --timeout=60s
@@ -231,8 +231,8 @@ printf 'apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: bad}\nspec:\n  r
 refuse "an unknown field is refused" 'unknown field "spec.replica"' create -f "$work/bad.yaml"
 refuse "an invalid object is refused" 'is invalid.*selector.*does not match template' create -f - < <(sed 's/replica:/replicas:/; s/matchLabels: {a: b}/matchLabels: {a: c}/' "$work/bad.yaml")
 
-# --- of what there is by now
-# Nothing is left of the rollouts.
+# --- the current objects
+# Waits until the rollouts are complete.
 settles '^3 3 0 (Running ){3}$' get deployments,pods -l app=web -o 'jsonpath={.items[0].status.replicas} {.items[0].status.readyReplicas} {.items[0].status.terminatingReplicas} {range .items[1:]}{.status.phase} {end}'
 settles '^(10\.\S+ ){3}$' get endpointslices -l kubernetes.io/service-name=web -o 'jsonpath={range .items[*].endpoints[*]}{.addresses[0]} {end}'
 settles '^(10\.\S+ ){3}$' get endpoints web -o 'jsonpath={range .subsets[*].addresses[*]}{.ip} {end}'
@@ -252,7 +252,7 @@ expect "delete the pod" 'pod "single" deleted' delete pod single
 for _ in $(seq 50); do grep -q '^single.*Error' "$work/watch.log" && break; sleep 0.1; done
 kill "$watcher" 2>/dev/null
 wait "$watcher" 2>/dev/null
-# How often a state is told of is the kubelet's affair. It is killed in the end, and its container fails by that.
+# The number of status updates depends on the kubelet. The pod is killed at the end, so its container fails.
 judge "get -w shows the end" '^Running\nTerminating\nError\n?$' "$(awk '$1 == "single" {print $3}' "$work/watch.log" | uniq)" ok "get pods -w"
 expect "wait for a deletion" '.*' wait pod/single --for=delete --timeout=30s
 expect "orphans survive" 'deployment.apps "web" deleted' delete deployment web --cascade=orphan
@@ -358,7 +358,7 @@ refuse "an unknown resource type" "the server doesn't have a resource type \"non
 refuse "a missing object" 'configmaps "none" not found' get configmap none
 refuse "a wrong token" 'must be logged in|Unauthorized' --token=wrong get pods --kubeconfig /dev/null --server "$(k config view --minify -o 'jsonpath={.clusters[0].cluster.server}')" --insecure-skip-tls-verify
 
-TRANSCRIPT= # what follows is about windlass alone
+TRANSCRIPT= # the following checks are for windlass only
 if [ -n "$up" ]; then
   kill -TERM "$up"
   for _ in $(seq 10); do kill -0 "$up" 2>/dev/null || break; sleep 0.1; done

@@ -17,9 +17,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// What of an informer's update is decoding: the same event again and again, without a network, an informer or its garbage.
+// Benchmarks of the decoding part of an informer's update: the same event repeatedly, without network, informer and garbage.
 
-// BenchmarkValid goes over the text once.
+// BenchmarkValid reads the text once.
 func BenchmarkValid(b *testing.B) {
 	event, _ := events(b)
 	for b.Loop() {
@@ -27,7 +27,7 @@ func BenchmarkValid(b *testing.B) {
 	}
 }
 
-// BenchmarkPod decodes the pod alone, once its bytes are known.
+// BenchmarkPod decodes only the pod, from its bytes.
 func BenchmarkPod(b *testing.B) {
 	_, pod := events(b)
 	for b.Loop() {
@@ -37,7 +37,7 @@ func BenchmarkPod(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is what a watch does: frames, the event, the kind of its object, the object.
+// BenchmarkEvent does the work of a watch: framing, and decoding of the event, the kind and the object.
 func BenchmarkEvent(b *testing.B) {
 	event, _ := events(b)
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeJSON)
@@ -51,7 +51,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// events makes an event of about the size of the uniform pods, and its object.
+// events returns an event of about the size of the uniform pods, and its object.
 func events(b *testing.B) (event, pod []byte) {
 	object := corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	object.Name, object.Namespace, object.ResourceVersion = "app-1", "default", "1000000001"
@@ -72,7 +72,7 @@ func events(b *testing.B) (event, pod []byte) {
 	return event, pod
 }
 
-// again is a stream of the same text.
+// again is a stream that repeats a text.
 type again struct {
 	text []byte
 	rest bytes.Reader

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// encode reads a line of JSON for each object, and writes its message with its length, four bytes big-endian, before it.
+// encode reads a line of JSON per object. It writes the length of its message in four bytes, big-endian, then the message.
 func encode(kind string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {

@@ -17,10 +17,10 @@ import (
 
 var widgets = schema.GroupVersionResource{Group: "bench.windlass.dev", Version: "v1", Resource: "widgets"}
 
-// few objects are listed before anything is measured: the program's own pages are not what objects cost.
+// few objects are listed before the measurement, because the program's own pages are not a cost of objects.
 var few = metav1.ListOptions{Limit: 4}
 
-// informerOf makes the informer that a program would use: typed for what is built in, dynamic for custom resources.
+// informerOf returns a typed informer for built-in types, and a dynamic one for custom resources.
 func informerOf(ctx context.Context, resource string, config *rest.Config) (cache.SharedIndexInformer, error) {
 	if resource == widgets.Resource {
 		client, err := dynamic.NewForConfig(config)

@@ -1,5 +1,5 @@
-// Command client-go is the peer of `windlass-bench informer`: one shared informer, a handler that makes keys, the same
-// figures in the same lines. With --encode it turns objects from JSON into protobuf, for the replay.
+// Command client-go is the equivalent of `windlass-bench informer`: one shared informer, a handler that produces keys, and the
+// same output. With --encode it converts objects from JSON to protobuf, for the replay.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"windlass.dev/bench/client-go/figures"
 )
 
-// settling is how long all clients wait before their memory is looked at.
+// settling is the time that all clients wait before their memory is measured.
 const settling = 200 * time.Millisecond
 
 func main() {
@@ -76,7 +76,7 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 	debug.FreeOSMemory()
 	before, cpuBefore, started := figures.Memory("VmRSS:"), figures.CPU(), time.Now()
 	go informer.Run(context.Background().Done())
-	// cache.WaitForCacheSync looks only every 100 ms.
+	// cache.WaitForCacheSync polls every 100 ms.
 	for !registration.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
@@ -109,7 +109,7 @@ func run(server, kubeconfig, resource, mediaType string, updates int64) error {
 	return nil
 }
 
-// collect gives back what nobody uses. Twice: what the first run frees of caches, the second gives back.
+// collect returns unused memory to the system. It collects twice: the second run returns the pools that the first one clears.
 func collect() {
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()

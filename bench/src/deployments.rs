@@ -1,8 +1,8 @@
-//! Many Deployments at once: how long a control plane takes from the first apply until every pod of theirs is ready, with how
-//! many requests, and what that costs its processes.
+//! A benchmark with many Deployments: the time from the first apply until all pods are ready, the number of requests,
+//! and the resource usage of the control plane.
 //!
-//! Who applies has a connection and so many requests under way on it, whatever the control plane. That a Deployment is ready
-//! is seen by a watch. The counts are those of the API server itself.
+//! The load is the same for each control plane: one connection with a fixed number of concurrent requests. A watch
+//! reports when a Deployment is ready. The request counts are those of the API server.
 
 mod asked;
 mod readiness;
@@ -27,39 +27,39 @@ use crate::objects::{APPLY, JSON};
 /// The flags of `windlass-bench deployments`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The control plane's
+    /// The kubeconfig of the control plane
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
-    /// How many Deployments
+    /// The number of Deployments
     #[arg(long, default_value_t = 1_000)]
     deployments: usize,
-    /// Of how many replicas each
+    /// The number of replicas of each Deployment
     #[arg(long, default_value_t = 3)]
     replicas: i32,
-    /// How many requests are under way at once
+    /// The number of concurrent requests
     #[arg(long, default_value_t = 32)]
     requests: usize,
-    /// Wait for so many nodes first
+    /// The number of nodes to wait for first
     #[arg(long, default_value_t = 50)]
     nodes: usize,
     /// A process of the control plane
     #[arg(long = "process", value_name = "NAME=PID", value_parser = crate::server::process)]
     processes: Vec<(String, u32)>,
-    /// A process beside it, which is measured and not counted
+    /// A process that is measured but not part of the control plane
     #[arg(long = "beside", value_name = "NAME=PID", value_parser = crate::server::process)]
     beside: Vec<(String, u32)>,
-    /// How long all of it may take, in seconds
+    /// The timeout of the run, in seconds
     #[arg(long, default_value_t = 1_800)]
     within: u64,
 }
 
-/// Between two looks at what changes slowly.
+/// The polling interval for slow changes.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Nothing was written for so long: nothing is left to do.
+/// The time without writes after which all work is done.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Between two looks at the counts, which cost the real server a hundredth of a second each.
+/// The polling interval for request counts; a read takes the real server a hundredth of a second.
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
@@ -69,7 +69,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     timeout(limit, bench.run()).await.map_err(|_| format!("not done within {} s", limit.as_secs()))?
 }
 
-/// One for each process, by its name.
+/// One figure per process, by its name.
 type Figures = BTreeMap<String, f64>;
 
 struct Bench {
@@ -114,7 +114,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The namespace, in which pods can be made, and the nodes.
+    /// Creates the namespace, waits until it accepts pods, and waits for the nodes.
     async fn prepare(&self) -> Result<(), BoxError> {
         let namespace = json!({"metadata": {"name": self.namespace}});
         self.send(Method::POST, "/api/v1/namespaces", JSON, &namespace).await?;
@@ -134,7 +134,7 @@ impl Bench {
         Ok(())
     }
 
-    /// As fast as the server takes them.
+    /// Applies the Deployments as fast as the server accepts them.
     async fn apply(&self, started: Instant) -> Result<Duration, BoxError> {
         let applies = stream::iter(0..self.options.deployments).map(|at| async move {
             let name = format!("deployment-{at}");
@@ -146,7 +146,7 @@ impl Bench {
         Ok(started.elapsed())
     }
 
-    /// Waits until nothing is written any more; tells since when, and the counts by then.
+    /// Waits until writes have stopped. Returns the time of the last write and the request counts.
     async fn settle(&self, started: Instant) -> Result<(Duration, Asked), BoxError> {
         let (since, counts) = self.counts_at_rest().await?;
         Ok((since.saturating_duration_since(started), counts))
@@ -173,7 +173,7 @@ impl Bench {
         self.of_each(process::cpu_seconds_of)
     }
 
-    /// Of each process, and the sum of those that are the control plane.
+    /// Returns the figure of each process, and the sum over the control plane.
     fn of_each(&self, figure: fn(u32) -> Result<f64, BoxError>) -> Result<Figures, BoxError> {
         let Options { processes, beside, .. } = &self.options;
         let mut figures = Figures::from([("sum".to_owned(), 0.0)]);
@@ -212,7 +212,7 @@ fn peak(process: u32) -> Result<f64, BoxError> {
     Ok(process::peak_rss_of(process)? as f64)
 }
 
-/// A Deployment of a web server as charts write them.
+/// Returns a Deployment of a web server, as Helm charts define it.
 fn deployment(name: &str, replicas: i32) -> Value {
     let labels = json!({"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name});
     let probe = json!({"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10});

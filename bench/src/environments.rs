@@ -1,4 +1,4 @@
-//! Test environments, many at once in this process.
+//! A benchmark of many test environments in one process.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use windlass_envtest::Environment;
 /// The flags of `windlass-bench environments`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// How many
+    /// The number of environments
     #[arg(long, default_value_t = 500)]
     number: usize,
 }
 
-/// What one took.
+/// The durations of one environment.
 struct Took {
     start: Duration,
-    /// Until the first request was answered, which makes the objects that every cluster has.
+    /// The time until the first response. The first request creates the default objects of a cluster.
     first: Duration,
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
-    // One by one: what somebody waits for.
+    // One after the other: the delay that a user sees.
     let mut alone = Vec::new();
     for _ in 0..options.number {
         alone.push(start().await?.1);
     }
-    // And all at once, none of which is gone before the last is there.
+    // All at once; none is dropped before all have started.
     let started = Instant::now();
     let all = join_all((0..options.number).map(|_| tokio::spawn(start()))).await;
     let all = all.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().collect::<Result<Vec<_>, _>>()?;

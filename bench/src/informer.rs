@@ -1,4 +1,4 @@
-//! One informer: what it costs to sync, to hold, to follow, and to read.
+//! A benchmark of one informer: sync, memory, updates and reads.
 
 mod handling;
 mod reader;
@@ -27,28 +27,28 @@ use windlass_bench::process;
 /// The flags of `windlass-bench informer`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// A server that asks for no credentials
+    /// The URL of a server that needs no credentials
     #[arg(long, value_name = "URL", conflicts_with = "kubeconfig", required_unless_present = "kubeconfig")]
     server: Option<http::Uri>,
-    /// A server, by a kubeconfig
+    /// The kubeconfig of a server
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// How many updates to wait for after the sync
+    /// The number of updates to wait for after the sync
     #[arg(long, default_value_t = 0)]
     updates: u64,
-    /// Bytes of bodies that are kept uncompressed; the cache's default without
+    /// The bytes of bodies that remain uncompressed; defaults to the cache's default
     #[arg(long)]
     budget: Option<usize>,
-    /// Which resource to follow, in all namespaces
+    /// The resource to follow, in all namespaces
     #[arg(long, value_enum, default_value_t = Followed::Pods)]
     resource: Followed,
-    /// What the handler does with an object
+    /// The handler's work for an object
     #[arg(long, value_enum, default_value_t = Work::Key)]
     handler: Work,
-    /// How the present state is asked for
+    /// How to read the initial state
     #[arg(long, value_enum, default_value_t = Start::List)]
     start: Start,
-    /// Index the objects by node, and measure what reading costs
+    /// Index the objects by node, and measure reads
     #[arg(long, value_enum, default_value_t = Reads::None)]
     reads: Reads,
 }
@@ -65,22 +65,22 @@ enum Followed {
 enum Start {
     /// LIST in pages, then WATCH
     List,
-    /// A watch that begins with the present state
+    /// A streaming list, as a watch
     Watch,
 }
 
-/// When the cache is read.
+/// When to measure reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Reads {
     /// Never
     None,
     /// After the updates, when nothing changes
     After,
-    /// Then, and by one more thread as fast as it can, while the updates come: their own figures are not to be compared
+    /// After the updates, and also by another thread during the updates; figures of the updates are then not comparable
     Throughout,
 }
 
-/// The index that `--reads` makes.
+/// The index for `--reads`.
 const BY_NODE: &str = "node";
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
@@ -153,7 +153,7 @@ async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<()
     Ok(())
 }
 
-/// From the first update to the last.
+/// Measures from the first update to the last.
 async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
     let (cpu_before, seen) = (process::cpu_seconds()?, progress.seen());
     progress.first_after(seen).await;
@@ -175,7 +175,7 @@ async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What was handed to the handlers is let go of by other threads.
+/// Lets other threads drop the objects that the handlers released.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }

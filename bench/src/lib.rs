@@ -1,4 +1,4 @@
-//! What the programs share: the figures of a process, and the objects of the controllers.
+//! Code that the programs share: figures of a process, and the objects of the controllers.
 
 pub mod process;
 pub mod widget;

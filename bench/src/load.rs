@@ -1,8 +1,9 @@
-//! Load for an API server that costs as little as it can: what runs beside a server on the same processors takes them from it,
-//! and the more the faster the server is.
+//! A load generator for API servers with minimal CPU usage. It runs on the same machine as the server, and takes more
+//! CPU time from a faster server.
 //!
-//! Requests are bytes before the clock starts; each connection has a thread, a blocking socket and so many requests under way;
-//! of an answer only the status is looked at. One that is no success ends the load with an error. The same for every server.
+//! Requests are encoded before the measurement. Each connection has a thread, a blocking socket and a fixed number of
+//! concurrent requests. Only the status of a response is read. A failure ends the load with an error. All servers get
+//! the same load.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -25,7 +26,7 @@ mod answers;
 mod request;
 mod secured;
 
-/// A server, and who asks it.
+/// The address and credentials of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     host: String,
@@ -33,28 +34,28 @@ pub(crate) struct Address {
     token: String,
 }
 
-/// Which objects the requests of a load are about.
+/// The objects of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Objects {
-    /// Each about one of its own.
+    /// A new object for each request.
     New,
-    /// About so many, one after the other, again and again.
+    /// This many objects, in turn.
     Known(usize),
 }
 
-/// How many requests are under way at once.
+/// The number of concurrent requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Width {
     pub(crate) connections: usize,
-    /// On each of them.
+    /// The number per connection.
     pub(crate) requests: usize,
 }
 
-/// What was done.
+/// The result of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) requests: usize,
-    /// Until the last of them was answered.
+    /// The time until the last response.
     pub(crate) took: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Address {
         Ok(Self { host, port: config.server.port_u16().unwrap_or(443), token: token.expose().to_owned() })
     }
 
-    /// Sends a request again and again for so long, and waits for the answers.
+    /// Repeats a request for a duration, and waits for the responses.
     pub(crate) fn load(
         &self,
         request: &Request<'_>,
@@ -107,7 +108,7 @@ struct Conversation<'c> {
     answers: Answers,
     frames: &'c Frames,
     objects: Objects,
-    /// Of the next request.
+    /// The stream of the next request.
     stream: u32,
 }
 

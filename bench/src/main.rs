@@ -1,5 +1,5 @@
-//! Measurements: each command prints one line of JSON per figure. What is measured, and how to repeat it, is in
-//! `bench/README.md`; no test asserts a time.
+//! Benchmarks. Each command prints one line of JSON per figure. `bench/README.md` explains them and how to repeat them;
+//! no test asserts a time.
 
 mod deployments;
 mod environments;
@@ -20,7 +20,7 @@ use std::{future::Future, process::ExitCode, time::Duration};
 use clap::{Parser, Subcommand};
 use windlass_api::{BoxError, ErrorChain};
 
-/// Measure Windlass and its peers
+/// Measure Windlass and comparable software
 #[derive(Debug, Parser)]
 #[command(name = "windlass-bench")]
 struct Arguments {
@@ -34,23 +34,23 @@ enum Bench {
     Informer(informer::Options),
     /// A server that replays a list and a watch
     Replay(replay::Options),
-    /// Adds of 10,000 keys by one producer, worked off meanwhile
+    /// Adds of 10,000 keys by one producer, with concurrent workers
     Queue(queue::Options),
-    /// Make the objects that `windlass-bench-controller` and its peers reconcile
+    /// Create the objects for `windlass-bench-controller` and the equivalent controllers
     Populate(populate::Options),
     /// Creates, gets, lists, applies and memory of API servers, in turns
     Server(server::Options),
-    /// Wait until a server that is being started is ready
+    /// Wait until a starting server is ready
     Ready(ready::Options),
-    /// Many watchers of one busy kind: whether each sees everything in order, and what they cost the writers
+    /// Many watchers of one frequently written kind: check order and completeness, and measure the cost for writers
     Watchers(watchers::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
     /// Apply many Deployments at once, and wait until all of their pods are ready
     Deployments(deployments::Options),
-    /// Simulated nodes for a control plane that has none, until SIGTERM
+    /// Simulated nodes for a control plane without nodes, until SIGTERM
     Nodes(nodes::Options),
-    /// Test environments: how long they take to start, and the memory of many
+    /// Test environments: start time, and memory of many
     Environments(environments::Options),
 }
 
@@ -60,16 +60,16 @@ fn main() -> ExitCode {
             queue::run(&options).await;
             Ok(())
         }),
-        // What waits for the network all the time needs no second thread, and is spared waking it.
+        // The program mostly waits for the network, so a second thread would only cost wake-ups.
         Bench::Informer(options) => on_threads(Some(1), informer::run(options)),
         Bench::Replay(options) => on_threads(None, replay::run(options)),
         Bench::Populate(options) => on_threads(None, populate::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
-        // What is measured has the other processors for itself.
+        // The measured server gets the other cores.
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),
         Bench::Watchers(options) => on_threads(None, watchers::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
-        // As little of the machine as can be: it is the control plane's.
+        // A single thread leaves the machine to the control plane.
         Bench::Deployments(options) => on_threads(Some(1), deployments::run(options)),
         Bench::Nodes(options) => on_threads(Some(1), nodes::run(options)),
         Bench::Environments(options) => on_threads(None, environments::run(options)),
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs to the end, on so many worker threads; on as many as there are processors without.
+/// Runs the future on this number of worker threads; defaults to one per core.
 fn on_threads(threads: Option<usize>, work: impl Future<Output = Result<(), BoxError>>) -> Result<(), BoxError> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -92,13 +92,13 @@ fn on_threads(threads: Option<usize>, work: impl Future<Output = Result<(), BoxE
     runtime.enable_all().build()?.block_on(work)
 }
 
-/// Of values that were measured; they are sorted by it.
+/// Returns the median and sorts the values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// So many in that time, per second.
+/// Returns the rate per second.
 fn rate(count: usize, took: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let count = count as f64;

@@ -1,4 +1,4 @@
-//! Simulated nodes for a control plane that has none: the same for ours and for the real one.
+//! Simulated nodes for a control plane without nodes. Windlass and the real control plane use the same program.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,13 +11,13 @@ use windlass_runtime::{Manager, shutdown};
 /// The flags of `windlass-bench nodes`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The control plane's
+    /// The kubeconfig of the control plane
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
-    /// How many
+    /// The number of nodes
     #[arg(long, default_value_t = 50)]
     nodes: usize,
-    /// How long a container takes to start, in milliseconds
+    /// The start time of a container, in milliseconds
     #[arg(long, default_value_t = 0)]
     start: u64,
 }

@@ -1,11 +1,11 @@
-//! Objects that are written, and the types of bodies that hold them.
+//! The written objects, and the content types of their bodies.
 
 use serde_json::{Value, json};
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
-/// A pod as clusters have them: two containers with environment, probes, resources and mounts.
+/// Returns a realistic pod: two containers with environment, probes, resources and mounts.
 pub(crate) fn pod(at: usize) -> Value {
     let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "initialDelaySeconds": 5});
     let container = |name: &str| {
@@ -33,7 +33,7 @@ pub(crate) fn pod(at: usize) -> Value {
     })
 }
 
-/// A deployment of such pods.
+/// Returns a Deployment of such pods.
 pub(crate) fn deployment(at: usize) -> Value {
     let mut pod = pod(at);
     let labels = pod["metadata"]["labels"].clone();
@@ -48,7 +48,7 @@ pub(crate) fn deployment(at: usize) -> Value {
     })
 }
 
-/// A configuration of ten settings with the same value.
+/// Returns a ConfigMap of ten entries with the same value.
 pub(crate) fn config_map(name: &str, value: &str) -> Value {
     let data: serde_json::Map<_, _> = (0..10).map(|key| (format!("key-{key}"), json!(value))).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "bench"}}, "data": data})

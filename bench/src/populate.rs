@@ -1,4 +1,4 @@
-//! The custom kind and its objects, on a server.
+//! Creates the custom resources of the controller benchmark.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,18 +13,18 @@ use windlass_bench::widget::{Widget, definition, widget};
 /// The flags of `windlass-bench populate`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The server
+    /// The kubeconfig of the server
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
-    /// How many objects to make
+    /// The number of objects to create
     #[arg(long, default_value_t = 10_000)]
     objects: usize,
 }
 
-/// Requests under way at once.
+/// The number of concurrent requests.
 const WRITERS: usize = 16;
 
-/// How long the server may take to serve what was defined.
+/// The maximum time until the server serves the new kind.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {

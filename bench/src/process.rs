@@ -1,57 +1,57 @@
-//! What a process has used: processor time and memory, as the operating system counts them.
+//! CPU time and memory of processes, as reported by the operating system.
 
 use std::fs;
 
 use windlass_api::BoxError;
 
-/// Memory in use now, in bytes.
+/// Returns the memory in use, in bytes.
 pub fn rss() -> Result<u64, BoxError> {
     status("VmRSS:")
 }
 
-/// Memory that another process has in use now, in bytes.
+/// Returns the memory that another process uses, in bytes.
 pub fn rss_of(process: u32) -> Result<u64, BoxError> {
     field_of(&process.to_string(), "VmRSS:")
 }
 
-/// The most memory that was ever in use, in bytes.
+/// Returns the peak memory usage, in bytes.
 pub fn peak_rss() -> Result<u64, BoxError> {
     status("VmHWM:")
 }
 
-/// The most memory that another process ever had in use, in bytes.
+/// Returns the peak memory usage of another process, in bytes.
 pub fn peak_rss_of(process: u32) -> Result<u64, BoxError> {
     field_of(&process.to_string(), "VmHWM:")
 }
 
-/// Processor time of another process, with that of its threads that have ended, in seconds.
+/// Returns the CPU time of another process in seconds, including its ended threads.
 pub fn cpu_seconds_of(process: u32) -> Result<f64, BoxError> {
     ticks(&fs::read_to_string(format!("/proc/{process}/stat"))?)
         .map(|ticks| ticks / TICKS_PER_SECOND)
         .ok_or_else(|| format!("no processor time of process {process}").into())
 }
 
-/// What Linux tells programs on every machine that matters, whatever it counts in itself.
+/// The unit of `/proc` on Linux, independent of the kernel's internal tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// In user mode and in the system. The second field is the program's name, in parentheses, and may hold anything.
+/// Returns user and system time. The second field is the program's name in parentheses and can contain any character.
 fn ticks(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
     Some(next()? + next()?)
 }
 
-/// How many processes run or wait to run, on average over the last minute.
+/// Returns the load average of the last minute.
 pub fn load_average() -> Result<f64, BoxError> {
     let text = fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }
 
-/// Processor time of the threads that there are, in seconds. Those of a runtime live as long as it does.
+/// Returns the CPU time of the existing threads in seconds. Threads of a runtime exist as long as the runtime.
 pub fn cpu_seconds() -> Result<f64, BoxError> {
     let mut nanoseconds = 0_u64;
     for task in fs::read_dir("/proc/self/task")? {
-        // A thread may end while we look.
+        // The thread may have ended in the meantime.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
         nanoseconds += text.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
     }
@@ -70,7 +70,7 @@ fn field_of(process: &str, field: &str) -> Result<u64, BoxError> {
     Ok(kilobytes * 1024)
 }
 
-/// Gives back to the system what the allocator holds and nobody uses, as Go's collector does for the peer.
+/// Returns the allocator's free memory to the system, like a garbage collection in the Go program.
 #[allow(unsafe_code, reason = "the standard allocator has no safe way to ask for this")]
 pub fn trim_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -80,9 +80,9 @@ pub fn trim_allocator() {
     }
 }
 
-/// Has the allocator keep one heap for all threads, and give back what is large, and the heap's end, when they are freed. By
-/// default it has a heap for each thread, whose ends [`trim_allocator`] does not reach, and leaves holes in those where
-/// objects were that other threads have replaced. Programs that care set `MALLOC_ARENA_MAX=1`.
+/// Configures the allocator to use one heap for all threads, and to return large blocks and the end of the heap when
+/// they are freed. By default, each thread has a heap. [`trim_allocator`] does not reach the ends of these heaps, and
+/// objects that other threads replace leave holes in them. Programs can set `MALLOC_ARENA_MAX=1` instead.
 #[allow(unsafe_code, reason = "the standard allocator has no safe way to ask for this")]
 pub fn keep_little() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -1,4 +1,4 @@
-//! The work queue under one busy producer: the workload of client-go's figures in the design.
+//! A benchmark of the work queue with one busy producer, the same workload as for client-go.
 
 use std::{
     hash::Hash,
@@ -13,37 +13,37 @@ use serde_json::json;
 use tokio::time::Instant;
 use windlass_queue::WorkQueue;
 
-/// How many different keys there are.
+/// The number of different keys.
 const KEYS: u64 = 10_000;
 
 /// The flags of `windlass-bench queue`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// How many adds
+    /// The number of adds
     #[arg(long, default_value_t = 5_000_000)]
     adds: u64,
-    /// How many workers
+    /// The number of workers
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// What the keys are
+    /// The type of the keys
     #[arg(long, value_enum, default_value_t)]
     keys: Keys,
 }
 
-/// Of which type the keys are.
+/// The type of the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Keys {
-    /// References to texts, which are what Go's strings are: nobody counts who has them
+    /// References to strings without reference counts, comparable to Go's strings
     #[default]
     Borrowed,
-    /// `Arc<str>`: producer and workers change a counter in the key itself
+    /// `Arc<str>`: producer and workers change a counter in the key
     Counted,
 }
 
 pub(crate) async fn run(options: &Options) {
     let names = (0..KEYS).map(|key| format!("namespace-{}/pod-{key}", key % 50));
     match options.keys {
-        // Ten thousand short texts for the life of the process.
+        // Ten thousand short strings, leaked for the lifetime of the process.
         Keys::Borrowed => measure::<&'static str>(options, names.map(|name| &*name.leak()).collect()).await,
         Keys::Counted => measure::<Arc<str>>(options, names.map(Arc::from).collect()).await,
     }
@@ -67,7 +67,7 @@ async fn measure<K: Clone + Eq + Hash + Send + Sync + 'static>(options: &Options
     let started = Instant::now();
     let producer = {
         let (queue, adds) = (queue.clone(), options.adds);
-        // The producer never waits; on a thread of its own it does not hold up the workers of its runtime thread.
+        // The producer never waits. On its own thread, it does not block the workers on its runtime thread.
         tokio::task::spawn_blocking(move || {
             for key in keys.iter().cycle().take(usize::try_from(adds).unwrap_or(usize::MAX)) {
                 queue.add(key.clone());

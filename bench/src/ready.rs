@@ -1,4 +1,4 @@
-//! Waits for an API server, which may not have been started yet, to say that it is ready.
+//! Waits until an API server is ready, possibly before it is started.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,20 +12,20 @@ use windlass_client::{Client, Config};
 /// The flags of `windlass-bench ready`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The server's; it may not be there yet
+    /// The kubeconfig of the server; the file need not exist yet
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
-    /// How long to wait
+    /// The timeout, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }
 
-/// The first pause between two attempts. Later ones are a hundredth of the time that has passed: who starts fast is measured
-/// closely, and who does not is not kept busy with being asked.
+/// The first pause between two attempts. Later pauses are a hundredth of the elapsed time: this is precise for servers
+/// that start fast, and does not load servers that start slowly.
 const PAUSE: Duration = Duration::from_millis(1);
 const SHARE: u32 = 100;
 
-/// Prints a line when it waits, and another when the server is ready.
+/// Prints a line when it starts to wait, and another when the server is ready.
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     println!("waiting");
     let started = Instant::now();
@@ -42,7 +42,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Whether it is there and says that it is ready. Makes the client once that is possible.
+/// Reports whether the server is ready. Creates the client when the kubeconfig exists.
 async fn asked(client: &mut Option<Client>, kubeconfig: &PathBuf) -> bool {
     if client.is_none() {
         *client = Config::from_file(kubeconfig).ok().and_then(|config| Client::new(config).ok());

@@ -1,8 +1,9 @@
-//! A server that replays a list and a watch, so that what is measured is the client.
+//! A server that replays a list and a watch, to measure clients.
 //!
-//! It answers LIST (with `limit` and `continue`) and WATCH for one workload, over HTTP/1.1, with TLS by choice, and then over HTTP/2 for those who
-//! prefer it. A watch begins with silence, in which clients can measure what they hold; then the changes come, in a burst or trickling, and silence
-//! again. Streamed lists are refused, as servers without them do.
+//! It serves LIST (with `limit` and `continue`) and WATCH for one workload, over HTTP/1.1, optionally with TLS, and
+//! then also over HTTP/2. A watch is silent at first, so that clients can measure their memory. Then it sends the
+//! changes, in a burst or at a rate, and is silent again. Streaming lists are rejected, as by servers that do not
+//! support them.
 
 mod answers;
 mod tls;
@@ -31,31 +32,31 @@ use self::{
 /// The flags of `windlass-bench replay`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Where to listen
+    /// The listen address
     #[arg(long, default_value = "127.0.0.1:0")]
     bind: SocketAddr,
-    /// What is listed and watched
+    /// The kind of the objects
     #[arg(long, value_enum, default_value_t = Kind::Uniform)]
     workload: Kind,
-    /// How many objects there are
+    /// The number of objects
     #[arg(long, default_value_t = 10_000)]
     objects: usize,
-    /// How many changes each watch tells
+    /// The number of changes in each watch
     #[arg(long, default_value_t = 50_000)]
     updates: u64,
-    /// How many of the objects change
+    /// The number of objects that change
     #[arg(long, default_value_t = 1_000)]
     over: usize,
-    /// Changes per second; all at once without
+    /// Changes per second; defaults to a burst
     #[arg(long)]
     rate: Option<u64>,
-    /// How many of them go out at once, when they have a rate
+    /// The number of changes that are sent together, with a rate
     #[arg(long, default_value_t = 1, requires = "rate")]
     per_write: u64,
-    /// Seconds between the beginning of a watch and its first change
+    /// Seconds between the start of a watch and its first change
     #[arg(long, default_value_t = 2.0)]
     pause: f64,
-    /// Serve protobuf as well, to those who ask for it, with messages that this program makes: bench/client-go
+    /// Also serve protobuf, with messages from this program: bench/client-go
     #[arg(long, value_name = "PROGRAM")]
     protobuf: Option<PathBuf>,
     /// Serve TLS, and write a kubeconfig into this directory
@@ -63,7 +64,7 @@ pub(crate) struct Options {
     tls: Option<PathBuf>,
 }
 
-/// Never returns, but for an error. Prints its address first.
+/// Runs until an error occurs. Prints its address first.
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let listener = TcpListener::bind(options.bind).await?;
     let address = listener.local_addr()?;
@@ -90,7 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         tokio::spawn(async move {
             match tls {
                 None => attend(replay, socket).await,
-                // Who does not get through the handshake has gone away as well.
+                // The client has disconnected during the handshake.
                 Some(tls) => {
                     if let Ok(socket) = tls.accept(socket).await {
                         attend(replay, socket).await;
@@ -101,7 +102,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     }
 }
 
-/// Serves a connection until it ends. A client that goes away is no error.
+/// Serves a connection until it ends. A disconnect of the client is not an error.
 async fn attend(replay: Arc<Replay>, socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let service = service_fn(move |request| {
         let answer = replay.clone().answer(&request);

@@ -1,5 +1,5 @@
-//! API servers under load: the same requests to each, in turns, so that a busy machine is busy for all of them; and their
-//! memory, before anything was asked of them and with pods.
+//! A benchmark of API servers: the same requests to each, in turns, so other load on the machine affects all of them.
+//! Also measures their memory when idle and with pods.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,39 +23,39 @@ use crate::{
 /// The flags of `windlass-bench server`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// An API server to measure, by a kubeconfig; give it once per server
+    /// The kubeconfig of an API server; can be repeated
     #[arg(long = "target", value_name = "NAME=KUBECONFIG", value_parser = target, required = true)]
     targets: Vec<(String, PathBuf)>,
-    /// A process of the target of this name, whose memory is read; a target may have several
+    /// A process of the target with this name, for memory figures; can be repeated
     #[arg(long = "process", value_name = "NAME=PID", value_parser = process)]
     processes: Vec<(String, u32)>,
-    /// How long nothing is asked of the servers before their memory is read
+    /// The idle time before memory is read
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     settle: u64,
-    /// How often to go round
+    /// The number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How long to ask for each figure in each round
+    /// The seconds per figure in each round
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// How many connections there are
+    /// The number of connections
     #[arg(long, default_value_t = 2)]
     connections: usize,
-    /// How many requests are under way at once on each of them
+    /// The number of concurrent requests per connection
     #[arg(long, default_value_t = 32)]
     requests: usize,
-    /// How many pods the list has
+    /// The number of pods in the list
     #[arg(long, default_value_t = 5_000)]
     pods: usize,
 }
 
-/// Lists are asked for one after the other.
+/// Lists are requested one after the other.
 const ALONE: Width = Width { connections: 1, requests: 1 };
 
-/// Pods that are created at once, before anything is measured.
+/// The number of concurrent creates of pods, before the measurement.
 const CREATED_AT_ONCE: usize = 16;
 
-/// A server and what was measured of it: per figure, one value per round.
+/// A server and its figures: one value per round and figure.
 struct Target {
     name: String,
     client: Client,
@@ -89,7 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
         FIGURES.iter().map(|name| (*name, vec![Vec::new(); targets.len()])).collect();
     for round in 0..options.rounds {
         for (at, target) in targets.iter().enumerate() {
-            // The load has threads of its own.
+            // The load uses its own threads.
             let measured = tokio::task::block_in_place(|| target.round(round, width, lasting))?;
             for (row, value) in rows.iter_mut().zip(measured) {
                 row.1[at].push(value);
@@ -104,7 +104,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Prints what memory the processes of each target have, after some time of rest.
+/// Prints the memory of each target's processes after an idle time.
 async fn memory(targets: &[Target], figure: &str, settle: Duration) -> Result<(), BoxError> {
     if targets.iter().all(|target| target.processes.is_empty()) {
         return Ok(());
@@ -144,7 +144,7 @@ impl Target {
         self.all(CREATED_AT_ONCE, Method::POST, &paths, JSON).await
     }
 
-    /// One after the other, each for so long.
+    /// Measures the figures one after the other, each for this duration.
     fn round(&self, round: usize, width: Width, lasting: Duration) -> Result<[f64; 5], BoxError> {
         let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         let name = format!("map-{round}-{OBJECT}");
@@ -172,7 +172,7 @@ impl Target {
         ])
     }
 
-    /// Sends all requests, so many at once.
+    /// Sends all requests with this concurrency.
     async fn all(
         &self,
         at_once: usize,
@@ -194,7 +194,7 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the answer to its end and throws it away.
+    /// Reads the response to its end and discards it.
     async fn send(&self, method: Method, path: &str, body: &Value, kind: &str) -> Result<(), BoxError> {
         let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
         let request = http::Request::builder().method(method.clone()).uri(path).header("Content-Type", kind);

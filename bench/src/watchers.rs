@@ -1,7 +1,7 @@
-//! Many watchers of one busy kind: each must see every write, in the order in which they were committed; and the writers must
-//! not be held up by them.
+//! A benchmark with many watchers of one frequently written kind. Each watcher must see every write in commit order,
+//! and watchers must not block the writers.
 //!
-//! A watch that the server ends goes on from the last version that it has seen, as an informer's does.
+//! If the server ends a watch, it resumes at its last version, like an informer.
 
 use std::{future::Future, path::PathBuf, time::Duration};
 
@@ -30,30 +30,30 @@ use crate::{
 /// The flags of `windlass-bench watchers`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The server; without it one in this process, which is asked without a socket
+    /// The kubeconfig of the server; defaults to a server in this process, without a socket
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// How many watch
+    /// The number of watchers
     #[arg(long, default_value_t = 1_000)]
     watchers: usize,
-    /// How many writes are seen by each of them in each round
+    /// The number of writes in each round
     #[arg(long, default_value_t = 1_000)]
     writes: usize,
-    /// How often to write, unwatched and watched
+    /// The number of rounds, without and with watchers
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
-/// Writers at once, each with an object of its own.
+/// The number of concurrent writers, each with its own object.
 const WRITERS: usize = 16;
 
-/// Watches that share a connection: fewer than any server allows.
+/// The number of watches per connection; every server allows more.
 const PER_CONNECTION: usize = 50;
 
-/// Watches that are opened at once.
+/// The number of watches that are opened concurrently.
 const OPENED_AT_ONCE: usize = 32;
 
-/// How long after the last write a watcher may still have to wait for it.
+/// The maximum time until a watcher sees the last write.
 const DELIVERED_WITHIN: Duration = Duration::from_mins(5);
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
@@ -80,42 +80,43 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A server, who writes to it, and who watches.
+/// A server with its writers and watchers.
 struct Stage {
     writer: Writer,
     writing: Writing,
-    /// One per watcher; those of a connection are clones.
+    /// One per watcher. Those of a connection are clones.
     watchers: Vec<ResourceListWatch>,
 }
 
-/// Who writes.
+/// The writers.
 #[derive(Clone)]
 struct Writer {
     client: Client,
     namespace: String,
 }
 
-/// A thread for those who write, as they would have in a program of their own: they do not queue up behind who watches.
+/// A runtime for the writers on its own thread, as in a separate program: their tasks do not wait for those of the
+/// watchers.
 struct Writing(Option<Runtime>);
 
-/// What was committed, and how long that took.
+/// The committed writes and their duration.
 struct Written {
-    /// In order.
+    /// In commit order.
     versions: Vec<u64>,
     took: Duration,
 }
 
-/// One round in which all watchers have seen all writes.
+/// A round in which all watchers have seen all writes.
 struct Watched {
     written: Written,
     watchers: usize,
-    /// From the last write's answer until the last watcher had seen all.
+    /// The time from the last write's response until the last watcher has seen it.
     behind: Duration,
-    /// How often the server ended a watch before that.
+    /// The number of watches that the server ended before that.
     resumed: usize,
 }
 
-/// One watcher's share.
+/// The result of one watcher.
 struct Followed {
     versions: Vec<u64>,
     resumed: usize,
@@ -135,7 +136,7 @@ impl Stage {
                     vec![Client::from_service(server.service(), "default"); connections],
                 )
             }
-            // Who shares a configuration shares its connections.
+            // Clients with the same configuration share its connections.
             Some(path) => {
                 let connect = || Ok::<_, BoxError>(Client::new(Config::from_file(path)?)?);
                 (connect()?, (0..connections).map(|_| connect()).collect::<Result<_, _>>()?)
@@ -151,7 +152,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Does what writers do, where they do it.
+    /// Runs a future on the writers' runtime.
     async fn writing<T: Send + 'static, F: Future<Output = Result<T, BoxError>> + Send + 'static>(
         &self,
         work: impl FnOnce(Writer) -> F,
@@ -159,16 +160,16 @@ impl Stage {
         self.writing.spawn(work(self.writer.clone())).await?
     }
 
-    /// Writes so often, each time something new.
+    /// Writes this many times, with new content each time.
     async fn write(&self, writes: usize, what: &str) -> Result<Written, BoxError> {
         let what = what.to_owned();
         self.writing(|writer| writer.write(writes, what)).await
     }
 
-    /// The same, seen by all watchers.
+    /// Writes while all watchers follow.
     async fn watched(&self, writes: usize, what: &str) -> Result<Watched, BoxError> {
         let from = version(&self.writing(Writer::list).await?)?;
-        // All are open before the first write.
+        // All watches are open before the first write.
         let open = |list_watch: ResourceListWatch| async move {
             Ok::<_, BoxError>((watch(&list_watch, from).await?, list_watch))
         };
@@ -198,7 +199,7 @@ impl Writer {
         format!("/api/v1/namespaces/{}/configmaps", self.namespace)
     }
 
-    /// Makes what is written to.
+    /// Creates the written objects.
     async fn begin(self) -> Result<(), BoxError> {
         let namespace = json!({"metadata": {"name": self.namespace}});
         send(&self.client, Method::POST, "/api/v1/namespaces", &namespace).await?;
@@ -247,7 +248,7 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        // To wait for threads is forbidden where others are driven.
+        // A thread of a runtime must not block on another runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -267,7 +268,7 @@ impl Written {
 }
 
 impl Watched {
-    /// All that reached all watchers.
+    /// Returns the rate of events, over all watchers.
     fn events_per_second(&self) -> f64 {
         rate(self.watchers * self.written.versions.len(), self.written.took + self.behind)
     }
@@ -277,7 +278,7 @@ async fn watch(list_watch: &ResourceListWatch, after: u64) -> Result<Events, Lis
     list_watch.watch(WatchOptions { resource_version: Some(after.to_string()), ..WatchOptions::default() }).await
 }
 
-/// Reads a watch, and those that follow it, until so many events were seen.
+/// Reads a watch, resumes it if necessary, until this many events have arrived.
 async fn follow(
     list_watch: ResourceListWatch,
     mut events: Events,
@@ -286,7 +287,7 @@ async fn follow(
 ) -> Result<Followed, BoxError> {
     let mut followed = Followed { versions: Vec::with_capacity(wanted), resumed: 0 };
     loop {
-        // An error of the connection ends the watch as well as its end does.
+        // A connection error is handled like the end of the watch.
         while let Some(Ok(event)) = events.next().await {
             if event.event_type == EventType::Error {
                 return Err(format!("a watch failed: {}", String::from_utf8_lossy(&event.body)).into());
@@ -301,7 +302,7 @@ async fn follow(
     }
 }
 
-/// Whether a watcher has seen what was written.
+/// Compares the events of a watcher with the writes.
 fn compare(seen: &[u64], written: &[u64]) -> Result<(), String> {
     match seen.iter().zip(written).position(|(seen, written)| seen != written) {
         Some(at) => Err(format!("event {at} is of version {}, and should be of {}", seen[at], written[at])),
@@ -310,7 +311,7 @@ fn compare(seen: &[u64], written: &[u64]) -> Result<(), String> {
     }
 }
 
-/// The first resourceVersion in an object or list, which is its own.
+/// Returns the first resourceVersion in an object or list, which is its own.
 fn version(body: &[u8]) -> Result<u64, BoxError> {
     const KEY: &[u8] = b"\"resourceVersion\":\"";
     let mut quotes = body.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
@@ -319,7 +320,7 @@ fn version(body: &[u8]) -> Result<u64, BoxError> {
     Ok(std::str::from_utf8(&body[start..start + digits])?.parse()?)
 }
 
-/// Sends a request and reads its answer.
+/// Sends a request and reads the response.
 async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
     let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
     let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;

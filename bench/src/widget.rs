@@ -1,4 +1,4 @@
-//! The kind that is reconciled, and what it asks for.
+//! The reconciled kind, and its child objects.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use windlass_api::{ObjectBuilder as _, ObjectExt as _};
 use windlass_derive::Resource;
 
-/// Settings that are to be in a `ConfigMap`.
+/// Settings for a `ConfigMap`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
 #[resource(group = "bench.windlass.dev", version = "v1", k8s_openapi = k8s_openapi)]
 pub struct Widget {
@@ -34,7 +34,7 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// The child as it should be.
+/// Returns the desired child.
 #[must_use]
 pub fn settings_of(widget: &Widget) -> ConfigMap {
     let mut child = ConfigMap::named(widget.name()).controlled_by(widget);
@@ -43,7 +43,7 @@ pub fn settings_of(widget: &Widget) -> ConfigMap {
     child
 }
 
-/// The object of a number.
+/// Returns the object with this number.
 #[must_use]
 pub fn widget(at: usize) -> Widget {
     let mut widget = Widget::named(format!("widget-{at}")).in_namespace("default");
@@ -53,7 +53,7 @@ pub fn widget(at: usize) -> Widget {
     widget
 }
 
-/// What makes the kind known.
+/// Returns the CustomResourceDefinition.
 #[must_use]
 pub fn definition() -> Value {
     let time = json!({"type": "string", "format": "date-time"});

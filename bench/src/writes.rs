@@ -1,4 +1,4 @@
-//! What a write costs the embedded server: one at a time, in this process, without a socket.
+//! The cost of a write in the embedded server: one write at a time, in this process, without a socket.
 
 use bytes::Bytes;
 use clap::Args;
@@ -15,18 +15,18 @@ use crate::objects;
 /// The flags of `windlass-bench writes`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// How often to go round
+    /// The number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How many objects of each kind to write in each round
+    /// The number of objects of each kind in each round
     #[arg(long, default_value_t = 500)]
     objects: usize,
-    /// Measure this figure alone
+    /// Measure only this figure
     #[arg(long)]
     only: Option<String>,
 }
 
-/// What is done to every object of a round, in this order.
+/// The operations on every object of a round, in this order.
 const FIGURES: [&str; 9] = [
     "create",
     "get",
@@ -39,7 +39,7 @@ const FIGURES: [&str; 9] = [
     "update without managers",
 ];
 
-/// A kind that is measured.
+/// A measured kind.
 struct Kind {
     name: &'static str,
     collection: &'static str,
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), BoxError> {
     for kind in &KINDS {
         let mut rows = vec![Vec::new(); FIGURES.len()];
         for _ in 0..options.rounds {
-            // What is stored does not grow from round to round.
+            // A new server per round, so that the storage does not grow.
             let server = Server::builder().build();
             server.start().await?;
             let mut writer = Writer { service: server.service(), kind, objects: options.objects };
@@ -89,7 +89,7 @@ struct Writer<'k> {
 }
 
 impl Writer<'_> {
-    /// Does this to every object; microseconds for each.
+    /// Runs the operation for every object; returns the microseconds for each.
     async fn measure(&mut self, figure: &str) -> Result<f64, BoxError> {
         let requests: Vec<_> = (0..self.objects).map(|at| self.request(figure, at)).collect();
         let started = Instant::now();
@@ -114,7 +114,7 @@ impl Writer<'_> {
             }
             _ => (Method::PATCH, path("?fieldManager=three&force=true"), objects::APPLY),
         };
-        // Each write changes one label, but for the one that is to change nothing.
+        // Each write changes a label, except the one that changes nothing.
         let value = if figure == "apply that changes nothing" { "apply again" } else { figure };
         object["metadata"]["labels"]["written"] = value.replace(' ', "-").into();
         if figure == "update that clears the managers" {

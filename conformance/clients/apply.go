@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// by applies in somebody's name, by force or not.
+// by returns the options for an apply by this manager.
 func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
 
 func byForce(manager string) metav1.ApplyOptions {
@@ -42,7 +42,7 @@ func apply(ctx context.Context, t *target) error {
 	return nil
 }
 
-// applyOwnership is the life of one map under two owners and an outsider.
+// applyOwnership tests a ConfigMap with two applying managers and an updating one.
 func applyOwnership(ctx context.Context, t *target) error {
 	client := t.client.CoreV1().ConfigMaps(t.namespace)
 	mine := func() *core.ConfigMapApplyConfiguration {
@@ -90,7 +90,7 @@ func applyOwnership(ctx context.Context, t *target) error {
 		return fmt.Errorf("the first owns %v, %v after the other's force", extracted.Data, extracted.Labels)
 	}
 
-	// What one leaves out goes, unless somebody else has it too.
+	// An omitted field is removed, unless another manager owns it, too.
 	agreed := mine().WithData(map[string]string{"colour": "red"})
 	shared, err := client.Apply(ctx, agreed, by("first"))
 	if err != nil {
@@ -104,7 +104,7 @@ func applyOwnership(ctx context.Context, t *target) error {
 		return fmt.Errorf("giving up a shared field leaves %v, %w", left.Data, err)
 	}
 
-	// An update that changes a field takes it from whoever applied it.
+	// An update that changes a field takes its ownership.
 	left.Data["shape"] = "square"
 	updated, err := client.Update(ctx, left, metav1.UpdateOptions{FieldManager: "outsider"})
 	if err != nil {
@@ -120,7 +120,7 @@ func applyOwnership(ctx context.Context, t *target) error {
 	return nil
 }
 
-// owned fails unless the manager's entry holds these pieces.
+// owned returns an error unless the manager's entry contains these parts.
 func owned(object metav1.Object, manager string, operation metav1.ManagedFieldsOperationType, pieces ...string) error {
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager != manager || entry.Operation != operation {
@@ -136,7 +136,7 @@ func owned(object metav1.Object, manager string, operation metav1.ManagedFieldsO
 	return fmt.Errorf("there is no %s of %s in %v", operation, manager, object.GetManagedFields())
 }
 
-// applyLists merges lists by their keys: containers by name, ports by number and protocol, variables by name.
+// applyLists tests lists with merge keys: containers by name, ports by number and protocol, variables by name.
 func applyLists(ctx context.Context, t *target) error {
 	client := t.client.AppsV1().Deployments(t.namespace)
 	labels := map[string]string{"app": "applied"}
@@ -164,7 +164,7 @@ func applyLists(ctx context.Context, t *target) error {
 	if err != nil {
 		return fmt.Errorf("the injector's apply: %w", err)
 	}
-	// The applied list's order counts before the stored one's.
+	// The order of the applied list precedes the stored order.
 	if err := merged(both, "side main", 2, 2); err != nil {
 		return fmt.Errorf("the injector's apply: %w", err)
 	}
@@ -175,7 +175,7 @@ func applyLists(ctx context.Context, t *target) error {
 	if err := merged(fewer, "side main", 2, 1); err != nil {
 		return fmt.Errorf("applying fewer variables: %w", err)
 	}
-	// What was extracted and applied again says the same.
+	// Applying the extracted configuration changes nothing.
 	extracted, err := apps.ExtractDeployment(fewer, "owner")
 	if err != nil {
 		return fmt.Errorf("extracting: %w", err)
@@ -187,7 +187,7 @@ func applyLists(ctx context.Context, t *target) error {
 	if err != nil {
 		return fmt.Errorf("applying what was extracted: %w", err)
 	}
-	// The generation counts what the deployment controller annotates, too.
+	// Annotations by the deployment controller also increase the generation.
 	if !equality.Semantic.DeepEqual(same.Spec, fewer.Spec) {
 		return fmt.Errorf("applying what was extracted made %v of %v", same.Spec, fewer.Spec)
 	}
@@ -202,7 +202,8 @@ func applyLists(ctx context.Context, t *target) error {
 	return nil
 }
 
-// merged fails unless a deployment has those containers, in that order, and its main one so many ports and variables.
+// merged returns an error unless a deployment has those containers in that order, and its main container has these numbers of
+// ports and variables.
 func merged(deployment *appsv1.Deployment, names string, ports, variables int) error {
 	containers := deployment.Spec.Template.Spec.Containers
 	var found []string
@@ -218,7 +219,7 @@ func merged(deployment *appsv1.Deployment, names string, ports, variables int) e
 	return nil
 }
 
-// applyStatus applies a condition, which is an item of a list with the key `type`.
+// applyStatus tests the apply of a condition, an item of a list with the key `type`.
 func applyStatus(ctx context.Context, t *target) error {
 	client := t.client.CoreV1().Services(t.namespace)
 	service := core.Service("applied", t.namespace).WithSpec(core.ServiceSpec().
@@ -244,7 +245,7 @@ func applyStatus(ctx context.Context, t *target) error {
 	return nil
 }
 
-// applyCustom is the same on a custom resource, whose schema says how its lists merge.
+// applyCustom tests the same with a custom resource, whose schema defines the merge keys.
 func applyCustom(ctx context.Context, t *target) error {
 	boats, err := build(ctx, t)
 	if err != nil {

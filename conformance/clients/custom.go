@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// boats is a custom resource of the program's own, for as long as it runs.
+// boats is a custom resource that exists while the program runs.
 type boats struct {
 	group  string
 	client apiextensions.Interface
 }
 
-// build makes the resource and waits until it is served.
+// build creates the CRD and waits until it is served.
 func build(ctx context.Context, t *target) (*boats, error) {
 	client, err := apiextensions.NewForConfig(t.config)
 	if err != nil {
@@ -50,9 +50,9 @@ func build(ctx context.Context, t *target) (*boats, error) {
 	return boats, nil
 }
 
-// sink removes the resource and all boats.
+// sink deletes the CRD and all boats.
 func (b *boats) sink(ctx context.Context) {
-	// The definition has a name of its own; a server that is left with it is stopped by whoever started it.
+	// The name of the CRD is unique, so a remaining CRD does not affect other programs.
 	_ = b.client.ApiextensionsV1().CustomResourceDefinitions().Delete(context.WithoutCancel(ctx), "boats."+b.group, metav1.DeleteOptions{})
 }
 
@@ -98,7 +98,7 @@ func (b *boats) definition() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// resource asks discovery which resource a kind is, as programs do that only know kinds.
+// resource returns the resource of a kind from discovery.
 func (b *boats) resource(ctx context.Context, t *target) (schema.GroupVersionResource, error) {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(t.client.Discovery()))
 	var mapping *meta.RESTMapping
@@ -118,7 +118,7 @@ func (b *boats) resource(ctx context.Context, t *target) (schema.GroupVersionRes
 	return mapping.Resource, nil
 }
 
-// boat is one, of default crew.
+// boat returns a boat with the default crew.
 func (b *boats) boat(name, harbour string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": b.group + "/v1",

@@ -71,7 +71,7 @@ func dynamicProgram(ctx context.Context, t *target) error {
 	if err != nil || len(listed) != 1 {
 		return fmt.Errorf("the lister finds %d boats, %w", len(listed), err)
 	}
-	// Items of a built-in list come without kind and apiVersion; in a cache they have them.
+	// Items of a built-in list have no kind and apiVersion; cached objects have them.
 	if kind := listed[0].GetObjectKind().GroupVersionKind(); kind.Kind != "Boat" || kind.Group != boats.group {
 		return fmt.Errorf("the lister's boat is a %v", kind)
 	}
@@ -90,7 +90,7 @@ func dynamicProgram(ctx context.Context, t *target) error {
 	return nil
 }
 
-// sail takes a boat through every verb: one creation, three changes, one deletion.
+// sail tests every verb with a boat: one creation, three changes, one deletion.
 func sail(ctx context.Context, boats *boats, client dynamic.ResourceInterface) error {
 	created, err := client.Create(ctx, boats.boat("blue", "kiel"), metav1.CreateOptions{})
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	retryPeriod   = 250 * time.Millisecond
 )
 
-// ballot knows who leads, and whether two ever did.
+// ballot records the leader, and whether there were ever two.
 type ballot struct {
 	mutex    sync.Mutex
 	leading  map[string]bool
@@ -54,7 +54,7 @@ func (b *ballot) leader(ctx context.Context, name string) error {
 	})
 }
 
-// candidate is one that runs.
+// candidate is a running candidate.
 type candidate struct {
 	name   string
 	ballot *ballot
@@ -62,7 +62,7 @@ type candidate struct {
 	ended  chan struct{}
 }
 
-// leave ends a candidate's work, then its candidacy: client-go tells of the end only after the lease is released.
+// leave stops a candidate's work, then its candidacy: client-go reports the end only after the lease is released.
 func (c *candidate) leave() {
 	c.ballot.set(c.name, false)
 	c.stop()
@@ -91,13 +91,13 @@ func election(ctx context.Context, t *target) error {
 		return err
 	}
 	defer second.stop()
-	// The second asks at least twice, and may not lead.
+	// The second candidate tries at least twice, and must not lead.
 	time.Sleep(3 * retryPeriod)
 	if err := ballot.leader(ctx, "first"); err != nil {
 		return err
 	}
 
-	// One that releases hands over at once.
+	// A leader that releases its lease is followed at once.
 	first.leave()
 	released := time.Now()
 	if err := ballot.leader(ctx, "second"); err != nil {
@@ -107,7 +107,7 @@ func election(ctx context.Context, t *target) error {
 		return fmt.Errorf("a released lease was taken after %s", waited)
 	}
 
-	// One that dies is followed when its lease has run out.
+	// A leader that crashes is followed when its lease has expired.
 	third, err := run("third", true)
 	if err != nil {
 		return err
@@ -150,9 +150,9 @@ func election(ctx context.Context, t *target) error {
 	})
 }
 
-// stand starts a candidate; with release, it gives the lease back when it leaves.
+// stand starts a candidate. With release, it releases the lease when it leaves.
 func stand(ctx context.Context, t *target, broadcaster record.EventBroadcaster, ballot *ballot, name string, release bool) (*candidate, error) {
-	// Each has its connection and its clientset, as in a process of its own.
+	// Each has its own connection and clientset, as in a separate process.
 	client, err := kubernetes.NewForConfig(t.config)
 	if err != nil {
 		return nil, fmt.Errorf("making a clientset for %s: %w", name, err)

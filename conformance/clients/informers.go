@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// journal is a handler that writes down what it was told, per object.
+// journal is a handler that records its notifications by object.
 type journal struct {
 	mutex   sync.Mutex
 	entries map[string][]string
@@ -40,7 +40,7 @@ func (j *journal) note(what string, object any) {
 	j.entries[name] = append(j.entries[name], what)
 }
 
-// OnAdd is part of cache.ResourceEventHandler.
+// OnAdd implements cache.ResourceEventHandler.
 func (j *journal) OnAdd(object any, initial bool) {
 	if initial {
 		j.mutex.Lock()
@@ -50,20 +50,20 @@ func (j *journal) OnAdd(object any, initial bool) {
 	j.note("add", object)
 }
 
-// OnUpdate is part of cache.ResourceEventHandler.
+// OnUpdate implements cache.ResourceEventHandler.
 func (j *journal) OnUpdate(_, object any) { j.note("update", object) }
 
-// OnDelete is part of cache.ResourceEventHandler.
+// OnDelete implements cache.ResourceEventHandler.
 func (j *journal) OnDelete(object any) { j.note("delete", object) }
 
-// of says what happened to an object, in order.
+// of returns the notifications of an object, in order.
 func (j *journal) of(name string) string {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	return strings.Join(j.entries[name], " ")
 }
 
-// names lists the objects that the handler has been told of.
+// names returns the objects with notifications.
 func (j *journal) names() []string {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
@@ -75,7 +75,7 @@ func (j *journal) names() []string {
 	return names
 }
 
-// becomes waits until an object's story is that one.
+// becomes waits until an object has these notifications.
 func (j *journal) becomes(ctx context.Context, name, story string) error {
 	return eventually(ctx, "the handler's story of "+name, func(context.Context) error {
 		if told := j.of(name); told != story {
@@ -117,7 +117,7 @@ func informersProgram(ctx context.Context, t *target) error {
 	pods.Informer()
 	nodes.Informer()
 
-	// A second factory sees only what a selector lets through.
+	// A second factory has a selector.
 	selected := informers.NewSharedInformerFactoryWithOptions(t.client, 0, informers.WithNamespace(t.namespace),
 		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = "parity=even" }))
 	even := newJournal()
@@ -153,7 +153,7 @@ func informersProgram(ctx context.Context, t *target) error {
 	if err != nil || len(indexed) != objects/5 {
 		return fmt.Errorf("the index finds %d configmaps in group 3, %w", len(indexed), err)
 	}
-	// The controller manager adds one of its own to each namespace, sooner or later.
+	// The controller manager creates its own ConfigMap in each namespace at some time.
 	if told := len(first.names()); told < objects || first.initial < objects {
 		return fmt.Errorf("the handler was told of %d configmaps, %d of them from the start", told, first.initial)
 	}
@@ -169,7 +169,7 @@ func informersProgram(ctx context.Context, t *target) error {
 		return err
 	}
 
-	// Three writes, in the order in which every handler is told.
+	// Three writes; every handler is notified in this order.
 	relabel := `{"metadata":{"labels":{"parity":"odd"}}}`
 	if _, err := client.Patch(ctx, "c-00", types.MergePatchType, []byte(relabel), metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("patch configmap c-00: %w", err)
@@ -222,7 +222,7 @@ func informersProgram(ctx context.Context, t *target) error {
 	return nil
 }
 
-// enters moves an object into the selector's sight: for its handler it is born.
+// enters changes an object so that it matches the selector: its handler gets an add.
 func enters(ctx context.Context, t *target, even *journal) error {
 	relabel := `{"metadata":{"labels":{"parity":"even"}}}`
 	client := t.client.CoreV1().ConfigMaps(t.namespace)
@@ -235,8 +235,8 @@ func enters(ctx context.Context, t *target, even *journal) error {
 	return nil
 }
 
-// asked fails when the informers did not ask in the way that the feature gate says: client-go falls back in silence
-// from a streamed list to a list and a watch, and a server that cannot stream would go unnoticed.
+// asked returns an error if the requests of the informers do not match the feature gate: client-go falls back silently from a
+// streaming list to a list and a watch, which would hide a server without streaming lists.
 func asked(wire *wire, path string) error {
 	streamed, lists, watches := 0, 0, 0
 	for _, request := range wire.of("GET", path) {

@@ -1,10 +1,10 @@
-// Command clients holds programs as people write them with client-go, unmodified: each does what controllers do all
-// day and fails with a sentence when the API server answers otherwise than Kubernetes does.
+// Command clients contains typical programs that use unmodified client-go. Each makes the requests of controllers and returns
+// an error if the API server behaves differently from Kubernetes.
 //
 //	clients [--kubeconfig PATH] [--timeout DURATION] PROGRAM...
 //
-// The exit status is 0 when all of them passed, 1 when one failed, 2 for a wrong command line. Feature gates of
-// client-go are set as always, by environment variables such as KUBE_FEATURE_WatchListClient.
+// The exit status is 0 if all pass, 1 if one fails, 2 for a wrong command line. Feature gates of client-go are set by
+// environment variables such as KUBE_FEATURE_WatchListClient.
 package main
 
 import (
@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// program is one client: it gets a namespace of its own, and fails by returning an error.
+// program is a client program. It gets its own namespace, and returns an error if it fails.
 type program struct {
 	name  string
 	about string
 	run   func(context.Context, *target) error
 }
 
-// programs in the order in which they are listed.
+// programs lists the programs in order.
 var programs = []program{
 	{"typed", "the typed clientset, in protobuf: every verb on nine kinds", typed},
 	{"informers", "shared informers: order, late handlers, indexers, selectors", informersProgram},
@@ -95,7 +95,7 @@ func runOne(program program, kubeconfig string, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	// The namespace goes even when the time is up.
+	// The namespace is deleted even after the timeout.
 	defer target.close(context.WithoutCancel(ctx))
 	return program.run(ctx, target)
 }

@@ -98,7 +98,7 @@ func metadataProgram(ctx context.Context, t *target) error {
 	return nil
 }
 
-// metadataVerbs are get, list, patch and delete: an object's body is never seen.
+// metadataVerbs tests get, list, patch and delete, without the objects' bodies.
 func metadataVerbs(ctx context.Context, client metadata.ResourceInterface) error {
 	got, err := client.Get(ctx, "blue", metav1.GetOptions{})
 	if err != nil {

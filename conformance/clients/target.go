@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// target is the API server, and a namespace in it that is the program's own.
+// target is the API server, with a namespace for the program.
 type target struct {
 	config    *rest.Config
 	client    kubernetes.Interface
 	namespace string
-	// wire has seen every request that went out through config.
+	// wire records every request of config.
 	wire *wire
 }
 
@@ -35,7 +35,7 @@ func newTarget(ctx context.Context, kubeconfig, name string) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The limit is for sharing a cluster politely, which is not what is tried here.
+	// The default rate limit is not part of the test.
 	config.QPS = -1
 	wire := &wire{}
 	config.Wrap(wire.wrap)
@@ -48,7 +48,7 @@ func newTarget(ctx context.Context, kubeconfig, name string) (*target, error) {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("creating namespace %s: %w", target.namespace, err)
 	}
-	// Where service accounts are admitted, pods need theirs.
+	// With service account admission, pods need their account.
 	err = eventually(ctx, "the namespace's default service account", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(target.namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
@@ -60,15 +60,15 @@ func newTarget(ctx context.Context, kubeconfig, name string) (*target, error) {
 	return target, nil
 }
 
-// close asks for the end of the namespace and does not wait for it.
+// close deletes the namespace without waiting.
 func (t *target) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	// Whoever started the server stops it anyway; a namespace that is left says no more than the program did.
+	// The server is stopped afterwards, so a remaining namespace does not matter.
 	_ = t.client.CoreV1().Namespaces().Delete(ctx, t.namespace, metav1.DeleteOptions{})
 }
 
-// eventually tries until there is no error; the one of the last attempt says what was missing.
+// eventually retries until there is no error. It returns the error of the last attempt after the timeout.
 func eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -81,17 +81,17 @@ func eventually(ctx context.Context, what string, attempt func(context.Context) 
 	return nil
 }
 
-// request is what is worth knowing of a request that went over the wire.
+// request is a recorded request.
 type request struct {
 	method, path, query string
-	// contentType is that of the body, accept what the client asked for.
+	// contentType is that of the body, accept is the Accept header.
 	contentType, accept string
-	// answerType is the Content-Type of the answer, status its code.
+	// answerType is the Content-Type of the response, status its code.
 	answerType string
 	status     int
 }
 
-// wire records requests on their way.
+// wire is a round tripper that records requests.
 type wire struct {
 	mutex    sync.Mutex
 	requests []request
@@ -121,7 +121,7 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// of lists the requests for a path with that end.
+// of returns the requests whose path has this suffix.
 func (w *wire) of(method, pathEnd string) []request {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -134,7 +134,7 @@ func (w *wire) of(method, pathEnd string) []request {
 	return found
 }
 
-// all lists every request so far.
+// all returns all requests so far.
 func (w *wire) all() []request {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// protobuf is what typed clientsets speak unless told otherwise.
+// protobuf is the default content type of typed clientsets.
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// own is the label by which a program finds what it has made.
+// own is the label of the program's objects.
 const own = "clients.windlass.dev/program"
 
-// verbs is what every typed client has; T is the object's type, L the list's.
+// verbs are the methods of every typed client; T is the object's type, L the list's.
 type verbs[T metav1.Object, L runtime.Object] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Get(context.Context, string, metav1.GetOptions) (T, error)
@@ -37,13 +37,13 @@ type verbs[T metav1.Object, L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// subject is an object to take through its life.
+// subject is an object for the lifecycle test.
 type subject[T metav1.Object] struct {
 	kind   string
 	object T
-	// stored says what of the object, as it was sent, did not arrive.
+	// stored returns an error if the stored object differs from the sent one.
 	stored func(T) error
-	// change makes a change of the kind's own, and changed says whether it is there.
+	// change makes a change that is specific to the kind, and changed reports whether it is stored.
 	change  func(T)
 	changed func(T) bool
 }
@@ -73,7 +73,7 @@ func typed(ctx context.Context, t *target) error {
 	return spokeProtobuf(t.wire.all())
 }
 
-// live takes an object through create, get, list, watch, update, patch and delete, and through the errors between.
+// live tests create, get, list, watch, update, patch and delete, and their errors.
 func live[T metav1.Object, L runtime.Object](ctx context.Context, client verbs[T, L], subject subject[T]) error {
 	name := subject.object.GetName()
 	fail := func(verb string, err error) error { return fmt.Errorf("%s %s %s: %w", verb, subject.kind, name, err) }
@@ -188,7 +188,7 @@ func live[T metav1.Object, L runtime.Object](ctx context.Context, client verbs[T
 	return nil
 }
 
-// listed fails unless the list holds that one object.
+// listed returns an error unless the list contains only that object.
 func listed[T metav1.Object, L runtime.Object](ctx context.Context, client verbs[T, L], options metav1.ListOptions, name string) error {
 	list, err := client.List(ctx, options)
 	if err != nil {
@@ -211,7 +211,7 @@ func listed[T metav1.Object, L runtime.Object](ctx context.Context, client verbs
 	return nil
 }
 
-// watched plays the object's life back, from before its birth.
+// watched replays the object's events from before its creation.
 func watched[T metav1.Object, L runtime.Object](ctx context.Context, client verbs[T, L], options metav1.ListOptions, uid types.UID) error {
 	events, err := client.Watch(ctx, options)
 	if err != nil {
@@ -240,7 +240,7 @@ func watched[T metav1.Object, L runtime.Object](ctx context.Context, client verb
 			}
 			seen = append(seen, event.Type)
 			if event.Type == watch.Deleted {
-				// An update and three patches lie between the beginning and the end.
+				// There are an update and three patches between creation and deletion.
 				if len(seen) < 6 {
 					return fmt.Errorf("there were only %v", seen)
 				}
@@ -252,7 +252,7 @@ func watched[T metav1.Object, L runtime.Object](ctx context.Context, client verb
 	}
 }
 
-// subresources are the typed ones that controllers use: status and scale.
+// subresources tests status and scale, the typed subresources that controllers use.
 func subresources(ctx context.Context, t *target) error {
 	nodes, name := t.client.CoreV1().Nodes(), t.namespace+"-status"
 	created, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -312,7 +312,7 @@ func subresources(ctx context.Context, t *target) error {
 	return nil
 }
 
-// collections are listed in pages and deleted at once.
+// collections tests paged lists and the deletion of a collection.
 func collections(ctx context.Context, t *target) error {
 	client := t.client.CoreV1().ConfigMaps(t.namespace)
 	labels := map[string]string{own: "collection"}
@@ -355,7 +355,7 @@ func collections(ctx context.Context, t *target) error {
 	return nil
 }
 
-// spokeProtobuf fails when a body went out as anything else: then this program has not tried what it is for.
+// spokeProtobuf returns an error if a request had a different content type, because then the test is void.
 func spokeProtobuf(requests []request) error {
 	bodies := 0
 	for _, request := range requests {
@@ -377,7 +377,7 @@ func spokeProtobuf(requests []request) error {
 	return nil
 }
 
-// --- what lives
+// --- the subjects
 
 func configMap() subject[*corev1.ConfigMap] {
 	return subject[*corev1.ConfigMap]{
@@ -444,11 +444,11 @@ func service() subject[*corev1.Service] {
 	}
 }
 
-// podSpec has fields of every wire type: numbers, booleans, pointers, maps, quantities, times left out, one-ofs.
+// podSpec has fields of every wire type: numbers, booleans, pointers, maps, quantities, absent times, one-ofs.
 func podSpec() corev1.PodSpec {
 	yes, user := true, int64(1000)
 	return corev1.PodSpec{
-		// Nobody schedules for this one: what is tried is not disturbed.
+		// No scheduler has this name, so the pod is not changed during the test.
 		SchedulerName: "clients",
 		Containers: []corev1.Container{{
 			Name:    "main",

@@ -1,6 +1,5 @@
-// Command envtest is the test of a small operator, written with controller-runtime and its envtest, unmodified: it starts
-// whatever etcd, kube-apiserver and kubectl KUBEBUILDER_ASSETS holds, and fails with a sentence when they do otherwise than
-// the real ones.
+// Command envtest is the test of a small operator, written with unmodified controller-runtime and its envtest. It starts the
+// etcd, kube-apiserver and kubectl in KUBEBUILDER_ASSETS, and fails if they behave differently from the real ones.
 //
 //	KUBEBUILDER_ASSETS=DIR envtest
 package main
@@ -33,10 +32,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// patience is how long a condition may take to come true.
+// patience is the timeout for conditions.
 const patience = 30 * time.Second
 
-// part is one thing that tests do.
+// part is a part of the test.
 type part struct {
 	name string
 	run  func(context.Context, *bench) error
@@ -51,7 +50,7 @@ var parts = []part{
 	{"kubectl works", kubectl},
 }
 
-// bench is what the parts share.
+// bench is the shared state of the parts.
 type bench struct {
 	environment *envtest.Environment
 	config      *rest.Config
@@ -128,7 +127,7 @@ func run() (err error) {
 	return nil
 }
 
-// stopped stops the environment, and looks whether it has.
+// stopped stops the environment, and checks that it has stopped.
 func stopped(environment *envtest.Environment) error {
 	secure := environment.ControlPlane.GetAPIServer().SecureServing.ListenAddr
 	address := net.JoinHostPort(secure.Address, secure.Port)
@@ -241,7 +240,7 @@ func users(ctx context.Context, b *bench) error {
 	if credential := found.Extra["authentication.kubernetes.io/credential-id"]; len(credential) != 1 || !strings.HasPrefix(credential[0], "X509SHA256=") {
 		return fmt.Errorf("the certificate is not told: %v", found.Extra)
 	}
-	// A certificate of somebody else's authority is no certificate at all.
+	// A certificate of another CA is rejected.
 	stranger := rest.CopyConfig(user.Config())
 	directory := b.environment.WebhookInstallOptions.LocalServingCertDir
 	for file, data := range map[string]*[]byte{"tls.crt": &stranger.CertData, "tls.key": &stranger.KeyData} {

@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Paths of the webhooks: those that controller-runtime gives them.
+// Paths of the webhooks: controller-runtime's defaults.
 const (
 	mutatePath   = "/mutate-shop-example-com-v1-website"
 	validatePath = "/validate-shop-example-com-v1-website"
 )
 
-// election is the name of the lease of those who would be the leader.
+// election is the name of the leader election lease.
 const election = "website-operator"
 
-// reconciler gives each website a ConfigMap of its name.
+// reconciler creates a ConfigMap with the same name for each website.
 type reconciler struct{ client.Client }
 
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -51,7 +51,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.Status().Update(ctx, site)
 }
 
-// rules are what the webhooks say: a website has replicas, and not too many.
+// rules are the rules of the webhooks: a website has replicas, up to a maximum.
 type rules struct{}
 
 const (
@@ -79,7 +79,7 @@ func (r rules) ValidateUpdate(ctx context.Context, _, site *Website) (admission.
 
 func (rules) ValidateDelete(context.Context, *Website) (admission.Warnings, error) { return nil, nil }
 
-// hooks are the configurations of the webhooks, as a project's manifests have them: for a service, which envtest replaces.
+// hooks are the webhook configurations in the format of a project: for a service, which envtest replaces.
 func hooks() envtest.WebhookInstallOptions {
 	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
 	config := func(path string) admissionregistrationv1.WebhookClientConfig {
@@ -109,7 +109,7 @@ func hooks() envtest.WebhookInstallOptions {
 	}
 }
 
-// operator is the manager with all of it, as a main function would make it.
+// operator returns the complete manager, as a main function creates it.
 func operator(config *rest.Config, scheme *runtime.Scheme, served envtest.WebhookInstallOptions) (ctrl.Manager, error) {
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// group is that of the kind that the operator is for.
+// group is the API group of the operator's kind.
 var group = schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
 
-// Website is a custom kind as people write them.
+// Website is a typical custom kind.
 type Website struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -19,18 +19,18 @@ type Website struct {
 	Status WebsiteStatus `json:"status,omitempty"`
 }
 
-// WebsiteSpec is what a website is to be.
+// WebsiteSpec is the desired state of a website.
 type WebsiteSpec struct {
 	Image    string `json:"image"`
 	Replicas int32  `json:"replicas,omitempty"`
 }
 
-// WebsiteStatus is what it is.
+// WebsiteStatus is the observed state of a website.
 type WebsiteStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// WebsiteList is a list of them.
+// WebsiteList is a list of Websites.
 type WebsiteList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -56,7 +56,7 @@ func (l *WebsiteList) DeepCopyObject() runtime.Object {
 	return &copied
 }
 
-// definition is what installs the kind.
+// definition returns the CRD.
 func definition() *apiextensionsv1.CustomResourceDefinition {
 	object := func(properties map[string]apiextensionsv1.JSONSchemaProps, required ...string) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties, Required: required}

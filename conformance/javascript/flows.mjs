@@ -1,8 +1,8 @@
-// What programs do with the JavaScript Kubernetes client, unmodified, against an API server.
+// Typical flows of the unmodified JavaScript Kubernetes client with an API server.
 //
 //     node flows.mjs KUBECONFIG
 //
-// Fails with the first thing that is otherwise than a real API server has it.
+// Fails at the first difference from a real API server.
 
 import assert from "node:assert/strict";
 import process from "node:process";
@@ -181,7 +181,7 @@ spec: {ports: [{port: 80}]}
 const created = await core.createNamespace({ body: { metadata: { generateName: "javascript-" } } });
 const namespace = created.metadata.name;
 try {
-  // Where service accounts are admitted, pods need theirs.
+  // With service account admission, pods need their account.
   await eventually("the namespace's account", async () => (await core.listNamespacedServiceAccount({ namespace })).items.length);
   for (const flow of [objects, watches, workloads, customResources, manifests]) {
     await flow(namespace);

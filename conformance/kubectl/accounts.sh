@@ -1,8 +1,8 @@
-# What a pod gets of its service account, and what an account forbids. Nothing of it needs to run.
+# Service accounts of pods, and their restrictions. The pods need not run.
 
-# account NAME FIELDS: applies a service account, with what stands behind its name.
+# account NAME FIELDS: applies a service account with these fields.
 account() { k apply -f - < <(printf 'apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %s%s}\n%s\n' "$1" "${3:-}" "$2") >/dev/null 2>&1; }
-# pod SPEC [METADATA]: a pod with that spec, in flow style, as a manifest.
+# pod SPEC [METADATA]: prints the manifest of a pod with that spec in flow style.
 pod() { printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: kept%s}\nspec: {%s}\n' "${2:-}" "$1"; }
 container='containers: [{name: main, image: i}]'
 
@@ -21,7 +21,7 @@ expect "with a volume from elsewhere" '^kube-api-access-given kube-api-access-gi
 refuse "of an account that is not there" 'pods "kept" is forbidden: error looking up service account default/ghost: serviceaccount "ghost" not found' create -f - < <(pod "serviceAccountName: ghost, $container")
 refuse "which is told before what else is wrong" 'error looking up service account default/ghost' create -f - < <(pod 'serviceAccountName: ghost, containers: [{name: Bad, image: i}]')
 
-# What a kubelet runs by itself.
+# A mirror pod of a kubelet.
 mirror=', annotations: {kubernetes.io/config.mirror: x}'
 expect "a mirror pod" '^ \n?$' create --dry-run=server -o 'jsonpath={.spec.volumes} {.spec.serviceAccountName}' -f - < <(pod "nodeName: node-0, $container" "$mirror")
 refuse "of an account" 'a mirror pod may not reference service accounts' create -f - < <(pod "nodeName: node-0, serviceAccountName: default, $container" "$mirror")
@@ -31,7 +31,7 @@ done
 refuse "that pulls with a secret" 'a mirror pod may not reference secrets' create -f - < <(pod "nodeName: node-0, imagePullSecrets: [{name: x}], $container" "$mirror")
 refuse "with a token" 'a mirror pod may not use ServiceAccountToken volume projections' create -f - < <(pod "nodeName: node-0, volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}], $container" "$mirror")
 
-# An account that lists the secrets of its pods.
+# An account with a list of permitted secrets.
 expect "an account that insists" 'serviceaccount/strict created' apply -f - < <(printf 'apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: strict, annotations: {kubernetes.io/enforce-mountable-secrets: "true"}}\nsecrets: [{name: listed}]\nimagePullSecrets: [{name: pull}]\n')
 strict='serviceAccountName: strict'
 expect "uses what is listed" 'pod/kept created \(server dry run\)' create --dry-run=server -f - < <(pod "$strict, volumes: [{name: v, secret: {secretName: listed}}], $container")

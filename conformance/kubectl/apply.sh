@@ -1,4 +1,4 @@
-# apply: on the server, by several hands, and with what is no longer in the files.
+# apply: server-side, with several managers, and with pruning.
 
 printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {colour: blue, size: large}\n' >"$work/shared.yaml"
 expect "apply on the server" 'configmap/shared serverside-applied' apply --server-side -f "$work/shared.yaml"
@@ -19,7 +19,7 @@ expect "and takes its own along" '^\{"size":"large"\}' get configmap shared -o '
 expect "apply on the server without effect" 'configmap/unseen serverside-applied \(server dry run\)' apply --server-side --dry-run=server -f - < <(sed 's/shared/unseen/' "$work/shared.yaml")
 refuse "an unknown field is refused there too" 'field not declared in schema|unknown field "spec.replica"' apply --server-side -f "$work/bad.yaml"
 
-# From one way to the other: what was applied by the client belongs to the server's apply afterwards.
+# Migration from client-side to server-side apply.
 printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: moved}\ndata: {a: one, b: two}\n' >"$work/moved.yaml"
 expect "apply by the client" 'configmap/moved created' apply -f "$work/moved.yaml"
 expect "what was applied last" 'data:\n  a: one\n  b: two\n' apply view-last-applied configmap/moved
@@ -29,7 +29,7 @@ expect "what is left out goes" '^\{"a":"one"\}' get configmap moved -o 'jsonpath
 expect "the old manager is gone" '^kubectl-last-applied kubectl\n?$' get configmap moved -o 'jsonpath={.metadata.managedFields[*].manager}'
 expect "set what was applied last" 'set-last-applied moved: no changes required' apply set-last-applied --create-annotation -f "$work/moved.yaml"
 
-# Lists that merge by key.
+# Lists with merge keys.
 printf 'apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: merged}\nspec:\n  replicas: 1\n  selector: {matchLabels: {app: merged}}\n  template:\n    metadata: {labels: {app: merged}}\n    spec: {containers: [{name: main, image: nginx, env: [{name: A, value: x}]}]}\n' >"$work/merged.yaml"
 expect "apply a deployment" 'deployment.apps/merged serverside-applied' apply --server-side -f "$work/merged.yaml"
 expect "it rolls out" 'successfully rolled out' rollout status deployment/merged --timeout=60s
@@ -42,13 +42,13 @@ expect "apply keeps it" 'serverside-applied' apply --server-side -f - < <(sed '/
 expect "both are there" '^A B' get deployment merged -o 'jsonpath={.spec.template.spec.containers[0].env[*].name}'
 expect "delete it" 'deleted' delete deployment merged
 
-# Custom resources by their schemas.
+# Custom resources, by their schemas.
 printf 'apiVersion: example.org/v1\nkind: Boat\nmetadata: {name: blue}\nspec: {harbour: kiel, rig: sloop}\n' >"$work/boat.yaml"
 expect "apply a boat on the server" 'boat.example.org/blue serverside-applied' apply --server-side -f "$work/boat.yaml"
 refuse "another's boat" 'conflict with "kubectl": \.spec\.rig' apply --server-side --field-manager=other -f - < <(sed 's/sloop/ketch/' "$work/boat.yaml")
 expect "a boat's diff" '^\n?$' diff --server-side -f "$work/boat.yaml"
 
-# What is no longer in the files.
+# Pruning.
 mkdir -p "$work/set"
 for name in one two; do
   printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, labels: {set: prune}}\ndata: {a: b}\n' $name >"$work/set/$name.yaml"

@@ -1,4 +1,4 @@
-# diff, edit, replace, patch: what changes one object.
+# diff, edit, replace, patch.
 
 printf 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tone}\ndata: {colour: blue, size: large}\n' >"$work/tone.yaml"
 refuse "diff of what is not there" '\n\+  colour: blue\n\+  size: large\n' diff -f "$work/tone.yaml"

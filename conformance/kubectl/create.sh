@@ -1,4 +1,4 @@
-# create and run: every generator, as it is printed and as it is stored.
+# create and run: every generator, printed and stored.
 
 expect "run with everything" 'pod/task created' run task --image=busybox --restart=OnFailure --labels=a=b,c=d --env=X=y --port=80 --command -- sleep 1
 expect "as it was said" '^OnFailure sleep,1 X 80' get pod task -o 'jsonpath={.spec.restartPolicy} {.spec.containers[0].command[0]},{.spec.containers[0].command[1]} {.spec.containers[0].env[0].name} {.spec.containers[0].ports[0].containerPort}'

@@ -1,4 +1,4 @@
-# delete: every way to choose, and to wait or not.
+# delete: every selection, with and without waiting.
 
 for name in one two three four five; do k create configmap "heap-$name" --from-literal=a=b >/dev/null; done
 k label configmap heap-one heap-two heap=yes >/dev/null

@@ -1,4 +1,4 @@
-# describe: what kubectl gathers of a thing, its events with it.
+# describe: objects with their related objects and events.
 
 set=$(k get rs -l app=web -o 'jsonpath={.items[?(@.spec.replicas==3)].metadata.name}')
 settles '(?s)(SuccessfulCreate.*){3}' events --for "rs/$set"

@@ -1,4 +1,4 @@
-# What kubectl says when something is wrong.
+# Errors of kubectl.
 
 refuse "not found" '^Error from server \(NotFound\): pods "none" not found\n?$' get pod none
 refuse "two not found" 'Error from server \(NotFound\): pods "one" not found\nError from server \(NotFound\): pods "two" not found' get pods one two

@@ -1,4 +1,4 @@
-# events: the command, and where else they show.
+# events: the command, and other commands that print events.
 
 expect "a pod to talk about" 'created' run talked --image=nginx
 uid=$(k get pod talked -o 'jsonpath={.metadata.uid}')
@@ -45,7 +45,7 @@ judge "events, watched" '(?s)(Warning +WarningReason +Pod/talked +a message.*){2
 expect "clean up" 'deleted' delete event talked-normal talked-warning
 expect "the pod" 'deleted' delete pod talked
 
-# What the controllers tell of.
+# Events of the controllers.
 expect "a deployment to tell of" 'created' create deployment told --image=nginx
 expect "it rolls out" 'successfully rolled out' rollout status deployment/told --timeout=60s
 set=$(k get rs -l app=told -o 'jsonpath={.items[0].metadata.name}')

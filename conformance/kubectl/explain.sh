@@ -40,7 +40,7 @@ spec:
 YAML
 expect "create a CRD to explain" 'created' create -f "$work/boats.yaml"
 expect "it is established" 'condition met' wait crd/boats.example.org --for=condition=Established --timeout=30s
-# Documents follow their definition by a moment.
+# OpenAPI documents are published some time after the CRD.
 for _ in $(seq 50); do k explain boats >/dev/null 2>&1 && break; sleep 0.1; done
 expect "explain a custom kind" 'GROUP: +example.org\nKIND: +Boat\nVERSION: +v1\n\nDESCRIPTION:\n    A thing that floats.' explain boats
 expect "explain a custom field" 'FIELD: harbour <string>\n\n\n?DESCRIPTION:\n    Where it lies.' explain boat.spec.harbour

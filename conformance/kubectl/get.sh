@@ -1,4 +1,4 @@
-# get: every form of output, every way to choose. Of a deployment `web` with three replicas, and what belongs to it.
+# get: every output format and selection, with a deployment `web` of three replicas and its dependents.
 
 expect "a deployment, whole" '(?s)generation: \d+\n.*\nstatus:\n  availableReplicas: 3\n.*  terminatingReplicas: 0\n' get deployment web -o yaml
 expect "its replica sets, whole" '(?s)kind: ReplicaSet\n.*ownerReferences:\n' get rs -l app=web --sort-by='{.metadata.annotations.deployment\.kubernetes\.io/revision}' -o yaml

@@ -1,4 +1,4 @@
-# auth, create token: who one is and what one may.
+# auth, create token: identity and permissions.
 
 expect "who am I" '^ATTRIBUTE +VALUE\nUsername +\S+\n(.*\n)*Groups +\[.*system:authenticated' auth whoami
 expect "who am I, as data" '^apiVersion: authentication.k8s.io/v1\nkind: SelfSubjectReview\n(.*\n)*status:\n  userInfo:\n' auth whoami -o yaml
@@ -9,7 +9,7 @@ expect "I may off the resources" '^yes' auth can-i get /metrics
 expect "may I what is not" "Warning: the server doesn't have a resource type 'nonsense'\n(.*\n)*yes" auth can-i get nonsense
 expect "all that I may" 'Resources +Non-Resource URLs +Resource Names +Verbs\n(.*\n)*\*\.\* +\[\] +\[\] +\[\*\]' auth can-i --list
 
-# What roles give: the rules of view are gathered by a controller.
+# Permissions of roles. A controller aggregates the rules of `view`.
 refuse "somebody else may not" '^no' auth can-i list pods --as jane
 refuse "and is told so" 'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"' get pods --as jane
 expect "let her look" 'rolebinding.rbac.authorization.k8s.io/viewers created' create rolebinding viewers --clusterrole=view --user=jane
@@ -30,11 +30,11 @@ expect "of an account of one's own" 'serviceaccount/robot created' create servic
 token=$(k create token robot)
 expect "who it is" 'Username +system:serviceaccount:default:robot\n(.*\n)*Groups +\[system:serviceaccounts system:serviceaccounts:default system:authenticated\]' --token="$token" auth whoami
 expect "it can be deleted" 'deleted' delete serviceaccount robot
-# Servers remember for some seconds that a token was good.
+# Servers cache valid tokens for some seconds.
 for _ in $(seq 200); do k --token="$token" auth whoami >/dev/null 2>&1 || break; sleep 0.1; done
 refuse "its token is worth nothing then" 'must be logged in|Unauthorized' --token="$token" auth whoami
 
-# Certificates: asked for, granted, refused. Nobody issues them, as nobody keeps that signer.
+# CertificateSigningRequests: requested, approved, denied. No certificate is issued, because the signer has no controller.
 csr() {
   cat <<YAML
 apiVersion: certificates.k8s.io/v1

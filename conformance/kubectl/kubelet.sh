@@ -1,8 +1,8 @@
-# logs, exec, attach, cp, port-forward: what the server says where there is no kubelet. Nodes are simulated on both.
+# logs, exec, attach, cp, port-forward: the server's errors without a kubelet. Both clusters have simulated nodes.
 
 expect "a pod to ask" 'created' run asked --image=nginx
 expect "it runs" 'condition met' wait pod/asked --for=condition=Ready --timeout=60s
-# The addresses of simulated nodes lead nowhere: how that shows is the machine's affair, and takes its time. This one refuses.
+# Addresses of simulated nodes are unreachable, with slow and machine-dependent errors. This address refuses connections.
 node=$(k get pod asked -o 'jsonpath={.spec.nodeName}')
 addresses=$(k get node "$node" -o 'jsonpath={.status.addresses}')
 expect "its node refuses" 'patched' patch node "$node" --subresource=status --type=merge \

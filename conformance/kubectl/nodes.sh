@@ -33,7 +33,7 @@ expect "unlabel" "node/$node unlabeled" label node "$node" node-role.kubernetes.
 
 if needs poddisruptionbudgets.policy "drain within a budget"; then
   expect "a budget" 'created' create poddisruptionbudget crew --selector=app=crew --max-unavailable=0
-  # Counted by hand where no controller does; where one does, it comes to the same.
+  # Sets the status without a disruption controller; with one, the values are equal.
   k patch pdb crew --subresource=status --type=merge \
     -p '{"status":{"observedGeneration":1,"disruptionsAllowed":0,"currentHealthy":4,"desiredHealthy":4,"expectedPods":4}}' >/dev/null
   expect "it is counted" 'condition met' wait pdb/crew --for=jsonpath='{.status.expectedPods}'=4 --timeout=30s

@@ -1,4 +1,4 @@
-# api-resources, api-versions, version, cluster-info, config: what there is, and where.
+# api-resources, api-versions, version, cluster-info, config.
 
 expect "api-resources, wide" 'pods +po +v1 +true +Pod +create,delete,deletecollection,get,list,patch,update,watch +all' api-resources -o wide
 expect "api-resources by kind" '^NAME(.*\n)*apiservices(.*\n)*configmaps' api-resources --sort-by=kind

@@ -1,4 +1,4 @@
-# rollout: every verb, also where it cannot be.
+# rollout: every verb, including unsupported ones.
 
 expect "create" 'created' create deployment tide --image=nginx:1 --replicas=2
 expect "status without waiting" 'deployment|Waiting' rollout status deployment/tide --watch=false
@@ -30,7 +30,7 @@ expect "restart by label" 'deployment.apps/tide restarted' rollout restart deplo
 expect "that too" 'successfully rolled out' rollout status deployment -l app=tide --timeout=60s
 expect "five revisions, three of them known" '2 +<none>\n3 +<none>\n4 +<none>|2 +<none>\n3 +<none>\n4 +<none>\n5 +<none>' rollout history deployment/tide
 expect "one that cannot" 'configured|patched' patch deployment tide -p '{"spec":{"progressDeadlineSeconds":1,"template":{"spec":{"nodeSelector":{"none":"such"}}}}}'
-# Once its pod is counted, nothing that changes can put off the deadline.
+# After its pod is counted, no change extends the deadline.
 settles '^3 1 ProgressDeadlineExceeded' get deployment tide -o 'jsonpath={.status.replicas} {.status.updatedReplicas} {.status.conditions[?(@.type=="Progressing")].reason}'
 refuse "is given up" 'deployment "tide" exceeded its progress deadline' rollout status deployment/tide --timeout=60s
 expect "its condition tells" 'ProgressDeadlineExceeded' get deployment tide -o 'jsonpath={.status.conditions[?(@.type=="Progressing")].reason}'

@@ -1,4 +1,4 @@
-# set, expose, autoscale: what changes a workload by a flag.
+# set, expose, autoscale.
 
 expect "create" 'created' create deployment site --image=nginx:1.25 --replicas=2 --port=80
 expect "it rolls out" 'successfully rolled out' rollout status deployment/site --timeout=60s

@@ -1,4 +1,4 @@
-# wait, label, annotate, scale, patch of parts.
+# wait, label, annotate, scale, patch of subresources.
 
 (sleep 1; k create configmap late --from-literal=a=b >/dev/null) &
 expect "wait for a creation" 'configmap/late condition met' wait configmap/late --for=create --timeout=20s

@@ -201,7 +201,7 @@ def main():
     core = client.CoreV1Api()
     assert client.VersionApi().get_code().major == "1"
     namespace = core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(generate_name="python-"))).metadata.name
-    # Where service accounts are admitted, pods need theirs.
+    # With service account admission, pods need their account.
     eventually("the namespace's account", lambda: core.list_namespaced_service_account(namespace).items)
     try:
         for flow in FLOWS:

@@ -9,7 +9,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Returns a configuration of clients that trust every certificate. The server has just been started on this machine.
+/// Returns a client configuration that trusts every certificate. The server runs on this machine.
 pub fn trusting_any_certificate() -> Result<ClientConfig, rustls::Error> {
     Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

@@ -1,4 +1,4 @@
-//! What a test may need of a server that not every target has.
+//! Capabilities that only some targets have.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -6,38 +6,39 @@ use futures::FutureExt as _;
 
 use crate::Target;
 
-/// What a server can do beyond what every target does. A test that needs one names it.
+/// A capability that not every target has. Tests declare the ones that they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// It comes with a kubectl.
+    /// A kubectl of the server's version.
     Kubectl,
-    /// Its history can be forgotten by [`Target::history`]: the test knows what is too old.
+    /// Compaction on request by [`Target::history`]: the test knows which versions are too old.
     ForgetsWhenTold,
 }
 
-/// Which target lacks what, and what brings it, or why nothing will. What is built comes off this list: a test that passes
-/// in spite of it fails.
+/// Missing capabilities of targets, with the reason or the planned remedy. Remove an entry when it is implemented: a
+/// listed test that passes is an error.
 const LACKING: &[(&str, Capability, &str)] = &[
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
     (Target::UPSTREAM, Capability::ForgetsWhenTold, "it compacts when it likes, minutes after its start"),
 ];
 
-/// Runs a test against each target in turn. Where a target lacks what the test needs, it must fail.
+/// Runs a test with each target in turn. The test must fail with targets that lack a needed capability.
 ///
 /// # Panics
-/// When the test fails on a target that has all it needs, or does not on one that is listed to lack some of it.
+///
+/// If the test fails with a target that has all capabilities, or passes with a target that lacks one.
 pub async fn on_each_target_with<F>(needed: &[Capability], test: impl Fn(Target) -> F)
 where
     F: Future<Output = Target>,
 {
     for target in Target::all().await {
-        // Boxed, since tests are long.
+        // Boxed, because the futures of tests are large.
         judge(target, needed, |target| Box::pin(test(target))).await;
     }
 }
 
 async fn judge<F: Future<Output = Target>>(target: Target, needed: &[Capability], test: impl Fn(Target) -> F) {
-    // Shown when the test fails: which of the two it was.
+    // Identifies the target in the output of a failed test.
     println!("target: {}", target.name);
     let lacking = LACKING.iter().find(|(name, lacks, _)| *name == target.name && needed.contains(lacks));
     let Some((name, capability, reason)) = lacking else {
@@ -55,7 +56,7 @@ async fn judge<F: Future<Output = Target>>(target: Target, needed: &[Capability]
 mod tests {
     use super::*;
 
-    /// Whether all is well when a test passes, or fails, on the embedded server.
+    /// Reports whether the outcome of a test is as expected for the embedded server.
     async fn outcome(needed: &[Capability], passes: bool) -> bool {
         let test = |target| async move {
             assert!(passes, "as told");

@@ -1,4 +1,4 @@
-//! A case: requests in order, as they stand in a file of `cases/`.
+//! A case: a sequence of requests in the format of the files in `cases/`.
 //!
 //! ```text
 //! === the-name-of-the-case
@@ -16,15 +16,17 @@
 //! READ w 1
 //! ```
 //!
-//! - `> Name: value` is a header; `> Name: -` sends none where one would be sent by itself.
-//! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic`, `PATCH/apply` set the Content-Type; other bodies are JSON unless a header says more.
-//! - `< name = path` takes a value from the answer (of `READ`: from the last event) for `{name}` further down.
-//! - `< until path=value`, `< until 200` repeats the request until its answer is so; the last answer counts.
-//! - `< only path` compares that part of the body alone (several lines, several parts); `< mask path` hides its value.
-//! - `WATCH w …` opens a watch; `READ w 2` awaits two events, `READ w bookmark` those up to a bookmark, `READ w end` all
-//!   until the server ends the stream.
-//! - `{id}` is a word that no other case has, `{id6}` four groups of an IPv6 address that say the same, `{ns}` a namespace that
-//!   is made for the case, `{repeat x 100}` a hundred x. A body that starts with `hex:` is bytes.
+//! - `> Name: value` sets a header; `> Name: -` removes a default header.
+//! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic`, `PATCH/apply` set the Content-Type. Other bodies are JSON unless a
+//!   header overrides it.
+//! - `< name = path` stores a value of the response (for `READ`: of the last event) for `{name}` in later steps.
+//! - `< until path=value`, `< until 200` repeats the request until the condition is true. Only the last response is
+//!   compared.
+//! - `< only path` compares only that part of the body; it can be repeated. `< mask path` hides a value.
+//! - `WATCH w …` opens a watch. `READ w 2` waits for two events, `READ w bookmark` for all events up to a bookmark,
+//!   `READ w end` for all events until the server ends the stream.
+//! - `{id}` is a word that is unique to the case, `{id6}` the same as four groups of an IPv6 address. `{ns}` is a
+//!   namespace that is created for the case. `{repeat x 100}` is a hundred x. A body that starts with `hex:` is binary.
 
 use http::Method;
 
@@ -33,23 +35,23 @@ use crate::{path::Path, words::Words};
 /// A named sequence of requests.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// Unique in its file.
+    /// The name, unique in the file.
     pub(crate) name: String,
     pub(crate) steps: Vec<Step>,
-    /// What is a placeholder in the recording.
+    /// The words that the recording replaces with placeholders.
     pub(crate) words: Words,
 }
 
-/// One request, or one look at a watch.
+/// One request, or one read of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The line that says what is done, before anything is filled in.
+    /// The first line of the step, before placeholders are filled in.
     pub(crate) title: String,
     pub(crate) act: Act,
-    /// Names, and where in the answer their values stand.
+    /// Names, and the paths of their values in the response.
     pub(crate) takes: Vec<(String, Path)>,
     pub(crate) until: Option<Until>,
-    /// Empty: the whole body is compared.
+    /// The compared parts of the body. Empty to compare the whole body.
     pub(crate) only: Vec<Path>,
     pub(crate) masks: Vec<Path>,
 }
@@ -70,7 +72,7 @@ pub(crate) struct Template {
     pub(crate) body: String,
 }
 
-/// How much of a watch is read.
+/// The events of a watch to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
     Events(usize),
@@ -78,14 +80,14 @@ pub(crate) enum Amount {
     End,
 }
 
-/// What an answer must be before the next step.
+/// The condition on the response before the next step.
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
     Status(u16),
     Value(Path, String),
 }
 
-/// The cases of a file's text; or what is wrong with it, and in which line.
+/// Parses a file of cases. Returns an error with the line number.
 pub(crate) fn parse(text: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     let mut block: Vec<(usize, &str)> = Vec::new();
@@ -106,7 +108,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Makes a step of the lines that were gathered, if there are any.
+/// Adds a step from the collected lines, if there are any.
 fn finish(block: &mut Vec<(usize, &str)>, cases: &mut [Case]) -> Result<(), String> {
     let lines = std::mem::take(block);
     let Some((number, _)) = lines.first().copied() else { return Ok(()) };
@@ -143,7 +145,7 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
             body.push(*line);
         }
     }
-    // Three words at most: a placeholder in a path may hold spaces.
+    // At most three words: a placeholder in a path may contain spaces.
     let (verb, rest) = title.split_once(' ').unwrap_or((title, ""));
     let words = match verb {
         "READ" | "WATCH" => rest.split_once(' ').map_or_else(|| vec![verb], |(name, rest)| vec![verb, name, rest]),

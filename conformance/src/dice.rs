@@ -1,13 +1,13 @@
-//! Random choices, which can be made again.
+//! Reproducible random choices.
 
 use windlass_api::Entropy;
 
-/// The choices of one seed.
+/// A seeded generator.
 #[derive(Debug)]
 pub(crate) struct Dice(Entropy);
 
 impl Dice {
-    /// Those of the number-th thing that is made from a seed.
+    /// Returns the generator for the item with this number.
     pub(crate) fn of(seed: u64, number: u64) -> Self {
         Self(Entropy::seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number)))
     }
@@ -16,7 +16,7 @@ impl Dice {
         usize::try_from(self.0.below(bound as u64)).unwrap_or_default()
     }
 
-    /// True in so many of a hundred times.
+    /// Returns `true` with this probability in percent.
     pub(crate) fn chance(&self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -1,11 +1,11 @@
-//! The same random requests to both servers, until their answers differ.
+//! Differential fuzzing: sends the same random requests to both servers and compares the responses.
 //!
-//! A [`Sequence`] is made from a seed and its number alone, so that what was found can be found again. It becomes a case as
-//! they stand in `cases/`, and is played, normalised and compared as those are. A difference counts when the real server
-//! gives its answer twice; it is made small, and told as a case to paste into a file.
+//! A [`Sequence`] depends only on a seed and a number, so every finding is reproducible. It is converted to a case in
+//! the format of `cases/`, played, normalized and compared. A difference counts if the real server repeats its
+//! response. It is minimized and printed as a case.
 //!
-//! Not guaranteed: that a run finds what another finds with the same seed in another time; how many sequences are played is a
-//! matter of the clock.
+//! Not guaranteed: two runs with the same seed find the same differences. The number of sequences depends on the run
+//! time.
 
 mod minimise;
 mod mutate;
@@ -20,16 +20,16 @@ use tokio::time::Instant;
 use self::sequence::{Maker, Sequence};
 use crate::{Target, case, case::Case, client_for, known, play::play, recording};
 
-/// Sequences that are played at once.
+/// The number of concurrent sequences.
 const AT_ONCE: usize = 6;
-/// After so many sequences the embedded server is a new one, so that what it remembers stays small.
+/// The number of sequences per embedded server, which limits its memory usage.
 const GENERATION: u64 = 2000;
 
-/// How often the real server is asked again before its answer is taken for one: what it finds in the maps of Go comes in any
-/// order.
+/// The number of requests to confirm a response of the real server, whose map iterations in Go have a random order.
 const REPEATS: usize = 5;
 
-/// What the real server tells apart in complaints, and the embedded one does not: whether what is empty was sent.
+/// Words in causes that depend in the real server on whether the client sent an empty value. The embedded server does
+/// not distinguish these.
 const ALIKE: [(&str, &str); 4] = [
     ("Invalid value: {}:", "Invalid value: null:"),
     ("Invalid value: []:", "Invalid value: null:"),
@@ -37,26 +37,27 @@ const ALIKE: [(&str, &str); 4] = [
     ("\"rows\": []", "\"rows\": null"),
 ];
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Sequences that were played.
+    /// The number of played sequences.
     pub sequences: u64,
-    /// Requests in them.
+    /// The number of their requests.
     pub requests: u64,
-    /// Sequences to which the real server gave two answers.
+    /// The number of sequences with an unstable response of the real server.
     pub unsteady: u64,
-    /// Sequences with a difference that is known.
+    /// The number of sequences with a known difference.
     pub known: u64,
-    /// The differences: each a case, and in which lines the answers differ.
+    /// The differences: each with its case and the differing lines.
     pub differences: Vec<String>,
 }
 
-/// Plays the sequences of a seed for so long against the embedded server and the real one; differences are told as they are
-/// found.
+/// Plays the sequences of a seed with the embedded and the real server for this time, and reports differences
+/// immediately.
 ///
 /// # Panics
-/// When the environment names no real server.
+///
+/// If the environment names no real server.
 pub async fn differential(seed: u64, length: Duration, mut tell: impl FnMut(&str)) -> Findings {
     let upstream = Target::upstream().expect("the environment names the real server");
     let mut run = Run { maker: Maker::new(seed), known: BTreeSet::new(), findings: Findings::default() };
@@ -72,13 +73,13 @@ pub async fn differential(seed: u64, length: Duration, mut tell: impl FnMut(&str
 /// The sequences of one seed.
 struct Run {
     maker: Maker,
-    /// The signatures of what has been told.
+    /// The signatures of the reported differences.
     known: BTreeSet<String>,
     findings: Findings,
 }
 
 impl Run {
-    /// Plays the next sequences.
+    /// Plays the sequences of one generation.
     async fn generation(&mut self, both: &Both<'_>, end: Instant, tell: &mut impl FnMut(&str)) {
         let first = self.findings.sequences;
         let numbers = stream::iter(first..first + GENERATION);
@@ -103,7 +104,7 @@ impl Run {
             match both.smallest(sequence).await {
                 None => self.findings.unsteady += 1,
                 Some((sequence, difference)) => {
-                    // It may be what another has been made small to.
+                    // Another sequence may be minimized to the same one.
                     self.known.insert(signature(&sequence, &difference));
                     let told = format!("=== seed-{}-{number}\n{}{difference}", maker.seed(), sequence.text());
                     tell(&told);
@@ -121,15 +122,16 @@ struct Both<'a> {
 }
 
 impl Both<'_> {
-    /// In which lines the answers to a case differ.
+    /// Returns the differing lines of the responses to a case.
     async fn difference(&self, case: &Case) -> Option<String> {
         let (embedded, upstream) = futures::join!(answers(&self.embedded, case), answers(self.upstream, case));
         (embedded != upstream && ordered(&embedded) != ordered(&upstream))
             .then(|| recording::difference(&upstream, &embedded))
     }
 
-    /// Whether a sequence still shows a difference when what is empty in its bodies is not sent. The real server sometimes
-    /// tells an empty list from none while it has one in hand, and stores both alike; the embedded one never does.
+    /// Reports whether the servers still differ without empty values in the bodies. The real server sometimes
+    /// distinguishes empty from absent lists during a request, and stores both in the same form. The embedded server
+    /// never distinguishes them.
     async fn differs_without_empties(&self, sequence: &Sequence) -> bool {
         match sequence.without_empties() {
             Some(plain) => self.difference(&plain.case()).await.is_some(),
@@ -137,7 +139,8 @@ impl Both<'_> {
         }
     }
 
-    /// The smallest sequence with a difference, and that; none when the real server does not stand by its answer.
+    /// Returns the smallest sequence with a difference, and the difference. Returns `None` if the real server's
+    /// response is unstable.
     async fn smallest(&self, sequence: Sequence) -> Option<(Sequence, String)> {
         let case = sequence.case();
         let answer = answers(self.upstream, &case).await;
@@ -163,7 +166,7 @@ async fn answers(target: &Target, case: &Case) -> String {
     ALIKE.iter().fold(text, |text, (one, other)| text.replace(one, other))
 }
 
-/// The complaints of answers in an order of their own: each kind of the real server looks at metadata when it likes.
+/// Sorts the causes in responses, because each kind of the real server validates metadata at a different time.
 fn ordered(answers: &str) -> Vec<&str> {
     const COMPLAINTS: &str = "is invalid: [";
     if !answers.contains(COMPLAINTS) {
@@ -178,19 +181,19 @@ fn ordered(answers: &str) -> Vec<&str> {
     parts
 }
 
-/// Whether it is known that the servers differ so.
+/// Reports whether the difference is known.
 fn is_known(sequence: &Sequence, difference: &str) -> bool {
     known::is_passed_over(&sequence.kind, difference) || shows_go(difference)
 }
 
-/// Whether the real server shows a value by the names of Go's internal struct, which nobody else knows.
+/// Reports whether the real server prints a value with the names of Go's internal struct.
 fn shows_go(difference: &str) -> bool {
     let marks = ["Invalid value: {\\\"", "Invalid value: [{\\\""];
     let mut shown = marks.into_iter().flat_map(|mark| difference.split(mark).skip(1));
     shown.any(|value| value.starts_with(|letter: char| letter.is_ascii_uppercase()))
 }
 
-/// What differences have in common that are told once: the kind, the request, and the lines without their values.
+/// Returns the key to deduplicate differences: the kind, the request, and the lines without their values.
 fn signature(sequence: &Sequence, difference: &str) -> String {
     let lines = difference.lines().map(|line| line.trim_start().split(": Invalid value").next().unwrap_or(line));
     let words = |line: &str| line.chars().filter(|letter| !letter.is_ascii_digit()).take(120).collect::<String>();
@@ -199,7 +202,7 @@ fn signature(sequence: &Sequence, difference: &str) -> String {
 }
 
 impl Sequence {
-    /// As a case.
+    /// Converts the sequence to a case.
     fn case(&self) -> Case {
         let text = format!("=== found\n{}", self.text());
         let mut cases = case::parse(&text).unwrap_or_else(|problem| panic!("{problem}: {text}"));

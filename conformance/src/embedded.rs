@@ -1,4 +1,4 @@
-//! The embedded server, on a port that it keeps.
+//! The embedded server on a fixed port.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use windlass_server::{
 
 const TOKEN: &str = "conformance-admin";
 
-/// Stops when told, and when it is dropped. Can be started again, over the same storage or another.
+/// An embedded server that a test can stop, and start again with the same or another storage. It stops on drop.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     address: SocketAddr,
@@ -28,7 +28,7 @@ struct Serving {
 }
 
 impl Embedded {
-    /// On a free port, serving.
+    /// Starts a server on a free port.
     pub(crate) async fn start_new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
@@ -38,7 +38,7 @@ impl Embedded {
         embedded
     }
 
-    /// How the administrator reaches it.
+    /// Returns the administrator's client configuration.
     pub(crate) fn config(&self) -> Config {
         let uri = format!("https://{}", self.address).parse().expect("an address makes a URI");
         Config::new(uri).with_auth(Auth::Bearer(TOKEN.into())).with_tls(TlsOptions::trusting(self.tls.ca_pem()))
@@ -61,7 +61,7 @@ impl Embedded {
         let (stop, stopped) = oneshot::channel::<()>();
         let tls = self.tls.clone();
         let task = tokio::spawn(async move {
-            // Dropped or told: both mean stop.
+            // A message and a drop of the sender both stop the server.
             let stopped = async { drop(stopped.await) };
             server.serve(listener, tls, stopped).await.expect("the server serves until it is stopped");
         });
@@ -69,7 +69,7 @@ impl Embedded {
     }
 }
 
-/// Leaves no version but the present one.
+/// Compacts all versions but the current one.
 pub(crate) async fn forget(storage: &dyn Storage) {
     let present = storage.revision().await.expect("memory does not fail");
     storage.compact(present).await.expect("memory does not fail");

@@ -1,10 +1,10 @@
-//! The differences that random requests and made objects may show, as `DIFFERENCES.md` lists them with their reasons.
+//! Known differences in random requests and generated objects, from `DIFFERENCES.md`.
 
 use std::{fs, sync::LazyLock};
 
 use crate::suite::root;
 
-/// The beginning of the kind, empty for all, and the parts of a difference in their order.
+/// A line of the list: the prefix of the kind, empty for all, and the parts of the difference in order.
 struct Known {
     kind: String,
     parts: Vec<String>,
@@ -16,18 +16,18 @@ static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
     text.lines().filter_map(|line| line.strip_prefix("* ")).map(Known::read).collect()
 });
 
-/// Whether a line of the list is about such a difference of the kind, or of all kinds.
+/// Reports whether a line of the list covers this difference of the kind.
 pub(crate) fn is_passed_over(kind: &str, difference: &str) -> bool {
     KNOWN.iter().any(|known| kind.starts_with(&known.kind) && known.is_in(difference))
 }
 
-/// Whether a line that names this very kind is about such a difference.
+/// Reports whether a line with the full name of this kind covers the difference.
 pub(crate) fn is_listed_for(kind: &str, difference: &str) -> bool {
     KNOWN.iter().any(|known| known.kind == kind && known.is_in(difference))
 }
 
 impl Known {
-    /// Reads what follows the bullet of a line: kind and text, each between backticks, and a reason.
+    /// Parses a line without its bullet: kind and text in backticks, and a reason.
     fn read(line: &str) -> Self {
         let parts: Vec<&str> = line.splitn(5, '`').collect();
         match parts[..] {

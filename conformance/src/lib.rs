@@ -1,17 +1,16 @@
-//! One suite, two targets: the embedded server, and the real kube-apiserver.
+//! One conformance suite for two targets: the embedded server and the real kube-apiserver.
 //!
-//! A behaviour is right when the real server does it. Every test here runs against the embedded server, over HTTPS as
-//! any client would; with `WINDLASS_UPSTREAM_KUBECONFIG` set it runs against the server named there as well. `cargo
-//! xtask conformance --upstream` builds and starts the real one and sets it.
+//! The real server defines the correct behavior. Every test uses the embedded server over HTTPS. If
+//! `WINDLASS_UPSTREAM_KUBECONFIG` is set, the test also uses the server in that kubeconfig. `cargo xtask conformance
+//! --upstream` builds and starts the real server and sets the variable.
 //!
-//! Most of it is data: `cases/` are requests, `matrix/` templates of requests for every kind, `recorded/` the real server's
-//! answers to them, normalised
-//! (`cargo xtask conformance --record` writes them). [`hold`] compares a server's answers with those. What windlass-server
-//! answers differently stands in `DIFFERENCES.md`, each case with its reason.
+//! Most tests are data: `cases/` contains requests, and `matrix/` templates of requests for every kind. `recorded/` has
+//! the normalized responses of the real server (written by `cargo xtask conformance --record`). [`hold`] compares a
+//! server's responses with them. `DIFFERENCES.md` lists the different responses of windlass-server with their reasons.
 //!
-//! The rest are tests of the client, which say what they need: [`on_each_target`], or [`on_each_target_with`] a
-//! [`Capability`] that one of the two lacks. Those that stop a server, and start it again over what it had or less, get one of
-//! their own: [`restartable`].
+//! The other tests exercise the client and declare their requirements. They use [`on_each_target`], or
+//! [`on_each_target_with`] and a [`Capability`] that one target lacks. Tests that stop a server and start it again,
+//! with all or less of its data, start their own: [`restartable`].
 
 mod any_certificate;
 mod capability;
@@ -50,28 +49,28 @@ pub use differential::{Findings, differential};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};
 pub use suite::{RECORD, differences, files, hold, names};
 
-/// The environment variable that names a kubeconfig of the real server.
+/// The environment variable with the real server's kubeconfig.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
-/// The environment variable that names a kubectl of the real server's version.
+/// The environment variable with the path of a kubectl of the real server's version.
 pub const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
-/// How long a condition may take to come true: far more than it needs, since this decides between slow and broken.
+/// The timeout for conditions. It is long, because it only distinguishes slow servers from broken ones.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server under test, and how to reach it.
+/// A server under test, and its client.
 #[derive(Debug)]
 pub struct Target {
     /// [`Self::EMBEDDED`] or [`Self::UPSTREAM`].
     pub name: &'static str,
-    /// Where it is, as the administrator.
+    /// The administrator's client configuration.
     pub config: Config,
     /// A client with that configuration.
     pub client: Client,
     embedded: Option<Embedded>,
 }
 
-/// The versions that a server remembers.
+/// The history of a server.
 #[derive(Clone, Debug)]
 pub struct History(Arc<dyn Storage>);
 
@@ -81,20 +80,20 @@ impl Target {
     /// The name of the real one.
     pub const UPSTREAM: &str = "kube-apiserver";
 
-    /// Those that there are.
+    /// Returns the available targets.
     pub(crate) async fn all() -> Vec<Self> {
         let mut targets = vec![Self::embedded().await];
         targets.extend(Self::upstream());
         targets
     }
 
-    /// The embedded server, on a free port.
+    /// Starts an embedded server on a free port.
     pub async fn embedded() -> Self {
         let embedded = Embedded::start_new().await;
         Self::new(Self::EMBEDDED, embedded.config(), Some(embedded))
     }
 
-    /// The real server, if the environment names one.
+    /// Returns the real server, if the environment names one.
     #[must_use]
     pub fn upstream() -> Option<Self> {
         let path = std::env::var_os(UPSTREAM)?;
@@ -108,35 +107,36 @@ impl Target {
         Self { name, config, client, embedded }
     }
 
-    /// The same server for somebody with another token.
+    /// Returns the same server with a different token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Client {
         let token: Secret = token.into();
         self.with_auth(Auth::Bearer(token))
     }
 
-    /// The same server for somebody with other credentials.
+    /// Returns the same server with different credentials.
     #[must_use]
     pub fn with_auth(&self, auth: Auth) -> Client {
         client_for(self.config.clone().with_auth(auth))
     }
 
-    /// The same server for the administrator who acts as somebody else.
+    /// Returns the same server with impersonation of a user.
     #[must_use]
     pub fn acting_as(&self, somebody: Impersonation) -> Client {
         client_for(self.config.clone().with_impersonation(somebody))
     }
 
-    /// What the server remembers. Needs [`Capability::ForgetsWhenTold`].
+    /// Returns the server's history. Needs [`Capability::ForgetsWhenTold`].
     ///
     /// # Panics
-    /// When the server does not forget when told.
+    ///
+    /// If the server does not support compaction on request.
     #[must_use]
     pub fn history(&self) -> History {
         History(Arc::clone(&self.embedded.as_ref().expect("a server that forgets when told").storage))
     }
 
-    /// Stops the embedded server and waits until it has stopped; the real one is its owner's to stop.
+    /// Stops the embedded server and waits for its end. Does nothing for the real server.
     pub async fn stop(self) {
         if let Some(mut embedded) = self.embedded {
             embedded.stop().await;
@@ -145,33 +145,34 @@ impl Target {
 }
 
 impl History {
-    /// Leaves no version but the present one.
+    /// Compacts all versions but the current one.
     pub async fn forget(&self) {
         embedded::forget(&*self.0).await;
     }
 }
 
-/// A client for tests, which wait for nothing that they do not test. Its name is that of the recordings.
+/// Returns a client for tests, without rate limits. Its user agent is that of the recordings.
 pub(crate) fn client_for(config: Config) -> Client {
     let config = config.with_user_agent(user_agent("windlass", env!("CARGO_PKG_VERSION")));
     Client::new(config).expect("the configuration of a target is sound").without_rate_limit()
 }
 
-/// Runs a test against each target in turn.
+/// Runs a test with each target in turn.
 pub async fn on_each_target<F: Future<Output = Target>>(test: impl Fn(Target) -> F) {
     on_each_target_with(&[], test).await;
 }
 
-/// A name that no other test uses: the real server outlives its tests.
+/// Returns a name that no other test uses. The real server's objects outlive the tests.
 #[must_use]
 pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{}", Entropy::os().name_suffix(8))
 }
 
-/// Waits for a condition, looking again whenever `poll` resolves.
+/// Waits for a condition. Calls `poll` again each time it resolves.
 ///
 /// # Panics
-/// When it does not come true within [`PATIENCE`].
+///
+/// If the condition is not true within [`PATIENCE`].
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut poll: impl FnMut() -> F) -> T {
     let found = async {
         loop {

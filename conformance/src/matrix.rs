@@ -1,17 +1,18 @@
-//! Cases that are the same for every kind: the templates of `matrix/`, filled in for each kind of `matrix/kinds.tsv`.
+//! Cases for every kind: the templates of `matrix/`, filled in for each kind of `matrix/kinds.tsv`.
 //!
-//! A template is a case (see [`crate::case`]) with more placeholders:
+//! A template is a case (see [`crate::case`]) with additional placeholders:
 //!
-//! - `{collection}` is the path of the kind's objects, in the namespace of the case if they live in one; `{everywhere}` the
-//!   same over all namespaces; `{object}` that of the kind's object; `{root}` what comes before either.
-//! - `{body}` is the object, `{body + change + {"a":1}}` the object with merge patches laid over it; `{members}` is the
+//! - `{collection}` is the path of the kind's objects, in the namespace of the case if they are namespaced.
+//!   `{everywhere}` is the path over all namespaces, `{object}` the path of the kind's object, and `{root}` their
+//!   common prefix.
+//! - `{body}` is the object. `{body + change + {"a":1}}` is the object with merge patches applied. `{members}` is the
 //!   object without its braces.
-//! - `{name}`, `{kind}`, `{apiVersion}`, `{resource}` are words of the kind.
+//! - `{name}`, `{kind}`, `{apiVersion}`, `{resource}` are names of the kind.
 //!
-//! `=== a-name` is for the kinds that hold still, `=== a-name for all` for those too whose status the server itself writes when
-//! it likes; `for status` and `for scale` are for the kinds that have such a subresource.
+//! `=== a-name` is for kinds whose objects only clients change. `=== a-name for all` also includes kinds whose status
+//! the server writes at any time. `for status` and `for scale` are for kinds with that subresource.
 //!
-//! In the recordings the words of the kind are placeholders again, so that the kinds that answer alike share one recording.
+//! Recordings contain placeholders for the names of the kind, so kinds with equal responses share a recording.
 
 use std::fs;
 
@@ -23,7 +24,7 @@ use crate::{
     words::Words,
 };
 
-/// A kind of object, with an example.
+/// A kind, with an example object.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) api_version: String,
@@ -32,24 +33,24 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     pub(crate) pace: Pace,
     pub(crate) subresources: Vec<String>,
-    /// A small valid object, with name, labels, kind and version.
+    /// A small valid object with name, labels, kind and version.
     pub(crate) body: Value,
     /// A merge patch that changes it.
     pub(crate) change: Value,
 }
 
-/// Who else has to do with a kind's objects.
+/// The influence of other objects and of the server on a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Nobody.
+    /// Only the client writes the objects.
     Steady,
-    /// Other objects: hooks, classes, ranges of addresses.
+    /// The objects affect other objects: webhook configurations, classes, address ranges.
     Shared,
-    /// The server itself, which writes their status whenever it likes.
+    /// The server writes their status at any time.
     Moving,
 }
 
-/// The cases of a file of templates, by kind; or what is wrong with it.
+/// Parses a file of templates, and returns the cases by kind.
 pub(crate) fn cases(text: &str) -> Result<Vec<Case>, String> {
     let templates = case::parse(text)?;
     let kinds = kinds()?;
@@ -65,7 +66,7 @@ pub(crate) fn cases(text: &str) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// The kinds of `matrix/kinds.tsv`, and what the recorded discovery says of them; or what is wrong with either.
+/// Reads the kinds of `matrix/kinds.tsv` with their recorded discovery.
 pub(crate) fn kinds() -> Result<Vec<Kind>, String> {
     let read = |path: &str| fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"));
     let discovery = read("../crates/windlass-server/data/discovery.tsv")?;
@@ -110,7 +111,7 @@ impl Kind {
         Ok(kind)
     }
 
-    /// As kubectl would call it: the version is told where it is not the first.
+    /// Returns kubectl's name of the resource, with the version if it is not the first.
     pub(crate) fn label(&self) -> String {
         match self.api_version.split_once('/') {
             None => self.resource.clone(),
@@ -119,12 +120,12 @@ impl Kind {
         }
     }
 
-    /// Whether only clients write such objects.
+    /// Reports whether only clients write such objects.
     pub(crate) fn is_steady(&self) -> bool {
         self.pace != Pace::Moving
     }
 
-    /// Whether its objects have a say in what becomes of others.
+    /// Reports whether its objects affect other objects.
     pub(crate) fn is_shared(&self) -> bool {
         self.pace == Pace::Shared
     }
@@ -137,7 +138,7 @@ impl Kind {
         }
     }
 
-    /// `/api/v1` or `/apis/GROUP/VERSION`.
+    /// Returns `/api/v1` or `/apis/GROUP/VERSION`.
     pub(crate) fn root(&self) -> String {
         let prefix = if self.api_version.contains('/') { "apis" } else { "api" };
         format!("/{prefix}/{}", self.api_version)
@@ -169,11 +170,11 @@ impl Kind {
         Ok(Step { act, ..step.clone() })
     }
 
-    /// A text with the kind's placeholders filled in.
+    /// Returns the text with the kind's placeholders filled in.
     fn fill(&self, text: &str) -> Result<String, String> {
         let mut filled = String::new();
         let mut rest = text;
-        // Bodies first: what stands in them is no template.
+        // Bodies first, because their content is not a template.
         while let Some((before, after)) = split_at_sum(rest) {
             let (value, after) = self.sum(after)?;
             filled.push_str(&self.fill_words(before));
@@ -206,7 +207,7 @@ impl Kind {
         words.iter().fold(text.to_owned(), |text, (placeholder, word)| text.replace(placeholder, word))
     }
 
-    /// The value of `body + change + {…}}…`, and what follows its closing brace.
+    /// Parses `body + change + {…}}…`. Returns its value, and the text after the closing brace.
     fn sum<'a>(&self, text: &'a str) -> Result<(Value, &'a str), String> {
         let mut sum = Value::Object(Map::new());
         let mut rest = text;
@@ -232,7 +233,7 @@ impl Kind {
         }
     }
 
-    /// What is a placeholder in recordings.
+    /// Returns the words that recordings replace with placeholders.
     fn words(&self) -> Words {
         let mut words = vec![
             (self.resource.clone(), "{resource}"),
@@ -240,11 +241,11 @@ impl Kind {
             (format!("{}/{}", self.collection(), self.name()), "{object}"),
             (self.collection(), "{collection}"),
         ];
-        // The name of most stays as it is.
+        // Most names need no placeholder.
         if !self.name().starts_with("a-") {
             words.push((self.name().to_owned(), "a-{id}"));
         }
-        // The version of the core is that of every Status as well.
+        // The core version is also that of every `Status`.
         if let Some((group, _)) = self.api_version.split_once('/') {
             words.push((self.api_version.clone(), "{apiVersion}"));
             words.push((format!("{}.{group}", self.resource), "{resource}"));
@@ -255,13 +256,13 @@ impl Kind {
     }
 }
 
-/// The text before a sum of bodies, and that from the sum on.
+/// Splits the text before the first sum of bodies.
 fn split_at_sum(text: &str) -> Option<(&str, &str)> {
     let at = ["{body", "{change"].into_iter().filter_map(|start| text.find(start)).min()?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// Lays a merge patch over a value; a null in it stays out, as RFC 7386 has it.
+/// Applies a merge patch to a value. A null removes the member, as in RFC 7386.
 pub(crate) fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *value = patch.clone();

@@ -1,16 +1,16 @@
-//! What is left out of a comparison, or given a name: values that differ between two runs of the same server.
+//! Normalization of values that differ between two runs of the same server. They are removed or replaced:
 //!
 //! - the word of the case: `{id}`, as part of an address `{id6}`
-//! - uids: `{uid1}`, `{uid2}` in the order of their appearance
-//! - times near the time of the answer: `{now}`, `{now+30s}`, `{now.micro}`; ages in tables: `{age}`
-//! - resourceVersions: `{rv1}` < `{rv2}` …, in their order over the whole case. The version of a list or of a bookmark is
-//!   `{rv2+}`: at least that of the case's second version, and below its third. Writes of others lie between.
-//! - suffixes of generated names: `{5}`; tokens to continue a list: `{continue}`; ETags: `{etag}`
-//! - addresses and ports that services are given: `{ip}`, `{port}`; the address of the server: `{address}`
-//! - managedFields: their order is that of times to the second, so here it is that of names; in texts they are left out. The
-//!   causes of a conflict between managers come in no order there
-//! - descriptions of table columns: prose, and not ours to copy
-//! - the structural diff in messages about forbidden changes of a pod: it is Go's, and not made for programs
+//! - UIDs: `{uid1}`, `{uid2}` in order of appearance
+//! - times near the time of the response: `{now}`, `{now+30s}`, `{now.micro}`; ages in tables: `{age}`
+//! - resource versions: `{rv1}` < `{rv2}` …, in order over the whole case. The version of a list or bookmark is
+//!   `{rv2+}`: at least the second version of the case, and below its third. Other clients write in between.
+//! - suffixes of generated names: `{5}`; continue tokens: `{continue}`; ETags: `{etag}`
+//! - addresses and ports of services: `{ip}`, `{port}`; the address of the server: `{address}`
+//! - managedFields: the real order depends on times in seconds, so they are sorted by name. They are removed from
+//!   texts. The causes of a conflict between managers are sorted
+//! - descriptions of table columns, which are not copied here
+//! - the structural diff in messages about forbidden pod changes, which is Go's and not intended for programs
 
 use std::collections::BTreeSet;
 
@@ -20,23 +20,24 @@ use windlass_api::parse_time;
 
 use crate::play::{Seen, Transcript, as_address};
 
-/// A time this far from that of the answer, in seconds, is the server's; another was sent by the case.
+/// The maximum distance in seconds between the response and a time that the server sets. Other times come from the
+/// case.
 const NEAR: i64 = 3600;
 
-/// What the answers of one case have in common.
+/// The common state for the responses of one case.
 #[derive(Debug)]
 pub(crate) struct Normal {
     id: String,
     /// The versions of objects, without those of lists and bookmarks.
     versions: BTreeSet<u64>,
-    /// Generated names and what they are written as.
+    /// Generated names and their replacements.
     generated: Vec<(String, String)>,
     uids: Vec<String>,
     now: Timestamp,
 }
 
 impl Normal {
-    /// Learns from all answers, so that each is written in the light of the others.
+    /// Collects values of all responses, so that each response is normalized consistently.
     pub(crate) fn of(transcript: &Transcript) -> Self {
         let mut normal = Self {
             id: transcript.id.clone(),
@@ -58,7 +59,7 @@ impl Normal {
         normal
     }
 
-    /// The answers that follow were given at this time.
+    /// Sets the time of the following responses.
     pub(crate) fn at(&mut self, now: Timestamp) {
         self.now = now;
     }
@@ -84,7 +85,7 @@ impl Normal {
         }
     }
 
-    /// A watch event.
+    /// Normalizes a watch event.
     pub(crate) fn event(&mut self, event: &Value) -> Value {
         let Value::Object(event) = event else { return self.value(event) };
         let bookmark = event.get("type").is_some_and(|kind| kind == "BOOKMARK");
@@ -98,7 +99,7 @@ impl Normal {
         Value::Object(fields.collect())
     }
 
-    /// A document, or a part of one.
+    /// Normalizes a document or a part of one.
     pub(crate) fn value(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(object) => {
@@ -123,7 +124,7 @@ impl Normal {
                 ("nodePort" | "healthCheckNodePort", Value::Number(_)) => Value::from("{port}"),
                 ("metadata", Value::Object(metadata)) => self.object(metadata, versions),
                 ("cells", Value::Array(cells)) => Value::Array(cells.iter().map(|cell| self.cell(cell)).collect()),
-                // The rows of a bookmark carry its version.
+                // The rows of a bookmark contain its version.
                 ("rows", Value::Array(rows)) if matches!(versions, Versions::Floor) => self.rows(rows),
                 ("columnDefinitions", Value::Array(columns)) => {
                     columns.iter().map(|column| self.column(column)).collect()
@@ -150,7 +151,7 @@ impl Normal {
         Value::Array(causes)
     }
 
-    /// In a table whose row is no object (a bookmark) the version is one like the table's.
+    /// Normalizes the rows of a table. If a row is not an object (a bookmark), its version is treated like the table's.
     fn rows(&mut self, rows: &[Value]) -> Value {
         let row = |normal: &mut Self, row: &Value| match row {
             Value::Object(fields) => {
@@ -186,7 +187,7 @@ impl Normal {
         }
     }
 
-    /// Any text: a value, a message, a body that is no JSON, a header.
+    /// Normalizes a text: a value, a message, a body that is not JSON, or a header.
     pub(crate) fn text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.id, "{id}").replace(&as_address(&self.id), "{id6}");
         for (name, written) in &self.generated {
@@ -208,7 +209,7 @@ impl Normal {
         }
     }
 
-    /// Versions in messages, found by the words before them.
+    /// Replaces versions in messages, which are identified by the preceding words.
     fn versions_in(&self, text: &str) -> String {
         const OF_OBJECTS: [&str; 6] = [
             "ResourceVersion in object meta: ",
@@ -223,7 +224,7 @@ impl Normal {
         for marker in OF_OBJECTS {
             text = replace_number(&text, marker, |number| self.version(number, Versions::Exact));
         }
-        // In YAML a list cannot be told from an object.
+        // In YAML, lists cannot be distinguished from objects.
         if text.contains("\nkind: ") {
             text = replace_number(&text, "\n  resourceVersion: \"", |number| self.version(number, Versions::Floor));
         }
@@ -236,7 +237,7 @@ impl Normal {
         }
     }
 
-    /// Uids, times and addresses: words of a fixed shape.
+    /// Replaces UIDs, times and addresses: words with a fixed shape.
     fn words(&mut self, text: &str) -> String {
         let mut written = String::with_capacity(text.len());
         let mut rest = text;
@@ -255,7 +256,7 @@ impl Normal {
         written
     }
 
-    /// The name of the word at the beginning of a text, and the word's length.
+    /// Returns the length and replacement of the word at the start of a text.
     fn word(&mut self, text: &str) -> Option<(usize, String)> {
         if let Some(uid) = text.get(..36).filter(|word| is_uuid(word)) {
             let known = self.uids.iter().position(|known| known == uid);
@@ -277,7 +278,7 @@ impl Normal {
             return None;
         }
         let micro = if end > 19 { ".micro" } else { "" };
-        // To half a minute: the answer took some time, and a deadline is half a minute away at least.
+        // Rounds to half a minute: the response took some time, and deadlines are at least half a minute away.
         let name = match (distance + 15).div_euclid(30) * 30 {
             ..=0 => format!("{{now{micro}}}"),
             later => format!("{{now+{later}s{micro}}}"),
@@ -286,12 +287,12 @@ impl Normal {
     }
 }
 
-/// How the versions in a piece of metadata are written.
+/// The replacement for versions in metadata.
 #[derive(Clone, Copy, Debug)]
 enum Versions {
-    /// As those of the objects they are.
+    /// Versions of objects.
     Exact,
-    /// As the greatest version of an object that they reach.
+    /// The greatest object version that is not above the version.
     Floor,
 }
 
@@ -334,7 +335,7 @@ fn replace_number(text: &str, marker: &str, name: impl Fn(&str) -> String) -> St
     written + rest
 }
 
-/// Without managedFields in YAML, or in JSON inside a message.
+/// Removes managedFields from YAML, or from JSON inside a message.
 fn without_managed_fields(text: &str) -> String {
     let mut text = text.to_owned();
     for key in ["\"managedFields\":[", "\\\"managedFields\\\":["] {

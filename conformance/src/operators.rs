@@ -1,15 +1,15 @@
-//! What widely used operators define, on both servers: their CustomResourceDefinitions are created, published and explained
-//! alike, and objects made from their schemas get the same answers.
+//! Comparison of both servers with CRDs of widely used operators: creation, discovery, OpenAPI, and requests about
+//! objects generated from the schemas.
 //!
-//! The definitions are read from the folder that [`CRDS`] names, one folder in it for each operator. All of an operator are
-//! created on both servers; then what was stored, discovery and OpenAPI are compared, and the answers to requests about
-//! objects, valid and broken ones, which are made from a seed ([`generate`], [`spoil`]). A difference between
-//! answers counts when the real server gives its answer twice.
+//! The CRDs are read from the folder in [`CRDS`], with a subfolder per operator. All CRDs of an operator are created on
+//! both servers. The comparison covers the stored CRDs, discovery, OpenAPI, and responses about valid and invalid
+//! objects, which are generated from a seed ([`generate`], [`spoil`]). A difference counts if the real server repeats
+//! its response.
 //!
-//! Complaints about several places come in no order, since the real server walks through Go's maps: here they come in that of
-//! their texts.
+//! Causes of several fields are sorted by text, because the real server iterates over Go maps.
 //!
-//! Not guaranteed: that an object which the structure of its schema admits is valid; rules may refuse it, on both servers alike.
+//! Not guaranteed: an object that matches the structure of its schema is valid. CEL rules may reject it, on both
+//! servers.
 
 mod definition;
 mod documents;
@@ -32,43 +32,43 @@ pub use self::imported::{Imports, imported};
 use self::{definition::Definition, documents::Documents};
 use crate::{Target, case::Case, client_for, known, play::play, recording};
 
-/// The environment variable that names the folder of definitions.
+/// The environment variable with the folder of CRDs.
 pub const CRDS: &str = "WINDLASS_CRDS";
 
-/// Stories that are played at once.
+/// The number of concurrent stories.
 const AT_ONCE: usize = 6;
 
-/// How the objects are made.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Operators {
-    /// The folder of definitions.
+    /// The folder of CRDs.
     pub folder: PathBuf,
-    /// What the objects are made from.
+    /// The seed of the objects.
     pub seed: u64,
-    /// How many valid objects, and how many broken ones of each, are made for each version.
+    /// The number of valid objects per version, and of invalid variants of each.
     pub objects: usize,
-    /// Only the operators whose folder's name contains this.
+    /// Selects the operators whose folder name contains this text.
     pub only: String,
 }
 
-/// What was compared.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Definitions that both servers established.
+    /// The number of CRDs that both servers established.
     pub definitions: usize,
-    /// Documents of discovery and OpenAPI that were the same.
+    /// The number of equal discovery and OpenAPI documents.
     pub documents: usize,
-    /// Objects that were made, valid ones and broken ones.
+    /// The number of generated objects, valid and invalid.
     pub objects: usize,
-    /// Those of them that the real server took when they were first sent.
+    /// The number of objects that the real server accepted on creation.
     pub accepted: usize,
-    /// Answers that were compared.
+    /// The number of compared responses.
     pub answers: usize,
-    /// Stories to which the real server gave two answers.
+    /// The number of stories with an unstable response of the real server.
     pub unsteady: usize,
-    /// Stories with a difference that `DIFFERENCES.md` lists for the definition.
+    /// The number of stories with a difference that `DIFFERENCES.md` lists for the CRD.
     pub known: usize,
-    /// The differences: what was asked, and in which lines the answers differ. Those that look alike are told once.
+    /// The differences: the requests and the differing lines. Similar differences are reported once.
     pub differences: Vec<String>,
 }
 
@@ -84,10 +84,11 @@ impl fmt::Display for Compared {
     }
 }
 
-/// Compares the embedded server with the real one, and tells differences as they are found.
+/// Compares the embedded server with the real one, and reports differences immediately.
 ///
 /// # Panics
-/// When the environment names no real server, or the folder cannot be read.
+///
+/// If the environment names no real server, or the folder cannot be read.
 pub async fn operators(what: &Operators, mut tell: impl FnMut(&str)) -> Compared {
     let upstream = Target::upstream().expect("the environment names the real server");
     let both = Both { embedded: Target::embedded().await, upstream };
@@ -139,19 +140,20 @@ pub async fn operators(what: &Operators, mut tell: impl FnMut(&str)) -> Compared
     compared
 }
 
-/// What the embedded server alone makes of the definitions.
+/// The result of the embedded server for the CRDs.
 #[derive(Debug, Default)]
 pub struct Established {
-    /// Those that are established, and whose schemas are published.
+    /// The number of established CRDs with published schemas.
     pub definitions: usize,
-    /// What was answered to the others.
+    /// The responses to rejected CRDs.
     pub refused: Vec<String>,
 }
 
-/// Creates the definitions on the embedded server.
+/// Creates the CRDs on the embedded server.
 ///
 /// # Panics
-/// When the folder cannot be read.
+///
+/// If the folder cannot be read.
 pub async fn established(what: &Operators) -> Established {
     let target = Target::embedded().await;
     let mut found = Established::default();
@@ -170,7 +172,7 @@ pub async fn established(what: &Operators) -> Established {
     found
 }
 
-/// The operators by name, each with the texts of its definitions.
+/// Returns the operators by name, each with the texts of its CRDs.
 fn read(what: &Operators) -> Vec<(String, Vec<String>)> {
     let name = |folder: &PathBuf| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folders = listed(&what.folder).into_iter().filter(|path| path.is_dir() && name(path).contains(&what.only));
@@ -183,7 +185,7 @@ fn read(what: &Operators) -> Vec<(String, Vec<String>)> {
     folders.map(|folder| (name(&folder), texts(&folder))).collect()
 }
 
-/// What is in a folder, by name.
+/// Returns the entries of a folder, sorted by name.
 fn listed(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -197,21 +199,21 @@ struct Both {
     upstream: Target,
 }
 
-/// What came of a case.
+/// `true` if the real server accepted the first object.
 struct Outcome {
-    /// Whether the real server took the first object.
+    /// Reports whether the real server accepted the first object.
     accepted: bool,
     unsteady: bool,
     difference: Option<String>,
 }
 
 impl Both {
-    /// Creates definitions, and gives those that are established as the real server shows them.
+    /// Creates CRDs, and returns the established ones as the real server stores them.
     async fn establish(&self, texts: &[String], tell: &mut impl FnMut(String)) -> Vec<Definition> {
         let mut definitions = Vec::new();
         let found = texts.iter().filter_map(|text| Some((text, definition::name(text)?)));
         let found: Vec<_> = found.collect();
-        // What an interrupted run may have left.
+        // An interrupted run may have left CRDs.
         for (_, name) in &found {
             play(&self.upstream.client, &definition::removal(name)).await;
         }
@@ -247,7 +249,7 @@ impl Both {
     }
 }
 
-/// How a server answered a case.
+/// The responses of a server to a case.
 struct Answers {
     text: String,
     accepted: bool,
@@ -263,7 +265,7 @@ async fn answers(target: &Target, case: &Case) -> Answers {
     Answers { text: recording::write(case, &transcript), accepted, last }
 }
 
-/// What differences have in common that are told once: the lines without places, values and numbers.
+/// Returns the key to deduplicate differences: the lines without places, values and numbers.
 fn signature(difference: &str) -> String {
     let lines =
         difference.lines().map(str::trim_start).filter(|line| line.starts_with(['-', '+']) && !line.starts_with("---"));

@@ -1,9 +1,9 @@
-//! Where in a JSON document a value stands: `items[0].metadata.name`, `conditions[type=Ready].status`, `groups[*].name`,
+//! Paths in JSON documents: `items[0].metadata.name`, `conditions[type=Ready].status`, `groups[*].name`,
 //! `annotations[example.com/a]`.
 
 use serde_json::Value;
 
-/// A way from the root to a value, or to several.
+/// A path from the root to one or several values.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     text: String,
@@ -40,12 +40,12 @@ impl Path {
         Ok(Self { text: text.to_owned(), parts })
     }
 
-    /// As it was written.
+    /// Returns the source text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What stands there: one value, or with `[*]` any number of them.
+    /// Returns the values at the path: one value, or any number with `[*]`.
     pub(crate) fn find<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![root];
         for part in &self.parts {
@@ -54,12 +54,12 @@ impl Path {
         found
     }
 
-    /// Replaces what stands there, if anything does.
+    /// Replaces the values at the path, if there are any.
     pub(crate) fn replace(&self, root: &mut Value, with: &Value) {
         replace(&self.parts, root, with);
     }
 
-    /// Whether several values can stand there.
+    /// Reports whether the path can match several values.
     pub(crate) fn is_many(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Each))
     }
@@ -77,7 +77,7 @@ impl Part {
         }
     }
 
-    /// Whether an item is one that a filter asks for.
+    /// Reports whether the item matches the filter.
     fn admits(&self, item: &Value) -> bool {
         match self {
             Self::Where(key, wanted) => {
@@ -111,7 +111,7 @@ fn replace(parts: &[Part], value: &mut Value, with: &Value) {
     }
 }
 
-/// Whether a value is what a case calls by that text.
+/// Reports whether a value equals the text of a case.
 pub(crate) fn is(value: &Value, text: &str) -> bool {
     value.as_str().map_or_else(|| *value.to_string() == *text, |value| value == text)
 }

@@ -1,4 +1,4 @@
-//! Playing a case against a server: what is sent, and what comes back as it is.
+//! Playing a case with a server: sends the requests and collects the unmodified responses.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -17,21 +17,21 @@ use crate::{
     path::is,
 };
 
-/// How long one answer, or the events that a step awaits, may take.
+/// The timeout for a response, or for the events of a step.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long a repeated request pauses.
+/// The pause between repeated requests.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// All that was seen while a case was played.
+/// The responses of a played case.
 #[derive(Debug)]
 pub(crate) struct Transcript {
-    /// The word that stood for `{id}`.
+    /// The replacement of `{id}`.
     pub(crate) id: String,
-    /// One for each step that was played; fewer than steps when one of them failed.
+    /// One response per played step. Fewer than steps if one failed.
     pub(crate) answers: Vec<Answer>,
 }
 
-/// What a step saw.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) at: Timestamp,
@@ -44,7 +44,7 @@ pub(crate) enum Seen {
         head: response::Parts,
         body: Bytes,
     },
-    /// A watch has begun.
+    /// A watch was opened.
     Opened {
         head: response::Parts,
     },
@@ -52,21 +52,21 @@ pub(crate) enum Seen {
         events: Vec<Value>,
         ended: bool,
     },
-    /// There was no answer; the rest of the case is not played.
+    /// There was no response; the rest of the case is not played.
     Failed(String),
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug)]
 struct Watch {
     body: Body,
-    /// Bytes that came and make no whole line yet.
+    /// Received bytes without a complete line.
     rest: Vec<u8>,
 }
 
-/// Plays a case; never fails, since a server that does not answer is a finding like any other.
+/// Plays a case. Never fails, because a missing response is also a result.
 pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
-    // A letter comes first: some texts begin with none of the digits.
+    // A letter comes first, because some names cannot start with a digit.
     let id = format!("c{}", Entropy::os().name_suffix(7));
     let mut player = Player {
         client,
@@ -92,7 +92,7 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
     Transcript { id, answers }
 }
 
-/// The word of a case as groups of an IPv6 address.
+/// Returns the word of a case as groups of an IPv6 address.
 pub(crate) fn as_address(id: &str) -> String {
     let groups: Vec<_> =
         id.as_bytes().chunks(2).map(|pair| pair.iter().map(|byte| format!("{byte:x}")).collect::<String>()).collect();
@@ -106,7 +106,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Makes the namespace of the case, if it mentions one.
+    /// Creates the namespace of the case, if the case uses it.
     async fn prepare(&self, case: &Case) -> Result<(), String> {
         let mentions = |template: &Template| template.path.contains("{ns}") || template.body.contains("{ns}");
         let wanted = case.steps.iter().any(|step| match &step.act {
@@ -167,7 +167,7 @@ impl Player<'_> {
         }
     }
 
-    /// The request, with everything filled in.
+    /// Returns the request with all placeholders filled in.
     fn fill(&self, template: &Template) -> Result<Request<Body>, String> {
         let mut request = Request::builder().method(template.method.clone()).uri(self.replace(&template.path));
         for (name, value) in &template.headers {
@@ -193,7 +193,7 @@ impl Player<'_> {
     }
 }
 
-/// The text around the first `{repeat x 100}`, and what is to be repeated how often.
+/// Splits the text around the first `{repeat x 100}`. Returns the repeated text and its count, too.
 fn repeat(text: &str) -> Option<(&str, (&str, usize), &str)> {
     let (before, rest) = text.split_once("{repeat ")?;
     let (inside, after) = rest.split_once('}')?;
@@ -258,7 +258,7 @@ impl Watch {
         }
     }
 
-    /// The next event; none at the end of the stream.
+    /// Returns the next event, or `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<Value>, String> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -278,7 +278,7 @@ impl Watch {
 }
 
 impl Seen {
-    /// The JSON of a body, or of the last event.
+    /// Returns the JSON of the body, or of the last event.
     pub(crate) fn value(&self) -> Option<Value> {
         match self {
             Self::Response { body, .. } => serde_json::from_slice(body).ok(),
@@ -287,7 +287,7 @@ impl Seen {
         }
     }
 
-    /// Brings the complaints of a failure into an order of their own; its message is made of them.
+    /// Sorts the causes of a failure, and its message, which is built from them.
     pub(crate) fn in_order_of_texts(&mut self) {
         let Self::Response { body, .. } = self else { return };
         let Ok(mut status) = serde_json::from_slice::<Value>(body) else { return };

@@ -1,7 +1,7 @@
-//! How answers are written down: text, one file for each file of cases, made to be read in a diff.
+//! The text format of recorded responses, with one file per file of cases, for readable diffs.
 //!
-//! A step is its title after `--- `, then the status, the headers that are compared (where they are not the usual ones)
-//! and the body. JSON is laid out over lines, its keys in the order in which the server wrote them.
+//! A step has its title after `--- `, the status, the compared headers with unusual values, and the body. JSON is
+//! printed over several lines, with the server's order of keys.
 
 pub(crate) mod file;
 
@@ -17,7 +17,7 @@ use crate::{
     play::{Seen, Transcript},
 };
 
-/// The headers that are compared, and what they usually say; `-` is absence.
+/// The compared headers, with their usual values; `-` means absent.
 const HEADERS: [(&str, &str); 8] = [
     ("Content-Type", "application/json"),
     ("Content-Encoding", "-"),
@@ -29,13 +29,13 @@ const HEADERS: [(&str, &str); 8] = [
     ("Warning", "-"),
 ];
 
-/// So many pairs of lines are compared to tell a difference.
+/// The maximum number of line pairs for a line diff.
 const LARGEST: usize = 10_000_000;
 
-/// What is shorter than this stays on one line.
+/// Shorter values are printed on one line.
 const WIDTH: usize = 120;
 
-/// The answers to a case, written down.
+/// Writes the responses to a case.
 pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
     let mut normal = Normal::of(transcript);
     let mut text = String::new();
@@ -81,7 +81,8 @@ fn write_head(text: &mut String, head: &response::Parts, normal: &mut Normal) {
     }
 }
 
-/// The values of a header; a dash where it is absent. The order of warnings is that of Go's maps, and not told.
+/// Returns the values of a header, or a dash if it is absent. Warnings are sorted, because the server's order depends
+/// on Go maps.
 fn values<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
     let mut values: Vec<_> = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("not ASCII")).collect();
     if name == "Warning" {
@@ -107,9 +108,9 @@ fn write_body(text: &mut String, body: &[u8], step: Option<&Step>, failed: bool,
         step.masks.iter().for_each(|path| path.replace(&mut value, &Value::from("{masked}")));
     }
     let only = step.map(|step| &*step.only).unwrap_or_default();
-    // The collections' versions are known by their kind, so that the whole is normalised before parts are taken.
+    // Versions of collections are identified by the kind, so the document is normalized before parts are selected.
     let value = normal.value(&value);
-    // A failure that has none of the parts is told whole.
+    // A failure without any of the parts is printed completely.
     let only = if failed && only.iter().all(|path| path.find(&value).is_empty()) { &[] } else { only };
     if only.is_empty() {
         let layout = layout(&raw);
@@ -135,7 +136,7 @@ fn write_parts(text: &mut String, value: &Value, parts: &[Path]) {
     }
 }
 
-/// What is unusual about the bytes of a JSON body: usually it is one line that ends.
+/// Returns the unusual properties of a JSON body. Usually it is one line with a line feed.
 fn layout(raw: &str) -> Vec<&'static str> {
     let mut layout = Vec::new();
     if raw.trim_end().contains('\n') {
@@ -166,7 +167,7 @@ fn write_event(text: &mut String, event: &Value, only: &[Path]) {
     text.push('\n');
 }
 
-/// Over as few lines as can be read.
+/// Prints the value over as few lines as possible.
 fn lay_out(text: &mut String, value: &Value, indent: usize) {
     let compact = value.to_string();
     let (open, close, lines): (_, _, Vec<(String, &Value)>) = match value {
@@ -189,10 +190,10 @@ fn lay_out(text: &mut String, value: &Value, indent: usize) {
     let _ = write!(text, "\n{:indent$}{close}", "");
 }
 
-/// The lines in which two recordings differ, with the step they belong to.
+/// Returns the differing lines of two recordings, with the step's title.
 pub(crate) fn difference(recorded: &str, seen: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (recorded.lines().collect(), seen.trim_end_matches('\n').lines().collect());
-    // Long documents differ in few lines: what is the same at both ends is not looked at but for the step's title.
+    // Long documents differ in few lines, so equal lines at both ends are only used for the step's title.
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let mut title = old[..same].iter().rev().find(|line| line.starts_with("--- ")).copied();
     let (old, new) = (&old[same..], &new[same..]);
@@ -201,7 +202,7 @@ pub(crate) fn difference(recorded: &str, seen: &str) -> String {
     if old.len() * new.len() > LARGEST {
         return format!("    {}\n    - {}\n    + {}\n    and more\n", title.unwrap_or_default(), old[0], new[0]);
     }
-    // Lengths of the longest common subsequences of what follows.
+    // The lengths of the longest common subsequences of the remaining lines.
     let mut lengths = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

@@ -1,4 +1,4 @@
-//! Servers that a test can stop, and start again over what they had, or less.
+//! Servers that a test can stop, and start again with all or less of their data.
 
 use std::{process::Stdio, sync::Arc};
 
@@ -18,29 +18,29 @@ use crate::{
     embedded::{self, Embedded},
 };
 
-/// The environment variable that names the program which starts a real control plane of one's own: xtask.
+/// The environment variable with the path of xtask, which starts a real control plane for a test.
 pub const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
 
-/// A server that belongs to one test, and keeps its address, its certificate and its users.
+/// A server of a single test. Its address, certificate and users do not change.
 #[derive(Debug)]
 pub struct Restartable {
     /// [`Target::EMBEDDED`] or [`Target::UPSTREAM`].
     pub name: &'static str,
-    /// Where it is, as the administrator.
+    /// The administrator's client configuration.
     pub config: Config,
     /// A client with that configuration.
     pub client: Client,
     kind: Kind,
 }
 
-/// What a server finds when it is started again.
+/// The data of a restarted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// Everything.
+    /// All data.
     ItsStorage,
-    /// Everything that there is, and nothing of what was.
+    /// The current objects, without history.
     CompactedStorage,
-    /// Nothing.
+    /// No data.
     EmptyStorage,
 }
 
@@ -50,7 +50,7 @@ enum Kind {
     Upstream(Box<Upstream>),
 }
 
-/// The real one, by way of the program that started it. Ends when its orders end.
+/// A real server, controlled through the program that started it. It ends when the program's input is closed.
 #[derive(Debug)]
 struct Upstream {
     program: Child,
@@ -59,13 +59,14 @@ struct Upstream {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A control plane is large: there is one beside that of all tests at a time.
+/// A control plane needs much memory, so only one runs at a time, in addition to the shared one.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// Runs a test against each kind of server in turn.
+/// Runs a test with each kind of server in turn.
 ///
 /// # Panics
-/// When a server does not start.
+///
+/// If a server does not start.
 pub async fn on_each_restartable<F: Future<Output = Restartable>>(test: impl Fn(Restartable) -> F) {
     println!("target: {}", Target::EMBEDDED);
     Box::pin(test(Restartable::embedded().await)).await.end().await;
@@ -76,7 +77,7 @@ pub async fn on_each_restartable<F: Future<Output = Restartable>>(test: impl Fn(
 }
 
 impl Restartable {
-    /// Ends every connection, and takes no more.
+    /// Closes all connections, and accepts no new ones.
     pub async fn stop(&mut self) {
         match &mut self.kind {
             Kind::Embedded(embedded) => embedded.stop().await,
@@ -84,7 +85,7 @@ impl Restartable {
         }
     }
 
-    /// Starts the stopped server again; ready when this returns.
+    /// Starts the stopped server again. Returns when it is ready.
     pub async fn start(&mut self, over: Over) {
         match &mut self.kind {
             Kind::Embedded(embedded) => {
@@ -111,7 +112,7 @@ impl Restartable {
         Self::new(Target::EMBEDDED, embedded.config(), Kind::Embedded(embedded))
     }
 
-    /// A real one, if there is a program that starts it.
+    /// Returns a real server, if the environment names the program that starts it.
     async fn upstream() -> Option<Self> {
         let program = std::env::var_os(CONTROL)?;
         let turn = TURN.lock().await;
@@ -150,7 +151,7 @@ impl Upstream {
         self.answer("done").await;
     }
 
-    /// What follows `start` in the next line that begins with it.
+    /// Returns the rest of the next line that begins with `start`.
     async fn answer(&mut self, start: &str) -> String {
         while let Some(line) = self.answers.next_line().await.expect("what a control plane prints is text") {
             if let Some(rest) = line.strip_prefix(start) {

@@ -1,4 +1,4 @@
-//! The cases against their recordings: windlass-server always, the real server where there is one.
+//! Comparison of responses with the recordings, for windlass-server, and for the real server if available.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,26 +18,27 @@ use crate::{
     recording::{self, file},
 };
 
-/// With this environment variable the recordings are written, from the real server's answers, instead of compared.
+/// The environment variable that makes the suite record the real server's responses instead of comparing.
 pub const RECORD: &str = "WINDLASS_RECORD";
 
-/// How the text of a file becomes cases.
+/// A parser of case files.
 type Reader = fn(&str) -> Result<Vec<Case>, String>;
 
-/// The folders of cases: those that stand there word by word, and those that are made for every kind.
+/// The folders of cases: literal ones, and templates for every kind.
 const SOURCES: [(&str, Reader); 2] = [("cases", case::parse), ("matrix", matrix::cases)];
 
-/// Cases that are played at once.
+/// The number of concurrent cases.
 const AT_ONCE: usize = 4;
 
-/// How often the real server may answer otherwise than recorded: where it goes through one of Go's maps, the order is by chance.
+/// The number of attempts with the real server, because iteration over Go maps makes some responses random.
 const CHANCES: usize = 5;
 
-/// Holds the servers to the recorded answers to one file of `cases/`.
+/// Compares the servers with the recorded responses to one file of `cases/`.
 ///
 /// # Panics
-/// When windlass-server answers differently and `DIFFERENCES.md` does not list the case, or lists it and it does not;
-/// when the real server answers differently as often as it is asked.
+///
+/// If windlass-server differs and `DIFFERENCES.md` does not list the case, or lists it although it does not differ. If
+/// the real server differs in every attempt.
 pub async fn hold(file: &str) {
     let cases = cases(file);
     let upstream = Target::upstream();
@@ -88,14 +89,14 @@ pub async fn hold(file: &str) {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// The names of all cases, as `DIFFERENCES.md` calls them, of these files.
+/// Returns the names of all cases in these files, as in `DIFFERENCES.md`.
 #[must_use]
 pub fn names(files: &[&str]) -> Vec<String> {
     let named = |file: &&str| cases(file).into_iter().map(|case| format!("{file}/{}", case.name)).collect::<Vec<_>>();
     files.iter().flat_map(named).collect()
 }
 
-/// The files of cases and of templates, without their ending.
+/// Returns the names of the files of cases and templates, without extension.
 #[must_use]
 pub fn files() -> Vec<String> {
     let entries =
@@ -106,10 +107,11 @@ pub fn files() -> Vec<String> {
     names
 }
 
-/// What `DIFFERENCES.md` lists: cases and reasons.
+/// Returns the cases and reasons of `DIFFERENCES.md`.
 ///
 /// # Panics
-/// When a line of the list cannot be read, or names a case twice.
+///
+/// If a line of the list cannot be parsed, or names a case twice.
 #[must_use]
 pub fn differences() -> BTreeMap<String, String> {
     let path = root().join("DIFFERENCES.md");
@@ -124,11 +126,11 @@ pub fn differences() -> BTreeMap<String, String> {
     listed
 }
 
-/// What was seen, by case, in the order of the cases.
+/// Returns the responses by case, in the order of the cases.
 async fn answers(target: &Target, cases: impl IntoIterator<Item = &Case>) -> Vec<(String, String)> {
     let answers = stream::iter(cases).map(async |case| {
-        // A connection for each: the real server closes one on which it refused a large body.
-        // What is judged is each answer, as it comes.
+        // One connection per case: the real server closes a connection after it rejected a large body. Retries and
+        // compression would hide the raw responses.
         let client = client_for(target.config.clone()).with_retries(0).without_compression();
         let transcript = play(&client, case).await;
         (case.name.clone(), recording::write(case, &transcript))
@@ -136,7 +138,7 @@ async fn answers(target: &Target, cases: impl IntoIterator<Item = &Case>) -> Vec
     answers.buffered(AT_ONCE).collect().await
 }
 
-/// The names of the answers that are not as recorded, and how they differ.
+/// Returns the names of the responses that differ from the recording, and the differences.
 fn differing(expected: &BTreeMap<String, String>, answers: Vec<(String, String)>) -> BTreeMap<String, String> {
     let compared = answers.into_iter().map(|(name, seen)| (compare(expected, &name, &seen), name));
     compared.filter_map(|(difference, name)| Some((name, difference?))).collect()

@@ -1,6 +1,6 @@
-//! Words that stand for others, so that texts that differ in them alone are the same.
+//! Placeholders for names, so that texts that only differ in these names are equal.
 
-/// Replacements, the longest words first.
+/// Replacements, sorted by length in descending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words(Vec<(String, &'static str)>);
 
@@ -10,7 +10,7 @@ impl Words {
         Self(words)
     }
 
-    /// The text with each word replaced where it begins and ends one; another may be joined to it as in `ConfigMapList`.
+    /// Replaces each whole word in the text. A word may be followed by a suffix, as in `ConfigMapList`.
     pub(crate) fn generic(&self, text: &str) -> String {
         let mut written = String::with_capacity(text.len());
         let mut rest = text;
@@ -36,7 +36,7 @@ impl Words {
     }
 }
 
-/// Whether a text goes on with the word before it.
+/// Reports whether the text continues the preceding word.
 fn continues(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit())
 }

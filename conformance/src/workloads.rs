@@ -1,8 +1,8 @@
-//! Scenarios of workloads: what is asked of controllers, and what they leave behind.
+//! Scenarios for the controllers of workloads, and their results.
 //!
-//! `workloads/` holds them, a file for each kind; `recorded/workloads/` what the real kube-controller-manager made of them, written
-//! by `cargo xtask long workloads --record`. There are no nodes: a scenario says itself what becomes of pods. What is compared are the
-//! objects and the events, whenever all have come to rest.
+//! `workloads/` contains the scenarios, one file per kind. `recorded/workloads/` contains the results of the real
+//! kube-controller-manager, written by `cargo xtask long workloads --record`. There are no nodes: the scenario sets the
+//! status of pods. Objects and events are compared when the cluster is idle.
 
 mod kinds;
 mod metrics;
@@ -16,20 +16,21 @@ pub use metrics::define;
 pub use play::play;
 pub use scenario::Scenario;
 
-/// The environment variable that names a kubeconfig of the real server, with the real kube-controller-manager beside it.
+/// The environment variable with the kubeconfig of a real server with kube-controller-manager.
 pub const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
 
-/// The environment variable that names the one file of scenarios to play to the real ones.
+/// The environment variable that selects a single file of scenarios for the real controllers.
 pub const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The names of the files of scenarios.
+/// Returns the names of the scenario files.
 ///
 /// # Panics
-/// When there are none.
+///
+/// If there are none.
 #[must_use]
 pub fn workloads() -> Vec<String> {
     let folder = folder().join("workloads");
@@ -41,10 +42,11 @@ pub fn workloads() -> Vec<String> {
     names
 }
 
-/// The scenarios of a file.
+/// Returns the scenarios of a file.
 ///
 /// # Panics
-/// When they cannot be read.
+///
+/// If the file cannot be read or parsed.
 #[must_use]
 pub fn scenarios(name: &str) -> Vec<Scenario> {
     let path = folder().join("workloads").join(format!("{name}.txt"));
@@ -52,10 +54,11 @@ pub fn scenarios(name: &str) -> Vec<Scenario> {
     Scenario::read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The scenarios of a file, by title, that end otherwise here than with the real ones: `WORKLOADS.md` says why.
+/// Returns the titles of a file's scenarios whose result differs from the recording, according to `WORKLOADS.md`.
 ///
 /// # Panics
-/// When that cannot be read.
+///
+/// If the list cannot be read.
 #[must_use]
 pub fn known_differences(name: &str) -> Vec<String> {
     let path = folder().join("WORKLOADS.md");
@@ -69,10 +72,11 @@ fn recording(name: &str) -> PathBuf {
     folder().join("recorded/workloads").join(format!("{name}.txt"))
 }
 
-/// What the real ones made of the scenarios of a file, by title.
+/// Returns the recorded results of a file's scenarios, by title.
 ///
 /// # Panics
-/// When nothing is recorded.
+///
+/// If there is no recording.
 #[must_use]
 pub fn recorded(name: &str) -> Vec<(String, String)> {
     let path = recording(name);
@@ -82,10 +86,11 @@ pub fn recorded(name: &str) -> Vec<(String, String)> {
     parts.map(|(title, body)| (title.to_owned(), body.trim_end().to_owned())).collect()
 }
 
-/// Writes what the real ones made of the scenarios of a file.
+/// Writes the results of a file's scenarios as the recording.
 ///
 /// # Panics
-/// When that cannot be written.
+///
+/// If the file cannot be written.
 pub fn record(name: &str, played: &[(String, String)]) {
     let text: String = played.iter().map(|(title, body)| format!("=== {title}\n{}\n", body.trim_end())).collect();
     let path = recording(name);

@@ -1,4 +1,4 @@
-//! The caches of a manager against each server: of namespaces with options of their own, and of all the others.
+//! Caches of a manager with each server: namespaces with their own options, and all other namespaces.
 
 use conformance::{eventually, on_each_target, unique};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -8,7 +8,7 @@ use windlass_cache::InformerOptions;
 use windlass_client::Client;
 use windlass_runtime::{CacheOptions, CachedClient, Manager};
 
-/// What a test has made, in two namespaces.
+/// The objects of a test, in two namespaces.
 struct Stage {
     run: String,
     watched: String,
@@ -34,7 +34,7 @@ impl Stage {
         ConfigMap::named(name).in_namespace(namespace).label("run", self.run.as_str()).label("tier", tier)
     }
 
-    /// All of this run in the first namespace, and what is in front in all others.
+    /// All objects of this run in the first namespace, and those with the label `front` in all others.
     fn options(&self) -> CacheOptions {
         let selected = |labels: String| InformerOptions::default().labels(labels);
         let run = &self.run;
@@ -43,7 +43,7 @@ impl Stage {
             .others(selected(format!("run={run},tier=front")))
     }
 
-    /// What is cached: `namespace/name`, without what makes the namespace unique.
+    /// Returns the cached objects as `namespace/name`, without the unique part of the namespace.
     async fn cached(&self, client: &CachedClient) -> Vec<String> {
         let mut found: Vec<_> = client.list::<ConfigMap>().await.unwrap().iter().map(|map| self.shown(map)).collect();
         found.sort();
@@ -71,7 +71,7 @@ async fn a_namespace_has_a_cache_of_its_own_and_the_others_have_one_without_it()
         assert!(client.get_opt(key(&stage.other, "back")).await.unwrap().is_none(), "it is not in front");
         assert_eq!(client.live().get(key(&stage.other, "back")).await.unwrap().name(), "back");
 
-        // What comes to be selected, and what does no more.
+        // One object becomes selected, another one no longer matches.
         let written = client.update(&stage.map(&stage.other, "back", "front")).await.unwrap();
         assert_eq!(written.metadata.managed_fields, None);
         client.update(&stage.map(&stage.other, "front", "back")).unread().await.unwrap();

@@ -1,8 +1,8 @@
-//! The cases of `cases/` and `matrix/`, one test for each file.
+//! The cases of `cases/` and `matrix/`, with one test per file.
 
 use conformance::{differences, files, hold, names};
 
-/// A test for each file, and their list.
+/// Defines a test for each file, and their list.
 macro_rules! cases {
     ($($file:ident)*) => {
         const FILES: &[&str] = &[$(stringify!($file)),*];
@@ -72,7 +72,7 @@ fn every_file_of_cases_is_held() {
     assert_eq!(files(), FILES, "the list above and the files differ");
 }
 
-/// What the suite promises at least, and the share of it that may differ.
+/// The minimum number of cases, and the maximum share of differences.
 const LEAST: usize = 1500;
 const MOST_DIFFERENCES: usize = 2;
 

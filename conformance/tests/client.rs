@@ -1,5 +1,5 @@
-//! The client suite: windlass-client against each server. What a test does happens in a namespace of its own, or under
-//! names that no other test uses.
+//! The client suite: windlass-client with each server. Each test uses its own namespace, or names that no other test
+//! uses.
 
 mod certificates;
 mod clientset;

@@ -1,5 +1,5 @@
-//! What has been forgotten: 410, in the real server's words. The embedded server alone, since the real one compacts when it
-//! likes, minutes after its start.
+//! Compacted history: 410 responses with the real server's messages. Only for the embedded server, because the real one
+//! compacts minutes after its start.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use windlass_server::{
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The code of an answer, and its documents: one, or the events of a watch that ends.
+/// Returns the status code of a response and its documents: one, or the events of a watch until it ends.
 async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) -> (u16, Vec<Value>) {
     let request = Request::builder().method(method).uri(path).header("Content-Type", "application/json");
     let body = body.map(|body| body.to_string()).unwrap_or_default();
@@ -58,7 +58,7 @@ async fn what_has_been_compacted_is_gone_for_watches_lists_and_pages() {
 
     let (code, answer) = send(&client, Method::GET, &format!("{MAPS}?limit=1&continue={token}"), None).await;
     assert_eq!((code, &answer[0]["reason"]), (410, &json!("Expired")));
-    // Whoever can do without consistency goes on with the token that comes along.
+    // The response contains a token for an inconsistent continuation.
     let token = answer[0]["metadata"]["continue"].as_str().unwrap();
     let (code, answer) = send(&client, Method::GET, &format!("{MAPS}?continue={token}"), None).await;
     let names: Vec<_> = answer[0]["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();

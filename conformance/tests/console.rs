@@ -1,4 +1,4 @@
-//! A console of a manager that works on each server: what it tells is what happened.
+//! The console of a manager with each server: it must show the actual events.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use windlass_api::{ObjectBuilder as _, ObjectExt as _, Status};
 use windlass_client::Client;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
-/// What the controller keeps beside each map of its own.
+/// Returns the controller's copy of a ConfigMap.
 fn copy_of(original: &ConfigMap) -> ConfigMap {
     let copy = ConfigMap::named(format!("{}-copy", original.name())).in_namespace("default").controlled_by(original);
     labelled(copy, "copy-of", original.name())
@@ -26,7 +26,7 @@ fn labelled(mut map: ConfigMap, key: &str, value: &str) -> ConfigMap {
     map
 }
 
-/// The lines of the story, up to where they are `enough`.
+/// Returns the lines of the event stream until `enough` holds.
 async fn story(address: SocketAddr, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /api/events HTTP/1.0\r\nhost: localhost\r\n\r\n").await.unwrap();

@@ -1,5 +1,5 @@
-//! Every validation that the derive knows, on both servers: `cases/derived.txt` is made here, of types and of objects that they
-//! take and refuse; its recording has the real server's answers, word by word.
+//! Every validation of the derive, on both servers. This test generates `cases/derived.txt` from types, with valid and
+//! invalid objects. The recording has the real server's responses.
 
 #![allow(dead_code, reason = "the types are there for their schemas")]
 
@@ -328,7 +328,7 @@ struct Rising {
     b: i32,
 }
 
-/// What stands in a spec, taken or refused as the recording says.
+/// Returns valid and invalid specs.
 fn specs() -> Vec<Value> {
     let fields = json!({
         "between": [1, 5, 0, 6, "3", 2.5],
@@ -377,7 +377,7 @@ fn specs() -> Vec<Value> {
     specs
 }
 
-/// The same of what is put together.
+/// Returns specs for combined schemas.
 fn combinations() -> Vec<Value> {
     let fields = json!({
         "all": [6, 4, 0],
@@ -403,7 +403,7 @@ fn combinations() -> Vec<Value> {
     specs
 }
 
-/// Changes of one object, in order.
+/// Returns the successive changes of an object.
 fn changes() -> Vec<Value> {
     vec![
         json!({"fixed": "b"}),
@@ -446,7 +446,7 @@ fn embedded() -> Vec<Value> {
 
 // === the file ===
 
-/// The definition of a kind, and objects of it. `wrap` puts what is shown into an object.
+/// Returns a case with the CRD of a kind and its objects. `wrap` puts a value into an object.
 fn case<K: CustomResource>(name: &str, folder: &str, objects: &[Value], changes: &[Value]) -> String {
     let resource = K::api_resource();
     let definition = serde_json::to_string(&K::definition()).unwrap();
@@ -492,7 +492,7 @@ fn cases() -> String {
     .concat()
 }
 
-/// `WINDLASS_GOLDEN=write` writes the cases; `cargo xtask conformance --record derived` then records the answers.
+/// `WINDLASS_GOLDEN=write` writes the cases; `cargo xtask conformance --record derived` then records the responses.
 #[test]
 fn the_cases_are_what_the_derive_makes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/derived.txt");
@@ -504,12 +504,12 @@ fn the_cases_are_what_the_derive_makes() {
 
 #[test]
 fn each_keyword_of_the_derive_is_in_a_case() {
-    let types = include_str!("derived.rs").split("/// What stands in a spec").next().unwrap();
+    let types = include_str!("derived.rs").split("/// Returns valid and invalid specs").next().unwrap();
     let attributes = types.match_indices("#[schema(").map(|(at, _)| {
         let attribute = &types[at..];
         &attribute[..attribute.find(")]\n").unwrap()]
     });
-    // What is quoted is a value.
+    // Texts in quotes are values.
     let said = attributes.flat_map(|attribute| attribute.split('"').step_by(2));
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let said = said.flat_map(|text| text.split(|letter: char| !is_part(letter))).collect::<BTreeSet<_>>();

@@ -1,4 +1,4 @@
-//! Leader election against each server: managers that compete, and leaders that are killed, held up and cut off.
+//! Leader election with each server: competing managers, and leaders that are killed, paused and disconnected.
 
 use std::{sync::mpsc as blocking, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::process::{Order, Process};
 const LEASE: Duration = Duration::from_secs(4);
 const DEADLINE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
-/// For the requests of a takeover, on a machine that does other things as well.
+/// Additional time for the requests of a takeover on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// A candidate.
@@ -55,13 +55,13 @@ async fn replicas(target: &Target, number: usize) -> Vec<Replica> {
     replicas
 }
 
-/// Waits until one leads who is not `former`, and sees to it that there are never two.
+/// Waits for a leader other than `former`, and checks that there are never two.
 async fn next_leader(replicas: &[Replica], former: Option<&str>) -> (usize, Duration) {
     let start = Instant::now();
     loop {
         let looked = Instant::now();
         let leading: Vec<_> = replicas.iter().filter(|replica| replica.leadership.is_leader()).collect();
-        // Who was looked at first may have ceased meanwhile, if this thread had to wait for so long.
+        // If this thread was delayed, the first replica may have lost its lease in the meantime.
         if looked.elapsed() + DEADLINE < LEASE {
             let names: Vec<_> = leading.iter().map(|replica| &replica.process.name).collect();
             assert!(leading.len() <= 1, "{names:?} lead at once");
@@ -75,7 +75,7 @@ async fn next_leader(replicas: &[Replica], former: Option<&str>) -> (usize, Dura
     }
 }
 
-/// As `next_leader`, after something has happened to the leader.
+/// Like `next_leader`, after a failure of the leader.
 async fn failover(replicas: &[Replica], former: usize) -> usize {
     let (next, took) = next_leader(replicas, Some(&replicas[former].process.name)).await;
     assert!(took <= LEASE + RETRY + SLACK, "the takeover took {took:?}");

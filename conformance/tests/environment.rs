@@ -1,4 +1,4 @@
-//! Test environments over a server that is there already: what they do in process they do over a network, on each server.
+//! Test environments with an existing server: they must work over a network as they do in process, with each server.
 
 use conformance::{on_each_target, unique};
 use k8s_openapi::{
@@ -38,7 +38,7 @@ async fn an_environment_over_a_cluster_that_is_there_installs_waits_and_interfer
         let client = env.client();
         let group = format!("{}.example.com", unique("envtest"));
         let names = env.install_manifests(&definition(&group)).await.unwrap();
-        // What is there already is replaced.
+        // Existing objects are replaced.
         assert_eq!(env.install_manifests(&definition(&group)).await.unwrap(), names);
         let websites = ApiResource::namespaced(GroupVersionKind::new(group, "v1", "Website"), "websites");
         let mut website = DynamicObject::new(&websites, "blog").within("default");

@@ -1,4 +1,4 @@
-//! What goes wrong, and what the client is told: status code and reason, the same from both servers.
+//! Errors in the client: status code and reason must be the same with both servers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use windlass_client::{Auth, Client};
 
 use conformance::{Target, eventually, on_each_target, trusting_any_certificate, unique};
 
-/// What a request was answered with.
+/// A response to a request.
 struct Answer {
     code: u16,
     /// The Content-Type header.
@@ -31,7 +31,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// Code, reason and message of a `Status`.
+    /// Returns code, reason and message of a `Status`.
     fn status(&self) -> (u16, String, String) {
         let status = self.json();
         assert_eq!(status["code"].as_u64(), Some(self.code.into()), "{status}");
@@ -165,7 +165,7 @@ async fn a_client_killed_in_the_middle_of_a_watch_is_no_trouble() {
         connection.write_all(request.as_bytes()).await.unwrap();
         let head = read_until(&mut connection, "\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        // No goodbye: the socket is closed under the watch.
+        // Closes the socket of a watch without notice.
         drop(connection);
         still_answers(&target).await;
         target
@@ -201,7 +201,7 @@ async fn half_a_request_is_no_trouble() {
     .await;
 }
 
-/// Whoever comes next is served, and sees what others write.
+/// A new client is served, and sees other clients' writes.
 async fn still_answers(target: &Target) {
     let name = unique("after");
     assert_eq!(send(&target.client, Method::POST, MAPS, config_map(&name)).await.code, StatusCode::CREATED.as_u16());

@@ -1,4 +1,4 @@
-//! Events as each server takes them, by both APIs.
+//! Events with each server, in both APIs.
 
 use conformance::{eventually, on_each_target, unique};
 use k8s_openapi::api::{
@@ -13,7 +13,7 @@ use windlass_runtime::{
     events::{EventApi, Note},
 };
 
-/// Says the same thing three times of a new object, and returns the object.
+/// Records the same event three times for a new object, and returns the object.
 async fn say(client: &Client, api: EventApi) -> ConfigMap {
     let map = ConfigMap::named(unique("events")).in_namespace("default");
     let map = client.create(&map).await.expect("a map can be made");

@@ -1,5 +1,5 @@
-//! Informers over sockets: against each server, over connections that break, and against servers that come back with what they
-//! had, with less, or with nothing.
+//! Informers over sockets: with each server, over broken connections, and with servers that restart with all, less or
+//! no data.
 
 mod garbage;
 mod large;
@@ -26,10 +26,10 @@ use crate::wire::Wire;
 
 type Maps = SharedInformer<ConfigMap>;
 
-/// Short, so that no test waits for long.
+/// Short delays for fast tests.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100)).limit(Duration::from_secs(1)).factor(2.0);
 
-/// An informer that is being run.
+/// A running informer.
 struct Run {
     informer: Maps,
     stop: oneshot::Sender<()>,
@@ -37,7 +37,7 @@ struct Run {
 }
 
 impl Run {
-    /// Of the ConfigMaps that the tests make in a namespace.
+    /// Starts an informer for ConfigMaps of the tests in a namespace.
     fn start(client: &Client, namespace: &str, options: InformerOptions) -> Self {
         let list_watch = Arc::new(client.list_watch(&ConfigMap::api_resource(), Some(namespace)));
         Self::of(Maps::new(list_watch, options.labels("app=test").backoff(BACKOFF)))
@@ -55,7 +55,7 @@ impl Run {
     }
 }
 
-/// What a handler must believe to be there, if every notification is a legal step from the one before.
+/// The state that a handler derives from its notifications. Every notification must be a valid transition.
 #[derive(Clone, Default)]
 struct Belief(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -74,7 +74,7 @@ impl Belief {
                 }
             };
             if !legal {
-                // A panic would be contained: this is found by whoever compares.
+                // A panic would be contained, so the comparison reports this.
                 known.insert("illegal".to_owned(), format!("{news:?}"));
             }
         });
@@ -109,7 +109,7 @@ async fn on_server(client: &Client, namespace: &str) -> BTreeMap<String, String>
     list.into_iter().map(|map| (map.object_ref().to_string(), map.resource_version().unwrap().to_owned())).collect()
 }
 
-/// Waits until the informer's store, and what its handler believes, is what the server has.
+/// Waits until the informer's store and the handler's state equal the server's state.
 async fn until_equal(client: &Client, namespace: &str, informer: &Maps, belief: &Belief) {
     eventually("the informer has what the server has", || async {
         let expected = on_server(client, namespace).await;

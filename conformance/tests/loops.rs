@@ -1,4 +1,4 @@
-//! The control loop, step by step, with the same controllers against both servers.
+//! The control loop, step by step, with the same controllers and both servers.
 
 mod deployment;
 mod endpoints;
@@ -20,35 +20,36 @@ use windlass_runtime::{Change, Manager, Outcome, ReconcileEvent};
 
 use conformance::{Target, unique};
 
-/// How many nodes are simulated. The same for all tests: nodes outlive them on the real cluster, and a pod may be put on each.
+/// The number of simulated nodes, equal in all tests: nodes remain in the real cluster, and a pod may be scheduled on
+/// any of them.
 const NODES: usize = 2;
 
-/// What an observer saw, in order.
+/// An observed step, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// A change of an object (kind, name) became a key of a controller.
+    /// A change of an object (kind, name) was converted to a key of a controller.
     Enqueued { kind: String, name: String, change: Change, controller: String, key: String },
     /// A worker took a key.
     Started { controller: String, key: String },
-    /// It succeeded.
+    /// The reconcile succeeded.
     Succeeded { controller: String, key: String },
 }
 
-/// Two sets of the same controllers on one cluster would work against each other, and the real cluster is shared.
+/// Two sets of the same controllers in one cluster would conflict, and the real cluster is shared.
 static ONE_SET: AsyncMutex<()> = AsyncMutex::const_new(());
 
-/// Controllers under observation, on one target.
+/// Observed controllers with one target.
 struct Observed {
     _only: MutexGuard<'static, ()>,
     steps: Arc<Mutex<Vec<Step>>>,
-    /// The resources that were watched, however often.
+    /// The watched resources.
     watched: Arc<Mutex<HashSet<String>>>,
     stop: oneshot::Sender<()>,
     running: JoinHandle<windlass_runtime::Result<()>>,
 }
 
 impl Observed {
-    /// Starts controllers; `prepare` may ask the manager for caches of its own.
+    /// Starts controllers. `prepare` can request caches from the manager.
     async fn start<T>(client: &Client, controllers: &Controllers, prepare: impl FnOnce(&Manager) -> T) -> (Self, T) {
         let only = ONE_SET.lock().await;
         let steps = Arc::new(Mutex::new(Vec::new()));
@@ -76,7 +77,7 @@ impl Observed {
         self.steps.lock().clone()
     }
 
-    /// Where the first step stands that is `wanted`, at or after `from`.
+    /// Returns the position of the first matching step at or after `from`.
     fn position(&self, from: usize, wanted: impl Fn(&Step) -> bool) -> Option<usize> {
         self.steps.lock().iter().skip(from).position(wanted).map(|at| at + from)
     }
@@ -106,7 +107,7 @@ fn step(event: &ReconcileEvent<'_>) -> Option<Step> {
     })
 }
 
-/// A namespace of the test's own.
+/// Creates a namespace for the test.
 async fn namespace(target: &Target, prefix: &str) -> String {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(unique(prefix));

@@ -1,4 +1,4 @@
-//! One binary for the whole suite: linking is what takes the time.
+//! A single binary for the whole suite, because linking takes the most time.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod caches;

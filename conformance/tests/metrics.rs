@@ -1,4 +1,4 @@
-//! What a server counts of requests: both under the same labels.
+//! Request metrics of both servers, with the same labels.
 
 use conformance::{Target, eventually, on_each_target, unique};
 use http::Request;
@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// A kind of which nobody else knows, so that nobody else is counted.
+/// Creates a kind for this test only, so other tests do not affect its metrics.
 async fn serve(target: &Target, group: &str) {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let definition = json!({
@@ -26,7 +26,7 @@ async fn serve(target: &Target, group: &str) {
     .await;
 }
 
-/// The body of the answer, whatever it is.
+/// Returns the body of any response.
 async fn raw(target: &Target, method: &str, path: &str, body: Option<(&str, Value)>) -> String {
     let request = Request::builder().method(method).uri(path);
     let request = match body {
@@ -65,7 +65,7 @@ async fn requests_are_counted_by_what_they_ask_and_how_they_end() {
 
         let text = raw(&target, "GET", "/metrics", None).await;
         let own = format!("group=\"{group}\",resource=\"marbles\"");
-        // Informers of a control plane come by, too.
+        // Informers of a control plane also send requests for the kind.
         let ours = |line: &&str| line.contains(&own) && !line.contains("scope=\"cluster\"");
         let counted: Vec<String> = text
             .lines()

@@ -1,10 +1,10 @@
-//! The definitions of widely used operators, from the folder that `WINDLASS_CRDS` names.
+//! CRDs of widely used operators, from the folder in `WINDLASS_CRDS`.
 
 use std::path::PathBuf;
 
 use conformance::{CRDS, Operators, Target, established, operators};
 
-/// Few objects of each: `cargo xtask long operators` makes more.
+/// The number of objects per version; `cargo xtask long operators` uses more.
 const OBJECTS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Rules that were made into policies: taken by both servers, enforced by the real one as the schema would.
+//! CEL rules as ValidatingAdmissionPolicies: both servers accept them, and the real one enforces them like the schema.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn gate(name: &str, low: i64) -> RuledGate {
     RuledGate { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, spec }
 }
 
-/// As the definition is without its rules: so the policy is the one that judges.
+/// Returns the CRD without its rules, so that only the policy validates.
 fn without_rules() -> CustomResourceDefinition {
     let mut definition = Definition::of::<RuledGate>().build().unwrap();
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -58,7 +58,7 @@ fn without_rules() -> CustomResourceDefinition {
     definition
 }
 
-/// Why an object is not written.
+/// Returns the error of a rejected object.
 async fn refusal(client: &Client, gate: &RuledGate) -> String {
     client.update(gate).await.expect_err("a policy is against it").status().unwrap().message.clone()
 }
@@ -94,7 +94,7 @@ async fn enforced(client: &Client) {
     let mut above = made.clone();
     above.spec.low = 6;
     let denial = "ValidatingAdmissionPolicy 'ruledgates.v1.policies.example.com' with binding 'ruledgates.v1.policies.example.com' denied request: ";
-    // A server learns of a policy a while after it was written.
+    // A server enforces a policy some time after its creation.
     let said = eventually("the policy is enforced", async || {
         let mut again = above.clone();
         again

@@ -1,4 +1,4 @@
-//! Something like a process: a manager in a thread and a runtime of its own, so that all of it can be stopped.
+//! A simulated process: a manager in its own thread and runtime, so that it can be killed.
 
 use std::{sync::mpsc as blocking, thread::JoinHandle};
 
@@ -9,27 +9,27 @@ use windlass_runtime::{Manager, Result};
 
 use crate::wire::Wire;
 
-/// A process with a manager, and its line to the server.
+/// A process with a manager, and its connection to the server.
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) wire: Wire,
     orders: mpsc::UnboundedSender<Order>,
-    /// `None` once it has ended, with what the manager said; with nothing if it was killed.
+    /// `None` after the end. The result is `None` if the process was killed, else the manager's result.
     thread: Option<JoinHandle<Option<Result<()>>>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Ends as processes end that are killed.
+    /// Ends without any clean-up, like a killed process.
     Die,
-    /// Does nothing until the sender is dropped.
+    /// Stops all activity until the sender is dropped.
     Freeze(blocking::Receiver<()>),
-    /// Ends as programs should.
+    /// Ends gracefully.
     Stop,
 }
 
 impl Process {
-    /// Starts a process that runs the manager that is made with its client.
+    /// Starts a process with the manager that `make` creates from the client.
     pub(crate) async fn start(
         target: &Target,
         name: &str,
@@ -47,14 +47,14 @@ impl Process {
         self.orders.send(order).expect("it lives");
     }
 
-    /// Waits for the end; `None` if it was killed.
+    /// Waits for the end. Returns `None` if the process was killed.
     pub(crate) async fn end(&mut self) -> Option<Result<()>> {
         let thread = self.thread.take().expect("it ends once");
         let ended = tokio::task::spawn_blocking(|| thread.join().expect("it does not panic"));
         tokio::time::timeout(PATIENCE, ended).await.expect("it ends").expect("it does not panic")
     }
 
-    /// Stops it as programs are stopped, unless it has ended.
+    /// Stops the process gracefully, unless it has ended.
     pub(crate) async fn stop(&mut self) {
         if self.thread.is_some() {
             self.order(Order::Stop);
@@ -63,7 +63,7 @@ impl Process {
     }
 }
 
-/// The life of a process.
+/// Runs the process.
 fn live(
     config: Config,
     make: impl FnOnce(Client) -> Manager,

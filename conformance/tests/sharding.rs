@@ -1,5 +1,4 @@
-//! Sharding against each server: replicas that divide objects among themselves, and come, leave, die, are held up and cut
-//! off.
+//! Sharding with each server: replicas that divide objects, and start, stop, crash, are paused and disconnected.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,29 +22,29 @@ const LEASE: Duration = Duration::from_secs(4);
 const DEADLINE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_secs(1);
-/// For the requests of a handover, on a machine that does other things as well.
+/// Additional time for the requests of a handover on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
-/// How long a reconcile works before it writes.
+/// The duration of a reconcile before its write.
 const WORK: Duration = Duration::from_millis(30);
 
-/// Objects, the group that cares for them, and what it has done.
+/// The objects, the group of replicas, and the log of reconciles.
 struct Stage {
     target: Target,
     group: String,
     log: Log,
-    /// What is asked of every object.
+    /// The number of requested changes of every object.
     wanted: usize,
 }
 
 type Log = Arc<Mutex<Vec<Entry>>>;
 
-/// A reconcile that had something to do.
+/// A reconcile that changed an object.
 #[derive(Clone, Debug)]
 struct Entry {
     replica: String,
     object: String,
     began: Instant,
-    /// `None`: it runs, or was dropped.
+    /// `None` if the reconcile is running, or was dropped.
     ended: Option<Instant>,
 }
 
@@ -88,7 +87,7 @@ impl Stage {
         listed.unwrap().into_iter().collect()
     }
 
-    /// Asks something of every object.
+    /// Requests a change of every object.
     async fn ask(&mut self) -> Instant {
         self.wanted += 1;
         let asked = Instant::now();
@@ -100,7 +99,7 @@ impl Stage {
         asked
     }
 
-    /// Waits until it is done, and says by whom: object by object.
+    /// Waits until all changes are done. Returns the replica for each object.
     async fn done(&self) -> BTreeMap<String, String> {
         let wanted = self.wanted.to_string();
         eventually("all is done", || async {
@@ -115,7 +114,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until so many members are there and everybody counts the same.
+    /// Waits until this number of members exists and all replicas count the same.
     async fn settled(&self, members: usize) {
         let selector = format!("sharding.windlass.dev/group={}", self.group);
         eventually("the members agree", || async {
@@ -127,11 +126,11 @@ impl Stage {
             (agree && shown.iter().all(|ring| ring.split(',').count() == members)).then_some(())
         })
         .await;
-        // And all have looked since.
+        // All replicas have read the leases since then.
         sleep(RETRY * 2).await;
     }
 
-    /// Who owns what, as all see it: what is asked is done once, by one.
+    /// Returns the owner of each object: each change must be done once, by one replica.
     async fn owners(&mut self) -> BTreeMap<String, String> {
         let asked = self.ask().await;
         let owners = self.done().await;
@@ -142,14 +141,14 @@ impl Stage {
         owners
     }
 
-    /// No two replicas had a reconcile of one object under way at one time.
+    /// Checks that no two replicas reconciled one object at the same time.
     fn nothing_overlaps(&self) {
         let log = self.log.lock();
         for (at, one) in log.iter().enumerate() {
             for other in log[at + 1..].iter().filter(|other| other.object == one.object && other.replica != one.replica)
             {
                 let before = |a: &Entry, b: &Entry| a.ended.is_some_and(|ended| ended <= b.began);
-                // What was dropped has ended at its owner's deadline, which others have waited for.
+                // A dropped reconcile has ended at its owner's deadline, which other replicas wait for.
                 let dropped = |a: &Entry, b: &Entry| a.ended.is_none() && b.began >= a.began + WORK;
                 let apart = before(one, other) || before(other, one) || dropped(one, other) || dropped(other, one);
                 assert!(apart, "{one:?} {other:?}");
@@ -170,7 +169,7 @@ impl Stage {
     }
 }
 
-/// Does what an object asks for, unless it is done.
+/// Applies the requested change, unless it is done.
 async fn paint(log: Log, replica: String, object: Arc<ConfigMap>, cx: Context) -> Result<Action, Error> {
     let mut object = ConfigMap::clone(&object);
     let data = object.data.get_or_insert_default();
@@ -185,7 +184,7 @@ async fn paint(log: Log, replica: String, object: Arc<ConfigMap>, cx: Context) -
     };
     sleep(WORK).await;
     data.extend([("done".to_owned(), wanted), ("by".to_owned(), replica)]);
-    // With its resourceVersion.
+    // The update contains the resource version.
     let written = cx.client().update(&object).await;
     log.lock()[at].ended = Some(Instant::now());
     written?;
@@ -214,7 +213,7 @@ async fn replicas_that_come_leave_and_die_hand_their_objects_over_and_each_has_o
             assert!(owner == "c" || among_two[object] == *owner, "{object} has moved without need");
         }
 
-        // One leaves while there is something to do for all.
+        // A replica leaves while all have work.
         let asked = stage.ask().await;
         second.stop().await;
         assert_eq!(stage.done().await.len(), OBJECTS);
@@ -244,7 +243,7 @@ async fn a_replica_that_is_held_up_or_cut_off_does_nothing_when_its_time_is_over
         let before = stage.owners().await;
         assert_eq!(painters(&before).len(), 3);
 
-        // Held up in the middle of its work, for longer than its lease.
+        // A replica is paused during its work, for longer than its lease.
         let asked = stage.ask().await;
         let (thaw, frozen) = blocking::channel();
         replicas[0].order(Order::Freeze(frozen));

@@ -1,5 +1,4 @@
-//! Managers that are stopped while they have more to do than they can: on each server, in a program with all that a program
-//! has.
+//! Graceful shutdown of busy managers with all usual components, with each server.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -27,43 +26,43 @@ use windlass_runtime::{
 };
 use windlass_webhook::{Server, Webhooks, admission::Request};
 
-/// How many objects there are, and how many of them are reconciled at a time.
+/// The number of objects, and of concurrent reconciles.
 const OBJECTS: usize = 1500;
 const IN_FLIGHT: usize = 250;
 
-/// More patience than tests have: what ends within it has ended by itself.
+/// Longer than the test's timeout: the program must end on its own.
 const LONG: Duration = Duration::from_mins(10);
 const SHORT: Duration = Duration::from_secs(1);
 
 const LEASE: &str = "shutdown";
 
-/// The annotation that is the last write of a reconcile.
+/// The annotation that is a reconcile's last write.
 const DONE: &str = "shutdown.example.com/done";
 
-/// Which reconciles have begun, and which have come to their end.
+/// The started and the completed reconciles.
 #[derive(Clone, Debug, Default)]
 struct Log {
     begun: Arc<Mutex<BTreeSet<String>>>,
     ended: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// A program, seen from outside.
+/// A running program, from the outside.
 struct Program {
     namespace: String,
     log: Log,
-    /// Opened, it lets reconciles go on to their writes.
+    /// Opening the gate lets reconciles continue with their writes.
     gate: watch::Sender<bool>,
     metrics: SocketAddr,
     webhooks: SocketAddr,
-    /// Dropped, it tells the program to stop.
+    /// Dropping this stops the program.
     stop: Option<oneshot::Sender<()>>,
-    /// Ends when the controllers have heard of it.
+    /// Ends when the controllers have received the stop signal.
     heard: oneshot::Receiver<()>,
-    /// A runtime of its own, so that its tasks can be counted.
+    /// Has its own runtime, so that its tasks can be counted.
     thread: Option<JoinHandle<Ended>>,
 }
 
-/// What a program is made of.
+/// The components of a program.
 struct Parts {
     namespace: String,
     grace: Duration,
@@ -72,19 +71,19 @@ struct Parts {
     metrics: std::net::TcpListener,
     webhooks: std::net::TcpListener,
     stopped: oneshot::Receiver<()>,
-    /// Dropped when the controllers have been told to stop.
+    /// Dropped when the controllers have received the stop signal.
     hearing: oneshot::Sender<()>,
 }
 
-/// How a program ended.
+/// The result of a stopped program.
 struct Ended {
     result: Result<()>,
-    /// From being told to stop.
+    /// The time since the stop signal.
     took: Duration,
 }
 
 impl Program {
-    /// Starts one among objects that nobody has reconciled, and waits until it has as many in hand as it can have.
+    /// Starts a program with objects that no controller has reconciled, and waits until all its workers are busy.
     async fn start(target: &Target, grace: Duration) -> Self {
         let namespace = unique("shutdown");
         target.client.create(&Namespace::named(&*namespace)).await.unwrap();
@@ -119,7 +118,7 @@ impl Program {
         program
     }
 
-    /// How long the queue is, as the metrics say that the program serves.
+    /// Returns the queue's length from the program's metrics.
     async fn queued(&self) -> usize {
         let mut connection = TcpStream::connect(self.metrics).await.unwrap();
         connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: program\r\nConnection: close\r\n\r\n").await.unwrap();
@@ -129,20 +128,20 @@ impl Program {
         depths.map(|(_, depth)| depth.parse::<usize>().unwrap()).sum()
     }
 
-    /// Whether metrics and webhooks are served: both or none.
+    /// Reports whether metrics and webhooks are served. It must be both or none.
     async fn serves(&self) -> bool {
         let metrics = TcpStream::connect(self.metrics).await.is_ok();
         assert_eq!(TcpStream::connect(self.webhooks).await.is_ok(), metrics);
         metrics
     }
 
-    /// Who holds the lease.
+    /// Returns the holder of the lease.
     async fn leader(&self, client: &Client) -> Option<String> {
         let lease = client.get(ObjectRef::<Lease>::new(LEASE).within(&*self.namespace)).await.unwrap();
         lease.spec.unwrap().holder_identity.filter(|holder| !holder.is_empty())
     }
 
-    /// The objects for which a reconcile has made its first write, and those for which it has made its last.
+    /// Returns the objects with a first write, and those with a last write.
     async fn written(&self, client: &Client) -> [BTreeSet<String>; 2] {
         let made = client.list::<Secret>().within(&*self.namespace).labels(DONE).await.unwrap();
         let marked = client.list::<ConfigMap>().within(&*self.namespace).await.unwrap();
@@ -162,7 +161,7 @@ impl Program {
         tokio::time::timeout(PATIENCE, ended).await.expect("it ends").unwrap()
     }
 
-    /// The real server outlives its tests.
+    /// Deletes the objects: the real server outlives its tests.
     async fn tidy(&self, client: &Client) {
         client.delete_collection::<ConfigMap>().within(&*self.namespace).await.unwrap();
         client.delete_collection::<Secret>().within(&*self.namespace).await.unwrap();
@@ -171,7 +170,7 @@ impl Program {
 }
 
 impl Parts {
-    /// The life of the program, to its last task.
+    /// Runs the program until its last task has ended.
     async fn live(self, config: Config) -> Ended {
         let Self { namespace, grace, log, gate, metrics, webhooks, stopped, hearing } = self;
         let [metrics, webhooks] = [metrics, webhooks].map(|listener| TcpListener::from_std(listener).unwrap());
@@ -190,7 +189,7 @@ impl Parts {
         let objects = Watch::<ConfigMap>::within(namespace).fields("metadata.name!=kube-root-ca.crt");
         let reconcile = move |object, cx| reconcile(object, cx, log.clone(), gate.clone());
         manager.add(Controller::watching(objects).concurrency(IN_FLIGHT).reconcile(reconcile));
-        // What runs in the leader only is told together.
+        // Runnables that need leadership are stopped together.
         let listening = Task::new("listening", async move |running: Running| {
             running.stop().requested().await;
             drop(hearing);
@@ -205,7 +204,7 @@ impl Parts {
         };
         let result = manager.run(shutdown).await;
         let took = told.expect("it ends because it is told to").elapsed();
-        // Those are the client's, and may outlive managers.
+        // These belong to the client, which may outlive managers.
         config.close_connections(Closing::All);
         eventually("no task is left", async || (Handle::current().metrics().num_alive_tasks() == 0).then_some(()))
             .await;
@@ -213,10 +212,10 @@ impl Parts {
     }
 }
 
-/// Two writes, behind a gate.
+/// Makes two writes, behind a gate.
 async fn reconcile(object: Arc<ConfigMap>, cx: Context, log: Log, mut gate: watch::Receiver<bool>) -> Result<Action> {
     log.begun.lock().insert(name_of(&*object));
-    // Nobody drops it shut.
+    // The sender is not dropped while the gate is closed.
     let _ = gate.wait_for(|open| *open).await;
     let mut made = Secret::named(object.name()).in_namespace(object.namespace().unwrap_or_default());
     made.metadata.labels = Some([(DONE.to_owned(), "yes".to_owned())].into());
@@ -244,7 +243,7 @@ async fn a_busy_program_that_is_stopped_finishes_what_it_has_begun_and_begins_no
         let mut program = Program::start(&target, LONG).await;
         let begun = program.log.begun.lock().clone();
         program.tell_to_stop().await;
-        // Nothing has been written yet: the lease protects that still, and who asks for metrics, or calls, is answered.
+        // No last write has happened: the lease still protects them, and metrics and webhooks are still served.
         assert!(program.leader(client).await.is_some());
         assert!(program.serves().await);
 

@@ -1,4 +1,4 @@
-//! Webhooks that an API server calls: the same program against both servers.
+//! Webhooks that an API server calls: the same program with both servers.
 
 mod admission;
 mod certificates;
@@ -37,11 +37,11 @@ use windlass_webhook::{Server, Webhooks};
 
 use conformance::{Target, eventually, unique};
 
-/// Where certificates are kept.
+/// The Secret with the certificates.
 const SECRET: &str = "webhook-certificates";
 
-/// A program with webhooks, as a user would write it: a manager with a server and certificates. Everything that it has made in
-/// the cluster goes when it is stopped.
+/// A program with webhooks, as users write it: a manager with a webhook server and certificates. Its objects in the
+/// cluster are deleted when it is stopped.
 struct Program {
     address: SocketAddr,
     namespace: String,
@@ -50,7 +50,7 @@ struct Program {
 }
 
 impl Program {
-    /// Starts it; `adjust` has the last word about its certificates.
+    /// Starts the program; `adjust` can change its certificate options.
     async fn start(
         target: &Target,
         namespace: &str,
@@ -73,12 +73,12 @@ impl Program {
         Self { address, namespace: namespace.to_owned(), stop, running }
     }
 
-    /// Where an API server finds a webhook; whom to trust is for the program to say.
+    /// Returns the client configuration of a webhook. The program injects the CA bundle.
     fn client_config(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", self.address)})
     }
 
-    /// A webhook for the ConfigMaps of the program's namespace.
+    /// Returns a webhook for ConfigMaps in the program's namespace.
     fn webhook(&self, path: &str, operations: &[&str]) -> Value {
         json!({
             "name": "config.shop.example.com",
@@ -91,7 +91,7 @@ impl Program {
         })
     }
 
-    /// The certificate that it shows to whoever trusts what is in its Secret.
+    /// Returns the serving certificate, verified with the CA from the program's Secret.
     async fn served_with(&self, client: &Client) -> Option<Vec<u8>> {
         let mut trusted = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(kept(client, &self.namespace, "ca.crt").await?.as_bytes()) {
@@ -112,7 +112,7 @@ impl Program {
     }
 }
 
-/// An entry of the Secret in which a program keeps its certificates.
+/// Returns an entry of the Secret with a program's certificates.
 async fn kept(client: &Client, namespace: &str, entry: &str) -> Option<String> {
     let key = ObjectRef::<Secret>::new(SECRET).within(namespace);
     let secret = client.get_opt(&key).await.unwrap()?;
@@ -143,7 +143,7 @@ async fn register_validating(client: &Client, name: &str, webhook: Value) {
     client.create::<ValidatingWebhookConfiguration>(&serde_json::from_value(body).unwrap()).await.unwrap();
 }
 
-/// Websites in two versions, of which the second is stored; `conversion` as the definition has it.
+/// Creates a CRD for Websites with two versions; the second is stored. `conversion` is the conversion in the CRD.
 async fn register_websites(client: &Client, group: &str, conversion: Value) {
     let version = |name: &str, field: &str, storage: bool| {
         let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
@@ -162,8 +162,8 @@ async fn register_websites(client: &Client, group: &str, conversion: Value) {
     client.create::<CustomResourceDefinition>(&serde_json::from_value(definition).unwrap()).await.unwrap();
 }
 
-/// Waits until webhooks are in force: their program has said whom to trust, and the API server has heard of it. The
-/// embedded server knows at once what it has been told.
+/// Waits until webhooks are active: the program has injected the CA bundle, and the API server has read it. The
+/// embedded server applies it at once.
 async fn in_force<F: Future<Output = Option<()>>>(target: &Target, name: &str, probe: impl Fn() -> F) {
     eventually("the program has said whom to trust", async || {
         let mutating = target.client.get::<MutatingWebhookConfiguration>(name).await.unwrap();
@@ -179,12 +179,12 @@ async fn in_force<F: Future<Output = Option<()>>>(target: &Target, name: &str, p
     }
 }
 
-/// What the program is trusted by, all of one name.
+/// Returns the objects with the program's CA bundle, all of one name.
 fn trustees(name: &str) -> [Trustee; 3] {
     [Trustee::mutating(name), Trustee::validating(name), Trustee::conversion(format!("websites.{name}.example.com"))]
 }
 
-/// Takes away what would stand in the way of other tests.
+/// Deletes objects that would affect other tests.
 async fn unregister(client: &Client, name: &str) {
     client.delete::<MutatingWebhookConfiguration>(name).await.ok();
     client.delete::<ValidatingWebhookConfiguration>(name).await.ok();

@@ -1,4 +1,4 @@
-//! A way to a server that can be cut.
+//! A proxy to a server, whose connections can be cut.
 
 use std::net::SocketAddr;
 
@@ -10,17 +10,17 @@ use tokio::{
 };
 use windlass_client::{Client, Config};
 
-/// Carries bytes between clients and a server, as long as it is asked to. Ends when it is dropped.
+/// A proxy that copies bytes between clients and a server. It ends on drop.
 #[derive(Debug)]
 pub(crate) struct Wire {
     address: SocketAddr,
     orders: mpsc::UnboundedSender<Order>,
     carrying: AbortHandle,
-    /// Keeps the port while nobody listens there.
+    /// Reserves the port while the proxy does not listen.
     _port: TcpSocket,
 }
 
-/// What becomes of connections. Who gave the order is told when it has been obeyed.
+/// The state of the proxy. The sender of an order is notified when it is executed.
 #[derive(Debug)]
 struct Order {
     line: Line,
@@ -29,16 +29,16 @@ struct Order {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Those that there are are cut, new ones are taken.
+    /// Existing connections are cut, new ones are accepted.
     Up,
-    /// Those that there are go on, new ones wait.
+    /// Existing connections continue, new ones wait.
     Held,
-    /// Those that there are are cut, new ones are refused.
+    /// Existing connections are cut, new ones are rejected.
     Down,
 }
 
 impl Wire {
-    /// A wire to the server of a configuration.
+    /// Starts a proxy to the server of a configuration.
     pub(crate) async fn to(config: &Config) -> Self {
         let server = config.server.authority().expect("a server has an address").to_string();
         let port = socket(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -50,34 +50,34 @@ impl Wire {
         wire
     }
 
-    /// Where the server seems to be.
+    /// Returns the proxy's address.
     pub(crate) fn uri(&self) -> http::Uri {
         format!("https://{}", self.address).parse().expect("an address makes a URI")
     }
 
-    /// A client that reaches the server over this wire alone.
+    /// Returns a client that uses only this proxy.
     pub(crate) fn client(&self, config: &Config) -> Client {
         let mut config = config.clone();
         config.server = self.uri();
         Client::new(config).expect("the configuration of a target is sound").without_rate_limit()
     }
 
-    /// Breaks every connection. New ones are taken.
+    /// Cuts all connections. New ones are accepted.
     pub(crate) async fn cut(&self) {
         self.order(Line::Up).await;
     }
 
-    /// Lets new connections wait. Those that there are go on.
+    /// Lets new connections wait. Existing ones continue.
     pub(crate) async fn hold(&self) {
         self.order(Line::Held).await;
     }
 
-    /// Breaks every connection and refuses new ones.
+    /// Cuts all connections, and rejects new ones.
     pub(crate) async fn go_down(&self) {
         self.order(Line::Down).await;
     }
 
-    /// Takes connections again.
+    /// Accepts connections again.
     pub(crate) async fn come_up(&self) {
         self.order(Line::Up).await;
     }
@@ -95,7 +95,7 @@ impl Drop for Wire {
     }
 }
 
-/// Bound to an address that others of this kind may share, as long as no two of them listen.
+/// Returns a socket that shares its address with others of this kind, as long as only one listens.
 fn socket(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("there is one socket more");
     socket.set_reuseaddr(true).expect("a fresh socket takes options");
@@ -112,7 +112,7 @@ async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedR
             order = orders.recv() => {
                 let Some(Order { line, obeyed }) = order else { return };
                 now = line;
-                // First this: nobody who is cut off may find the way open for a moment.
+                // The state changes first, so a cut client cannot reconnect for a moment.
                 match line {
                     Line::Up | Line::Held if listener.is_some() => {}
                     Line::Up | Line::Held => {
@@ -123,7 +123,7 @@ async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedR
                 if line != Line::Held {
                     connections.shutdown().await;
                 }
-                // Whoever gave the order may have gone away.
+                // The sender of the order may be gone.
                 let _ = obeyed.send(());
             }
             inbound = accept(listener.as_ref()), if now == Line::Up => {
@@ -131,7 +131,7 @@ async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedR
                 connections.spawn(async move {
                     let Ok(mut outbound) = TcpStream::connect(server).await else { return };
                     let mut inbound = inbound;
-                    // However it ends: both sides learn of it when the sockets are dropped.
+                    // Both sides are notified when the sockets are dropped.
                     let _ = copy_bidirectional(&mut inbound, &mut outbound).await;
                 });
             }
@@ -139,7 +139,7 @@ async fn carry(address: SocketAddr, server: String, mut orders: mpsc::UnboundedR
     }
 }
 
-/// The next connection; none comes where nobody listens, or the listener fails.
+/// Accepts the next connection. Waits forever without a listener, or if it fails.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     if let Some(listener) = listener
         && let Ok((connection, _)) = listener.accept().await

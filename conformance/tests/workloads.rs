@@ -1,4 +1,4 @@
-//! The controllers of workloads leave behind what those of the real kube-controller-manager do.
+//! The results of windlass-controllers, compared with those of the real kube-controller-manager.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use windlass_client::{
 use windlass_controllers::{Autoscaling, BuiltIn, Controllers};
 use windlass_envtest::Environment;
 
-/// Plays the scenarios of a file side by side, each in a namespace of its own.
+/// Plays the scenarios of a file concurrently, each in its own namespace.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
     workloads::define(client, &scenarios).await;
     let played = scenarios.into_iter().map(async |scenario| {
@@ -28,17 +28,17 @@ async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(Str
 async fn ours(file: &str) -> Vec<(String, String)> {
     let env = Environment::start().await;
     let mut manager = env.manager();
-    // One scenario of Deployments scales a ReplicaSet twice at once. The recorded events have the step between, which the
-    // controller sees or not, depending on how many others share its thread.
+    // One Deployment scenario scales a ReplicaSet twice at once. The recorded events contain the intermediate step.
+    // Whether the controller observes it depends on the load of its thread.
     let is_chosen = |controller: &BuiltIn| match controller {
         BuiltIn::Nodes => false,
         BuiltIn::PersistentVolume | BuiltIn::EphemeralVolume => file != "deployments",
         _ => true,
     };
     let controllers = BuiltIn::ALL.iter().copied().filter(is_chosen);
-    // The real one knows no authority either, and tells it to every namespace.
+    // The real controller has no CA certificate either, and publishes that in every namespace.
     let controllers = Controllers::of(controllers).root_ca("");
-    // As `xtask upstream` starts the real one: a scenario has come to rest in seconds.
+    // The same as in `xtask upstream`: a scenario becomes idle within seconds.
     let autoscaling = Autoscaling::default().every(Duration::from_secs(1));
     controllers.autoscaling(autoscaling.downscale_stabilization(Duration::from_secs(5))).add_to(&mut manager);
     env.run(manager);
@@ -171,7 +171,7 @@ async fn hold(file: &str) {
     assert_eq!(different.len(), known.len(), "of {known:?} some are equal, or not there: see WORKLOADS.md");
 }
 
-/// Where there is a real one: what it does is what is recorded, or becomes it.
+/// With a real controller: its results are compared with the recording, or become the recording.
 #[tokio::test]
 async fn the_real_controllers_do_what_is_recorded() {
     let Some(path) = std::env::var_os(WORKLOADS) else { return };

@@ -1,4 +1,5 @@
-//! Server-side apply to objects that are there: a line with the kind, then YAML below the name, or a document of its own.
+//! Server-side apply to existing objects. Input: a line with the kind, then YAML that follows the name, or a complete
+//! document.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! Expressions: the first line is an object in JSON, the rest an expression about it. Whatever compiles ends within its budget.
+//! CEL expressions. Input: a line with an object in JSON, then an expression about it. Every expression that compiles
+//! must end within its budget.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use windlass_cel::{LIMIT_PER_CALL, Program};
 use windlass_fuzz::first_line;
 
-/// A little of everything that a schema can say.
+/// A schema with all supported types.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     json!({"type": "object", "properties": {
         "n": {"type": "integer"}, "f": {"type": "number"}, "b": {"type": "boolean"}, "s": {"type": "string", "maxLength": 100},

@@ -1,4 +1,4 @@
-//! Headers: a line for each, those of negotiation, of who asks, and of for whom, with reads and writes.
+//! Request headers, one per line: content negotiation, authentication and impersonation, with reads and writes.
 #![no_main]
 
 use bytes::Bytes;

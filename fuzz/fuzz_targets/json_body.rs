@@ -1,4 +1,4 @@
-//! Objects to create, in JSON: a line with the kind, then the body.
+//! Creates of objects in JSON. Input: a line with the kind, then the body.
 #![no_main]
 
 use windlass_fuzz::{JSON, PROTOBUF, create};

@@ -1,4 +1,4 @@
-//! Kubeconfigs: read, merged with another, written and read again. Files and programs that they name are left alone.
+//! Kubeconfigs: parsed, merged with another one, written and parsed again. Referenced files and programs are not used.
 #![no_main]
 
 use windlass_client::config::Kubeconfig;
@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What is written is read as the same. An empty entry may be written as none.
+/// Writes and parses a kubeconfig, and compares both. An empty entry may be omitted.
 fn survives(config: Kubeconfig) -> Kubeconfig {
     let written = config.to_yaml();
     let again = Kubeconfig::parse(&written).unwrap_or_else(|error| panic!("{error:?}:\n{written}"));

@@ -1,5 +1,5 @@
-//! Lists, cut into items as they stream in: what serde_json makes of the whole. The first byte is the length of the pieces;
-//! the rest is read as it is, and as what decides a list.
+//! Streaming lists: the items must equal those of serde_json. Input: the length of the pieces in the first byte. The
+//! rest is used as a body, and as the seed of a generated list.
 #![no_main]
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use windlass_api::{ListItem, ListMeta, ListOptions, ListWatch, ListWatchError};
 use windlass_fuzz::{answered, json};
 
-/// As many bytes of an item are read.
+/// The maximum size of an item.
 const LIMIT: usize = 1 << 10;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -40,12 +40,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 #[derive(Deserialize)]
 struct List<'l> {
     metadata: Option<ListMeta>,
-    /// Null, but there.
+    /// An explicit null is allowed.
     #[serde(borrow, deserialize_with = "Deserialize::deserialize")]
     items: Option<Vec<&'l RawValue>>,
 }
 
-/// What an item came to: itself, or how large it is.
+/// A decoded item, or the size of a skipped one.
 #[derive(Debug, PartialEq)]
 enum Item {
     Read(Bytes),
@@ -54,7 +54,7 @@ enum Item {
 
 fn check(body: &Bytes, length: usize) {
     let ours = listed(body, length);
-    // What is no text may be taken for a list all the same: nobody looks into its strings.
+    // Invalid UTF-8 may be accepted, because string contents are not validated.
     if std::str::from_utf8(body).is_err() {
         return;
     }
@@ -74,7 +74,7 @@ fn check(body: &Bytes, length: usize) {
                 .collect();
             assert_eq!(ours.expect("it is a list"), (items, list.metadata.unwrap_or_default()));
         }
-        // That an item is malformed is found by whoever reads it.
+        // Malformed items are only detected when they are decoded.
         Err(_) => drop(ours),
     }
 }

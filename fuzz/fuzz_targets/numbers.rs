@@ -1,11 +1,11 @@
-//! Numbers: eight bytes each, put where clients give durations, periods, counts and versions.
+//! Numbers of eight bytes each, as durations, periods, counts and versions in requests.
 #![no_main]
 
 use bytes::Bytes;
 use serde_json::json;
 use windlass_fuzz::{JSON, SUBJECT};
 
-/// Query parameters of every read and deletion.
+/// Query parameters of reads and deletions.
 const PARAMETERS: [&str; 5] =
     ["gracePeriodSeconds", "timeoutSeconds", "limit", "resourceVersion", "resourceVersionMatch=NotOlderThan&resourceVersion"];
 

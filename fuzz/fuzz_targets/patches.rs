@@ -1,4 +1,5 @@
-//! Patches of objects that are there: a line with the kind, then the patch, which is sent as each of the three.
+//! Patches of existing objects. Input: a line with the kind, then the patch, which is sent with each of the three
+//! types.
 #![no_main]
 
 use bytes::Bytes;

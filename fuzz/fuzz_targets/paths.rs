@@ -1,11 +1,11 @@
-//! Paths and queries: the first byte is the method, then a line with the path, then the query.
+//! Paths and queries. Input: the method in the first byte, then a line with the path, then the query.
 #![no_main]
 
 use bytes::Bytes;
 use http::{Request, Uri};
 use windlass_fuzz::{JSON, SUBJECT, first_line};
 
-/// Nothing that leads anywhere may be changed for good, and nobody waits for what happens next.
+/// Prevents permanent changes, and long waits.
 const QUIET: &str = "dryRun=All&timeoutSeconds=1&";
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (path, query) = first_line(rest);
     let (path, query) = (String::from_utf8_lossy(path), String::from_utf8_lossy(query));
     let Ok(uri) = format!("/{}?{QUIET}{query}", path.trim_start_matches('/')).parse::<Uri>() else { return };
-    // Whoever watches is answered for as long as that lasts.
+    // Watches would only return after their timeout.
     if query.contains("watch") || query.contains("follow") || path.contains("watch") {
         return;
     }

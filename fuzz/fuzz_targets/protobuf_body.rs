@@ -1,4 +1,4 @@
-//! Objects to create, in protobuf: a line with the kind, then a message, or all with its envelope.
+//! Creates of objects in protobuf. Input: a line with the kind, then a message, or an envelope with a message.
 #![no_main]
 
 use windlass_fuzz::{JSON, PROTOBUF, create, first_line};
@@ -8,7 +8,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if message.starts_with(b"k8s\0") {
         return create(data, PROTOBUF, PROTOBUF);
     }
-    // Without a type it is what the path says.
+    // Without a type, the path determines the kind.
     let mut body = [kind, b"\nk8s\0\x12"].concat();
     let mut length = message.len();
     while length >= 0x80 {

@@ -1,4 +1,5 @@
-//! Selectors: a line with that of labels, then that of fields; by the server, and by clients.
+//! Label and field selectors, parsed by the server and by clients. Input: a line with the label selector, then the
+//! field selector.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,5 +1,6 @@
-//! The ends of JSON objects and arrays, found by counting brackets: the same as serde_json finds, in whatever pieces they come.
-//! The first byte is the length of the pieces; the rest is read as it is, and as what decides a document.
+//! The ends of JSON objects and arrays, found by counting brackets. They must equal those of serde_json, for all piece
+//! lengths. Input: the length of the pieces in the first byte. The rest is used as a document, and as the seed of a
+//! generated document.
 #![no_main]
 
 use serde::de::IgnoredAny;
@@ -16,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     assert!(check(text.as_bytes(), length), "{text}");
 });
 
-/// Whether `bytes` begin with a well-formed object or array.
+/// Reports whether `bytes` begin with a well-formed object or array, and checks its end.
 fn check(bytes: &[u8], length: usize) -> bool {
     let mut skipper = Skipper::default();
     let whole = skipper.advance(bytes);
@@ -33,7 +34,7 @@ fn check(bytes: &[u8], length: usize) -> bool {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     let is_value = matches!(bytes.first(), Some(b'{' | b'[')) && matches!(values.next(), Some(Ok(_)));
     if is_value {
-        // What is malformed may end anywhere, and elsewhere in pieces.
+        // Malformed input may end anywhere, and elsewhere if it is split.
         assert_eq!((whole, found), (Some(values.byte_offset()), whole), "in pieces of {length}");
     }
     is_value

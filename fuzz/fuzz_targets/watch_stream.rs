@@ -1,5 +1,4 @@
-//! What a watch and a list are answered with: the first byte is the length of the pieces that it comes in, which must make no
-//! difference.
+//! Responses to watches and lists. The first byte is the length of the pieces, which must not affect the result.
 #![no_main]
 
 use bytes::Bytes;
@@ -12,12 +11,12 @@ use windlass_fuzz::answered;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((length, body)) = data.split_first() else { return };
     let body = Bytes::copy_from_slice(body);
-    // What is no JSON at all may be cut up in any way, as long as it ends.
+    // Invalid JSON may be split anywhere, but parsing must end.
     let valid = Deserializer::from_slice(&body).into_iter::<IgnoredAny>().all(|value| value.is_ok());
     for read in [watched, listed] {
         let (pieces, whole) = (read(&body, usize::from(*length).max(1)), read(&body, body.len().max(1)));
         if valid && pieces.error && whole.error {
-            // What is wrong may be seen earlier, and then what came before it is not delivered.
+            // An error may be detected earlier. Then the events before it are not delivered.
             let both = pieces.told.len().min(whole.told.len());
             assert_eq!(pieces.told[..both], whole.told[..both]);
         } else if valid {
@@ -26,11 +25,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What came of an answer, as text.
+/// The result of a response, as text.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     told: Vec<String>,
-    /// Whether it ended with one.
+    /// `true` if it ended with an error.
     error: bool,
 }
 
@@ -44,7 +43,7 @@ impl Outcome {
 fn watched(body: &Bytes, length: usize) -> Outcome {
     let source = answered(body, length);
     let events = source.watch(WatchOptions::default()).then(|events| events.expect("the answer is 200").collect());
-    // Metadata is what caches read of it first.
+    // Caches parse the metadata first.
     Outcome::of(executor::block_on(events), |event| format!("{event:?} {}", Meta::parse(&event.body).is_ok()))
 }
 

@@ -1,4 +1,4 @@
-//! Objects to create, in YAML: a line with the kind, then the body.
+//! Creates of objects in YAML. Input: a line with the kind, then the body.
 #![no_main]
 
 use windlass_fuzz::{YAML, create};

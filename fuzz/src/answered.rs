@@ -1,4 +1,4 @@
-//! A client whose every request has the same answer.
+//! A client that gets the same response to every request.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use http_body_util::StreamBody;
 use windlass_api::{ApiResource, GroupVersionKind};
 use windlass_client::{Body, Client, ResourceListWatch};
 
-/// Lists and watches what is answered with these bytes, in pieces of so many.
+/// Returns a `ListWatch` whose response is `body`, in pieces of this length.
 pub fn answered(body: &Bytes, length: usize) -> ResourceListWatch {
     let pieces: Vec<_> =
         (0..body.len()).step_by(length).map(|at| body.slice(at..body.len().min(at + length))).collect();

@@ -1,6 +1,6 @@
-//! JSON of a form that the input decides, so that most inputs are well-formed.
+//! A JSON generator that the fuzzer's input controls, so that most documents are well-formed.
 
-/// What is written for a byte within a string: plain characters, escapes, and what brackets and quotes look like there.
+/// The text for each byte of a string: plain characters, escapes, brackets and quotes.
 const TEXT: [&str; 16] = [
     "a",
     "items",
@@ -22,7 +22,7 @@ const TEXT: [&str; 16] = [
 const WHITE_SPACE: [&str; 4] = ["", "", " ", "\r\n\t"];
 const SCALARS: [&str; 8] = ["null", "true", "false", "0", "-1.5e+3", "18446744073709551616", "\"\"", "\"}]\""];
 
-/// Writes one value; what the input says is taken from its front. An input that has ended says 0.
+/// Writes one value, and consumes its choices from the start of the input. An empty input counts as zeros.
 pub fn write(input: &mut &[u8], depth: u8, out: &mut String) {
     let shape = take(input);
     let members = if depth == 0 { 0 } else { shape >> 4 };
@@ -34,7 +34,7 @@ pub fn write(input: &mut &[u8], depth: u8, out: &mut String) {
     }
 }
 
-/// Writes an object of so many members.
+/// Writes an object with this number of members.
 pub fn object(input: &mut &[u8], members: u8, depth: u8, out: &mut String) {
     sequence(input, members, ["{", "}"], out, |input, out| {
         string(input, out);
@@ -45,7 +45,7 @@ pub fn object(input: &mut &[u8], members: u8, depth: u8, out: &mut String) {
     });
 }
 
-/// Writes so many elements, between brackets.
+/// Writes this number of elements between brackets.
 pub fn sequence(
     input: &mut &[u8],
     elements: u8,

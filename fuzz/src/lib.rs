@@ -1,8 +1,8 @@
-//! What the targets share: an API server in this process that keeps nothing of what they send, a client that is answered with
-//! what they say, and JSON that is well-formed.
+//! Common code of the fuzz targets: an in-process API server that stores nothing, a client with fixed responses, and a
+//! generator of well-formed JSON.
 //!
-//! The server is asked as any client would ask it, through its public service: there are no other entry points. A panic ends
-//! the process even where the server would catch it.
+//! Requests use the server's public service, without special entry points. A panic ends the process, even if the server
+//! would catch it.
 
 mod answered;
 pub mod json;
@@ -24,10 +24,10 @@ pub const JSON: &str = "application/json";
 pub const YAML: &str = "application/yaml";
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The server under test, always in the same state.
+/// The server under test. Its state never changes.
 pub static SUBJECT: LazyLock<Subject> = LazyLock::new(Subject::start);
 
-/// Objects that are there from the beginning, each with its collection.
+/// The initial objects, each with its collection.
 const OBJECTS: &[(&str, &str)] = &[
     (
         "/api/v1/namespaces/default/configmaps",
@@ -69,17 +69,17 @@ const OBJECTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A server, and what can be asked of it.
+/// A server with its kinds and objects.
 pub struct Subject {
     runtime: Runtime,
     service: Service,
-    /// What can be created.
+    /// The kinds that support creation.
     kinds: Vec<Kind>,
-    /// What is there.
+    /// The existing objects.
     objects: Vec<Kind>,
 }
 
-/// A kind, and where its objects are.
+/// A kind, and the path of its objects.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub api_version: String,
@@ -88,7 +88,7 @@ pub struct Kind {
     pub collection: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub code: StatusCode,
@@ -113,7 +113,7 @@ impl Subject {
         subject
     }
 
-    /// Creates an object; that of a kind whose definition has just been made may take a few attempts.
+    /// Creates an object. Retries, because the server may not serve the kind of a new CRD yet.
     fn make(&self, collection: &str, object: &str) {
         self.until(|| {
             let answer = self.ask("POST", collection, JSON, JSON, Bytes::copy_from_slice(object.as_bytes()));
@@ -122,7 +122,7 @@ impl Subject {
         });
     }
 
-    /// Every kind that can be created, as the server lists them.
+    /// Returns every kind that supports creation, from discovery.
     fn discover(&self) -> Vec<Kind> {
         let get = |path: &str| {
             let answer = self.ask("GET", path, JSON, JSON, Bytes::new());
@@ -156,19 +156,19 @@ impl Subject {
         kinds
     }
 
-    /// The kind of that name, or one that is picked by the bytes.
+    /// Returns the kind of that name, or one that the bytes select.
     pub fn kind(&self, name: &[u8]) -> &Kind {
         let named = self.kinds.iter().find(|kind| kind.kind.as_bytes() == name);
         named.unwrap_or_else(|| pick(&self.kinds, name))
     }
 
-    /// One of the objects that are there: the one of that kind, or one that is picked by the bytes.
+    /// Returns an existing object of that kind, or one that the bytes select.
     pub fn object(&self, kind: &[u8]) -> &Kind {
         let named = self.objects.iter().find(|object| object.kind.as_bytes() == kind);
         named.unwrap_or_else(|| pick(&self.objects, kind))
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the complete response.
     pub fn ask(&self, method: &str, path: &str, content_type: &str, accept: &str, body: Bytes) -> Answer {
         let request = Request::builder()
             .method(method)
@@ -180,7 +180,7 @@ impl Subject {
         self.send(request)
     }
 
-    /// The same with a request that is made already.
+    /// Sends a prepared request and reads the complete response.
     pub fn send(&self, request: Request<Bytes>) -> Answer {
         let request = request.map(http_body_util::Full::new);
         self.runtime.block_on(async {
@@ -195,8 +195,8 @@ impl Subject {
         })
     }
 
-    /// Defines a kind with this schema, tries the object, and takes the kind away again. A definition that is accepted must be
-    /// served, and must go.
+    /// Creates a CRD with this schema, creates the object, and deletes the CRD. An accepted CRD must be served, and
+    /// must be deleted completely.
     pub fn define(&self, schema: &Value, object: &Value) {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         const NAME: &str = "bars.fuzz.io";
@@ -230,7 +230,7 @@ impl Subject {
             let path = format!("/apis/fuzz.io/v1/namespaces/default/{path}");
             self.until(|| {
                 let answer = self.ask(method, &path, content_type, JSON, body.clone());
-                // Until it is served nobody knows the path, and a plain text says so.
+                // Until the kind is served, the path does not exist and the response is plain text.
                 let served = answer.code != StatusCode::NOT_FOUND;
                 if served {
                     answer.check();
@@ -243,7 +243,7 @@ impl Subject {
         self.until(|| self.ask("GET", &path, JSON, JSON, Bytes::new()).code == StatusCode::NOT_FOUND);
     }
 
-    /// Tries again until it is so; what the server does by itself may take a few attempts.
+    /// Retries until the condition is true, because the server works in the background.
     fn until(&self, mut done: impl FnMut() -> bool) {
         for _ in 0..1000 {
             if done() {
@@ -264,7 +264,7 @@ impl Kind {
 }
 
 impl Answer {
-    /// Checks that the body is what its Content-Type says.
+    /// Checks that the body has the format of its Content-Type.
     pub fn check(&self) {
         match &*self.content_type {
             JSON => drop(serde_json::from_slice::<Value>(&self.body).expect("answers in JSON are JSON")),
@@ -280,7 +280,7 @@ fn pick<'a>(all: &'a [Kind], by: &[u8]) -> &'a Kind {
     &all[sum % all.len()]
 }
 
-/// What is before the first line feed, and what is behind it.
+/// Returns the text before and after the first line feed.
 pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -288,7 +288,7 @@ pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Sends a body to create an object with: first line a kind, then the body. Whatever is answered must be well formed.
+/// Sends a create request. Input: a line with the kind, then the body. Every response must be well-formed.
 pub fn create(data: &[u8], content_type: &str, accept: &str) {
     let (kind, body) = first_line(data);
     let kind = SUBJECT.kind(kind);

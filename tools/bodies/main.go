@@ -1,10 +1,10 @@
-// Command bodies prints request bodies of every served kind, as protobuf and as the JSON that Go writes for the same
-// object, to test windlass-server's codec with:
+// Command bodies prints request bodies of every served kind, as protobuf and as Go's JSON of the same object. They are test data
+// for windlass-server's codec:
 //
 //	go run ./bodies > ../crates/windlass-server/testdata/bodies.tsv
 //
-// Each line: group, version, kind, the protobuf body in base64, the JSON. Every field of every type is set once; pod
-// templates are filled only where they stand alone.
+// Each line has group, version, kind, the protobuf body in base64, and the JSON. Every field of every type is set once; pod
+// templates are only filled in outside of other types.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// How often one struct may lie within itself.
+// The maximum nesting of a struct in itself.
 const maxRecursion = 2
 
 var served = map[string]bool{
@@ -61,7 +61,7 @@ func main() {
 		}
 		lines = append(lines, line(scheme, gvk, typ))
 	}
-	// Known to every group, but a plan of meta.k8s.io.
+	// Registered in every group, but part of meta.k8s.io.
 	options := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 	lines = append(lines, metav1.GroupName+line(scheme, options, reflect.TypeFor[metav1.DeleteOptions]()))
 	sort.Strings(lines)
@@ -80,7 +80,7 @@ func line(scheme *runtime.Scheme, gvk schema.GroupVersionKind, typ reflect.Type)
 	object.GetObjectKind().SetGroupVersionKind(gvk)
 	var proto, text bytes.Buffer
 	check(protobuf.NewSerializer(scheme, scheme).Encode(object, &proto))
-	// What protobuf cannot tell apart is read back first.
+	// Protobuf does not distinguish some values, so the object is decoded again first.
 	again := reflect.New(typ).Interface().(runtime.Object)
 	_, _, err := protobuf.NewSerializer(scheme, scheme).Decode(proto.Bytes(), &gvk, again)
 	check(err)
@@ -127,7 +127,7 @@ func (f *filler) fill(v reflect.Value) {
 			return
 		}
 	case *apiextensions.JSONSchemaPropsOrArray:
-		// With neither of its two fields set it would not survive a round trip.
+		// With neither of its two fields set, it would change in a round trip.
 		if f.count%2 == 0 || f.deep(reflect.TypeFor[apiextensions.JSONSchemaProps]()) {
 			v.Set(reflect.ValueOf(apiextensions.JSONSchemaPropsOrArray{JSONSchemas: []apiextensions.JSONSchemaProps{{Type: "a"}, {}}}))
 			return

@@ -1,24 +1,23 @@
-// Command fields prints the type table of the Kubernetes API's Go types: for every field the facts that decide how it
-// travels as JSON and protobuf and how a strategic merge patch treats it. windlass-server compiles its codec plans
-// from this table.
+// Command fields prints the type table of the Kubernetes API's Go types. For every field it has the properties that determine
+// its encoding in JSON and protobuf, and its strategic merge patch. windlass-server compiles its codec plans from this table.
 //
 //	go run ./fields > ../crates/windlass-api/data/types.tsv
 //
 // Three kinds of lines, columns separated by tabs:
 //
 //	K group version kind struct          a served kind and the struct that it decodes into
-//	R group version kind,kind,...        kinds that the scheme knows but that nothing serves
+//	R group version kind,kind,...        kinds in the scheme that are not served
 //	S struct                             a struct; its fields follow, one per line:
-//	name flags number type strategy key  trailing empty columns are left out
+//	name flags number type strategy key  trailing empty columns are omitted
 //
 // A struct is named path.Name, the path without its k8s.io/ prefix. Flags: o omitempty, z omitzero, i inline (the name
-// is then the embedded Go field's). The number is that of the protobuf field, 0 when it has none; p behind it: packed.
+// is then the embedded Go field's). The number is that of the protobuf field, 0 if it has none; a p after it means packed.
 // Types:
 //
 //	s b i l u f y      string bool int32 int64 uint8 float64 []byte
 //	*T [T {T           pointer, slice, map with string keys
 //	@struct            a struct of this table
-//	<name>T            a named type: the name is what Go prints in its errors; {<name>T a map with such keys
+//	<name>T            a named type, with the name that Go prints in errors; {<name>T a map with such keys
 //	%T                 a named slice that protobuf wraps into a message
 //	!Name              a type with its own encoding (Quantity, Time, ...)
 package main
@@ -41,7 +40,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// served are the group versions that kube-apiserver serves by default, and the two that only travel in bodies.
+// served are the group versions that kube-apiserver serves by default, and the two that only occur in bodies.
 var served = map[string]bool{
 	"v1": true, "apps/v1": true, "batch/v1": true, "autoscaling/v1": true, "autoscaling/v2": true,
 	"networking.k8s.io/v1": true, "policy/v1": true, "rbac.authorization.k8s.io/v1": true, "storage.k8s.io/v1": true,
@@ -52,7 +51,7 @@ var served = map[string]bool{
 	"admission.k8s.io/v1": true, "meta.k8s.io/v1": true,
 }
 
-// Types that no scheme knows under these names, but that requests and answers carry.
+// Types in requests and responses that are in no scheme under these names.
 var extra = map[string]any{
 	"DeleteOptions": metav1.DeleteOptions{}, "CreateOptions": metav1.CreateOptions{},
 	"UpdateOptions": metav1.UpdateOptions{}, "PatchOptions": metav1.PatchOptions{},
@@ -62,7 +61,7 @@ var extra = map[string]any{
 	"WatchEvent": metav1.WatchEvent{},
 }
 
-// Types whose Go code reads and writes JSON itself. Anything else that does is an error: the codec would not know it.
+// Types with their own JSON code in Go. Any other such type is an error, because the codec does not support it.
 var special = map[string]string{
 	"apimachinery/pkg/api/resource.Quantity":                                         "Quantity",
 	"apimachinery/pkg/util/intstr.IntOrString":                                       "IntOrString",
@@ -81,7 +80,7 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	marshaler   = reflect.TypeFor[json.Marshaler]()
 	message     = reflect.TypeFor[interface{ Unmarshal([]byte) error }]()
-	// The only interface in the data: a table's object, which is a RawExtension on the wire, and table cells.
+	// The only interfaces in the data: a table's object, which is encoded as a RawExtension, and table cells.
 	anyType = reflect.TypeFor[any]()
 )
 
@@ -147,7 +146,7 @@ func id(t reflect.Type) string {
 	return strings.TrimPrefix(t.PkgPath(), "k8s.io/") + "." + t.Name()
 }
 
-// reference names a struct and queues it when it is new.
+// reference returns the name of a struct, and queues a new struct.
 func (t *table) reference(typ reflect.Type) string {
 	name := id(typ)
 	if known, ok := t.structs[name]; !ok {
@@ -264,7 +263,7 @@ func (t *table) unnamed(typ reflect.Type) string {
 		} else if key.Kind() != reflect.String {
 			fail("a map with keys of type %s", key)
 		}
-		// A named string as the element would read as a named key: the empty name keeps them apart.
+		// The empty name distinguishes a named string as the element from a named key.
 		return "{<>" + t.typ(typ.Elem())
 	default:
 		fail("%s: no code for this kind of type", typ)

@@ -1,4 +1,4 @@
-// A kubectl of another version than the control plane's: kubectl's own command, the newest by go.mod, an older one by older.mod.
+// A kubectl of a different version than the control plane: the newest with go.mod, an older one with older.mod.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 
-	// Ways to log in that a kubeconfig may name.
+	// Authentication plugins for kubeconfigs.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 )
 

@@ -12,8 +12,8 @@ use crate::{
     upstream::{Profile, Upstream},
 };
 
-/// Attacks `windlass up` and, with `upstream`, the real control plane. Fails if `windlass up` does not hold: the real
-/// server is there for comparison.
+/// Runs the attacks on `windlass up`, and optionally on the real control plane. Returns an error if `windlass up` fails
+/// an attack; the results of the real server are for comparison only.
 pub(crate) fn run(windlass: &Path, only: &str, upstream: bool) -> Result {
     println!("## windlass up\n");
     let held = {
@@ -24,10 +24,10 @@ pub(crate) fn run(windlass: &Path, only: &str, upstream: bool) -> Result {
         println!("\n## kube-apiserver\n");
         attack_upstream(only)?;
     }
-    if held { Ok(()) } else { Err("an attack succeeded, kept others waiting, or left memory behind".into()) }
+    if held { Ok(()) } else { Err("an attack succeeded, delayed other clients, or leaked memory".into()) }
 }
 
-/// Attacks the real control plane. A new one is started after an attack that ends the API server.
+/// Attacks the real control plane. Starts a new one after an attack that ends the API server.
 fn attack_upstream(only: &str) -> Result {
     let names = text(attacks().arg("--list"))?;
     let mut running = None;
@@ -46,13 +46,13 @@ fn attack_upstream(only: &str) -> Result {
     Ok(())
 }
 
-/// The lines of a table above its rows.
+/// The number of header lines of a table.
 const HEADER: usize = 2;
 
-/// The complaint of the program when the process of the server has ended.
+/// The program's message if the server's process has ended.
 const GONE: &str = "the server is gone";
 
-/// The program that attacks.
+/// Returns the command that runs the attacks.
 fn attacks() -> Command {
     let mut attacks = cargo();
     attacks.args(["run", "--quiet", "--package", "conformance", "--bin", "attacks", "--"]);
@@ -65,7 +65,7 @@ fn program(kubeconfig: &Path, process: u32, only: &str, proxy: &Path) -> Command
     attacks
 }
 
-/// Returns the output of the program. Its exit code says whether the server held, which does not matter here.
+/// Returns the output of the program. Ignores its exit code, which only reports whether the server held.
 fn text(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(command.stderr(Stdio::inherit()).output()?.stdout)?)
 }

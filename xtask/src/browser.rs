@@ -1,4 +1,4 @@
-//! A browser without a head, spoken to over a pipe: the DevTools protocol, as JSON texts that end with a zero.
+//! A headless browser, controlled through a pipe with the DevTools protocol: JSON messages that end with a zero byte.
 
 use std::{
     env, fs,
@@ -14,35 +14,35 @@ use serde_json::{Value, json};
 
 use crate::Result;
 
-/// How long an answer may take.
+/// The maximum time for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The environment variable that names the browser.
+/// The environment variable with the browser's path.
 const BROWSER: &str = "WINDLASS_BROWSER";
 
-/// The names that Chromium goes by.
+/// The names of Chromium's executable.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// The pipes are the descriptors 3 and 4; a shell puts them there.
+/// Connects standard input and output to descriptors 3 and 4, which the browser uses as pipes.
 const PIPES: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null"#;
 
-/// A browser that is there.
+/// An installed browser.
 #[derive(Debug)]
 pub(crate) struct Browser(PathBuf);
 
-/// A browser that runs; stopped, and its data removed, when dropped.
+/// A running browser. It is stopped, and its data is removed, on drop.
 #[derive(Debug)]
 pub(crate) struct Running {
     process: Child,
     commands: ChildStdin,
     messages: Receiver<Value>,
-    /// What came while something else was waited for.
+    /// Events that arrived during the wait for a response.
     events: Vec<Value>,
     calls: u64,
     profile: PathBuf,
 }
 
-/// A page in it.
+/// A page in the browser.
 #[derive(Debug)]
 pub(crate) struct Page<'b> {
     browser: &'b mut Running,
@@ -52,7 +52,7 @@ pub(crate) struct Page<'b> {
 // === impl Browser ===
 
 impl Browser {
-    /// The one that the environment names, or one on the path.
+    /// Returns the browser of the environment variable, or one in `PATH`.
     pub(crate) fn find() -> Option<Self> {
         let named = env::var_os(BROWSER).map(PathBuf::from);
         let path = env::var_os("PATH").unwrap_or_default();
@@ -69,7 +69,7 @@ impl Browser {
             .args(["-c", PIPES])
             .arg(&self.0)
             .args(["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars"])
-            // It is shown nothing but what this repository serves, and CI runs as root.
+            // The browser only opens pages of this repository, and CI runs as root.
             .args(["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"])
             .arg(format!("--user-data-dir={}", profile.display()))
             .stdin(Stdio::piped())
@@ -80,7 +80,7 @@ impl Browser {
         let commands = process.stdin.take().ok_or("a process without input")?;
         let output = process.stdout.take().ok_or("a process without output")?;
         let (send, messages) = mpsc::channel();
-        // Ends when the browser does, or nobody listens any more.
+        // Ends with the browser, or when the receiver is dropped.
         thread::spawn(move || {
             let texts = BufReader::new(output).split(0).map_while(std::result::Result::ok);
             texts
@@ -94,7 +94,7 @@ impl Browser {
 // === impl Running ===
 
 impl Running {
-    /// Opens an address; its page need not be there yet.
+    /// Opens an address, without waiting for the page to load.
     pub(crate) fn open(&mut self, address: &str) -> Result<Page<'_>> {
         let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}))?;
         let attach = json!({"targetId": target["targetId"], "flatten": true});
@@ -134,7 +134,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The browser may have exited already, so the error is ignored.
         let _ = self.call(None, "Browser.close", json!({}));
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -149,7 +149,7 @@ impl Page<'_> {
         self.browser.call(Some(&self.session), method, params)
     }
 
-    /// What an expression is worth in the page.
+    /// Evaluates an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Result<Value> {
         let params = json!({"expression": expression, "returnByValue": true});
         let answer = self.call("Runtime.evaluate", params)?;
@@ -159,7 +159,7 @@ impl Page<'_> {
         }
     }
 
-    /// A key goes down and up: a character, or a named key.
+    /// Presses and releases a key: a character or a named key.
     pub(crate) fn press(&mut self, key: &str) -> Result {
         let mut down = json!({"type": "keyDown", "key": key});
         if key.chars().count() == 1 {
@@ -170,13 +170,13 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// The addresses that it asked.
+    /// Returns the requested addresses.
     pub(crate) fn requested(&self) -> Vec<String> {
         let requests = self.events("Network.requestWillBeSent");
         requests.filter_map(|event| event["params"]["request"]["url"].as_str()).map(str::to_owned).collect()
     }
 
-    /// What went wrong in it, and what its policies kept it from doing.
+    /// Returns the page's errors, and the violations of its content security policy.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let thrown =
             self.events("Runtime.exceptionThrown").map(|event| event["params"]["exceptionDetails"].to_string());

@@ -1,11 +1,11 @@
-//! Cargo, run by a task.
+//! Cargo commands for the tasks.
 
 use std::{env, process::Command};
 
-/// A cargo that builds what one started by hand would build.
+/// Returns a cargo command with the environment of an interactive cargo.
 ///
-/// `cargo xtask` describes its own package in the environment. Build scripts that read those variables would run again
-/// because of them, and whatever depends on theirs would be built again: half of the workspace, each time.
+/// `cargo xtask` sets variables that describe its own package. Build scripts that read them would run again, and about
+/// half of the workspace would be rebuilt each time.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     for (name, _) in env::vars_os() {

@@ -1,5 +1,5 @@
-//! Runs unmodified client-go programs (`conformance/clients`) against `windlass up`, and against the real control plane
-//! where asked.
+//! Runs unmodified client-go programs (`conformance/clients`) with `windlass up`, and on request with the real control
+//! plane.
 
 use std::{
     env,
@@ -13,23 +13,23 @@ use crate::{
     upstream::{Profile, Upstream, root},
 };
 
-/// What is run, each a process: client-go reads its feature gates from the environment once.
+/// The runs, each in its own process: client-go reads its feature gates from the environment once.
 const RUNS: &[Run] = &[
     Run { programs: &["typed", "apply", "election"], watch_list: None },
     Run { programs: &["informers", "dynamic", "metadata"], watch_list: Some("true") },
     Run { programs: &["informers", "dynamic", "metadata"], watch_list: Some("false") },
 ];
 
-/// The feature gate that makes informers ask for streamed lists.
+/// The feature gate for streaming lists in informers.
 const WATCH_LIST: &str = "KUBE_FEATURE_WatchListClient";
 
 struct Run {
     programs: &'static [&'static str],
-    /// The value of that gate; without it, client-go's default.
+    /// The value of that gate. `None` selects client-go's default.
     watch_list: Option<&'static str>,
 }
 
-/// Builds the programs and runs them. `windlass` is the binary to judge.
+/// Builds the programs and runs them. `windlass` is the binary to test.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     let programs = build("clients")?;
     let embedded = Embedded::start(windlass, &[])?;
@@ -42,7 +42,7 @@ pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of client-go programs failed").into()) }
 }
 
-/// Builds a Go module of `conformance/`, beside what cargo builds.
+/// Builds a Go module of `conformance/` into cargo's target directory.
 pub(crate) fn build(module: &str) -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let programs = target.join("clients").join(module);
@@ -56,7 +56,7 @@ pub(crate) fn build(module: &str) -> Result<PathBuf> {
     if status.success() { Ok(programs) } else { Err(format!("go build conformance/{module} failed ({status})").into()) }
 }
 
-/// Runs everything, whatever fails, and says how many runs did.
+/// Runs all programs, also after a failure, and returns the number of runs.
 fn against(server: &str, programs: &Path, kubeconfig: &Path) -> Result<usize> {
     let mut failed = 0;
     for run in RUNS {

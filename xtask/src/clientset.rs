@@ -1,7 +1,7 @@
-//! `cargo xtask clientset`: the accessors of windlass-client's `Clientset`, from the recorded discovery.
+//! `cargo xtask clientset`: generates the accessors of windlass-client's `Clientset` from the recorded discovery.
 //!
-//! What is written is Rust as rustfmt leaves it: one struct per group and version, one method per resource, and one line
-//! with what each resource can do. The bodies of the verbs are not generated.
+//! The output is formatted Rust: a struct per group and version, a method per resource, and a line with the
+//! capabilities of each resource. The bodies of the verbs are not generated.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 const DISCOVERY: &str = "crates/windlass-server/data/discovery.tsv";
 const GROUPS: &str = "crates/windlass-client/src/clientset/groups.rs";
 
-/// Verbs, and the traits of `windlass_client::can` that stand for them.
+/// Verbs and their traits in `windlass_client::can`.
 const VERBS: [(&str, &str); 8] = [
     ("get", "Get"),
     ("list", "List"),
@@ -30,7 +30,7 @@ const VERBS: [(&str, &str); 8] = [
     ("deletecollection", "DeleteCollection"),
 ];
 
-/// Subresources, and the traits that stand for them; none for those that are streams, whose clients are not accessors.
+/// Subresources and their traits. Streaming subresources have no trait, because they are not used through accessors.
 const SUBRESOURCES: [(&str, Option<&str>); 14] = [
     ("approval", Some("Approval")),
     ("attach", None),
@@ -48,19 +48,19 @@ const SUBRESOURCES: [(&str, Option<&str>); 14] = [
     ("token", Some("Token")),
 ];
 
-/// Groups whose types k8s-openapi keeps beside those of `api`, with the path of their module.
+/// Groups whose types are outside `api` in k8s-openapi, with the path of their module.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("apiextensions.k8s.io", "apiextensions_apiserver::pkg::apis::apiextensions"),
     ("apiregistration.k8s.io", "kube_aggregator::pkg::apis::apiregistration"),
 ];
 
-/// One version of one group.
+/// One version of a group.
 #[derive(Debug, PartialEq)]
 struct Group<'t> {
     name: &'t str,
     version: &'t str,
     resources: Vec<Resource<'t>>,
-    /// Kinds of this group and version that are only parts of objects elsewhere: `Scale`.
+    /// Kinds of this group and version that are only used as subresources, such as `Scale`.
     parts: Vec<&'t str>,
 }
 
@@ -72,7 +72,7 @@ struct Resource<'t> {
     abilities: Vec<&'static str>,
 }
 
-/// Writes the accessors, or with [`Mode::Check`] fails when they would change.
+/// Writes the accessors. With [`Mode::Check`], returns an error if they would change.
 pub(crate) fn run(mode: Mode) -> Result {
     let table = fs::read_to_string(upstream::root().join(DISCOVERY))?;
     let source = formatted(&render(&parse(&table)?))?;
@@ -83,7 +83,7 @@ pub(crate) fn run(mode: Mode) -> Result {
 
 fn parse(table: &str) -> Result<Vec<Group<'_>>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    // Their group may come later in the table.
+    // The group of such a kind may come later in the table.
     let mut parts: Vec<(&str, &str)> = Vec::new();
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('@') {
@@ -122,7 +122,7 @@ fn parse(table: &str) -> Result<Vec<Group<'_>>> {
 }
 
 fn abilities(kind: &str, verbs: &str) -> Result<Vec<&'static str>> {
-    // What is answered to a binding is a status, not a binding.
+    // The response to a binding is a `Status`, not a binding.
     if kind == "Binding" {
         return Ok(vec!["Submit"]);
     }
@@ -167,7 +167,7 @@ fn render(groups: &[Group<'_>]) -> String {
         for Resource { kind, .. } in &group.resources {
             out += &format!("\n        .register::<{module}::{kind}>()?");
         }
-        // They have no URL of their own, so that their types do not tell all that those of resources do.
+        // These kinds have no URL, so their types do not implement all traits of a resource.
         for kind in &group.parts {
             let kind_of = format!("GroupVersionKind::new(\"{name}\", \"{version}\", \"{kind}\")");
             out += &format!("\n        .register_as::<{module}::{kind}>({kind_of})?");
@@ -205,7 +205,7 @@ impl Group<'_> {
         if self.name.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.name, self.version) }
     }
 
-    /// The first part of the name, which is what the group is called for short.
+    /// Returns the first part of the name, the short name of the group.
     fn short(&self) -> &str {
         if self.name.is_empty() { "core" } else { self.name.split('.').next().unwrap_or_default() }
     }
@@ -234,8 +234,8 @@ fn plural_method(kind: &str, plural: &str) -> String {
     first.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join("_")
 }
 
-/// The words of a name in camel case, in lower case. Several capitals in a row are one word, but for the last of them
-/// where a lower-case letter follows: `CSINode` is `csi`, `node`.
+/// Splits a camel-case name into lower-case words. Consecutive capitals are one word, except the last one before a
+/// lower-case letter: `CSINode` becomes `csi`, `node`.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();
@@ -256,7 +256,7 @@ fn capitalized(word: &str) -> String {
     letters.next().map(|first| first.to_ascii_uppercase().to_string()).unwrap_or_default() + letters.as_str()
 }
 
-/// The source as rustfmt leaves it, by the rules of this workspace.
+/// Formats the source with rustfmt and the configuration of this workspace.
 fn formatted(source: &str) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition=2024", "--config-path"])
@@ -268,7 +268,7 @@ fn formatted(source: &str) -> Result<String> {
     rustfmt.stdin.take().ok_or("rustfmt has no input")?.write_all(source.as_bytes())?;
     let output = rustfmt.wait_with_output()?;
     if !output.status.success() {
-        return Err("rustfmt refuses the source that was generated".into());
+        return Err("rustfmt rejects the generated source".into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }

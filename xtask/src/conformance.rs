@@ -1,4 +1,4 @@
-//! Runs the conformance suite, against the real API server too where asked.
+//! Runs the conformance suite, and on request also with the real API server.
 
 use std::{path::Path, process::Command};
 
@@ -8,42 +8,42 @@ use crate::{
     upstream::{Profile, Upstream},
 };
 
-/// The environment variable by which the suite finds a second target: a kubeconfig.
+/// The environment variable with the kubeconfig of the second target.
 const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
-/// The environment variable by which it finds a kubectl.
+/// The environment variable with the path of kubectl.
 const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
-/// The environment variable by which tests find this program, which starts control planes for them: see [`Upstream`].
+/// The environment variable with the path of this program, which starts control planes for tests: see [`Upstream`].
 const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
 
-/// The environment variable that names a folder of definitions.
+/// The environment variable with the folder of CRDs.
 const CRDS: &str = "WINDLASS_CRDS";
 
-/// The environment variable by which the scenarios of workloads find the real controllers: a kubeconfig.
+/// The environment variable with the kubeconfig of the real controllers, for the workload scenarios.
 const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
 
-/// The environment variable that names the one file of scenarios to play.
+/// The environment variable that selects a single file of scenarios.
 const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 
-/// The environment variable that makes the suite write what the real server answers.
+/// The environment variable that makes the suite record the real server's responses.
 const RECORD: &str = "WINDLASS_RECORD";
 
-/// Whom the suite asks.
+/// The servers to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
-    /// The embedded server, held to the recordings.
+    /// The embedded server, compared with the recordings.
     Embedded,
-    /// The real server too, so that a recording that is no longer true is found.
+    /// Both servers. Finds recordings that are out of date.
     Both,
-    /// The real server, whose answers to the cases become the recordings.
+    /// The real server. Its responses become the recordings.
     Record,
 }
 
-/// The tests that run controllers. They act on whatever is in the cluster, so that they get one of their own.
+/// The tests that run controllers. They act on all objects of a cluster, so they get their own.
 const CONTROLLERS: &str = "loops::";
 
-/// `rest` goes to the test binary.
+/// Runs the suite. `rest` contains the arguments of the test binary.
 pub(crate) fn run(against: Against, rest: &[String]) -> Result {
     if against == Against::Both && rest.is_empty() {
         once(against, &["--skip".to_owned(), CONTROLLERS.to_owned()])?;
@@ -55,14 +55,14 @@ pub(crate) fn run(against: Against, rest: &[String]) -> Result {
     once(against, rest)
 }
 
-/// Compares the servers' answers to random requests.
+/// Compares the servers' responses to random requests.
 pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
     compare("differential", |compare| {
         compare.args([seed, seconds].map(|number| number.to_string()));
     })
 }
 
-/// Plays the scenarios of workloads to the real controllers.
+/// Runs the workload scenarios with the real controllers.
 pub(crate) fn workloads(record: bool, only: &str) -> Result {
     let upstream = Upstream::start(Profile::Identity)?;
     let mut suite = cargo();
@@ -72,30 +72,30 @@ pub(crate) fn workloads(record: bool, only: &str) -> Result {
         suite.env(RECORD, "1");
     }
     let status = suite.status()?;
-    if status.success() { Ok(()) } else { Err(format!("the real controllers do otherwise ({status})").into()) }
+    if status.success() { Ok(()) } else { Err(format!("the real controllers differ ({status})").into()) }
 }
 
-/// Compares what the servers make of the definitions in a folder.
+/// Compares the servers with the CRDs in a folder.
 pub(crate) fn operators(crds: &Path, seed: u64, objects: u64, only: &str) -> Result {
     compare("operators", |compare| {
         compare.args([seed, objects].map(|number| number.to_string())).arg(only).env(CRDS, crds);
     })
 }
 
-/// Runs a program of the suite that asks both servers.
+/// Runs a program of the suite that uses both servers.
 fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
     let upstream = Upstream::start(Profile::Token)?;
     let mut compare = cargo();
     compare.args(["run", "--quiet", "--package", "conformance", "--bin", program, "--"]);
     tell(&mut compare);
     let status = compare.env(TARGET, upstream.kubeconfig()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("the servers differ, or could not be asked ({status})").into()) }
+    if status.success() { Ok(()) } else { Err(format!("the servers differ, or did not respond ({status})").into()) }
 }
 
-/// Runs some of the suite, against a control plane made for it.
+/// Runs a part of the suite with a new control plane.
 fn once(against: Against, rest: &[String]) -> Result {
     let mut suite = cargo();
-    // The workloads are recorded, and ask no server of ours to be compared with: the tests of the workspace have them.
+    // The workload scenarios are recorded and need no embedded server: the tests of the workspace run them.
     suite.args(["test", "--package", "conformance", "--test", "conformance", "--"]).args(rest);
     let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {

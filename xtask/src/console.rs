@@ -1,5 +1,5 @@
-//! Looks at the console of `windlass up` with a browser, as people do: it fills, it can be read in both themes and on a small
-//! screen, it obeys the keyboard, and it asks nobody else for anything.
+//! Tests the console of `windlass up` in a browser. The panels must fill, be readable in both themes and on a small
+//! screen, support the keyboard, and send requests only to the console's server.
 
 use std::{
     collections::BTreeSet,
@@ -18,13 +18,14 @@ use crate::{
     embedded::Embedded,
 };
 
-/// How long the page may take to show something: far more than it needs, since this decides between slow and broken.
+/// The maximum time until the page shows an element. It is long, because it only distinguishes slow pages from broken
+/// ones.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The screens that it is looked at on: wide enough for two columns, for one, and a phone.
+/// The tested screen sizes: two columns, one column, and a phone.
 const SCREENS: [(u32, u32); 3] = [(1440, 900), (1000, 800), (400, 800)];
 
-/// What must be there before anything is looked at: each station of the loop has something to show.
+/// Reports whether each stage of the control loop has content.
 const FILLED: &str = r##"
     document.readyState === "complete"
     && document.querySelector("#connection")?.dataset.state === "live"
@@ -38,7 +39,7 @@ const FILLED: &str = r##"
     && document.querySelector("#leadership").textContent === "no election"
 "##;
 
-/// The texts that can be seen and are not set off well enough from what is behind them (WCAG, AA).
+/// Returns the visible texts with too little contrast (WCAG AA).
 const FAINT: &str = r#"
     (() => {
       const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
@@ -67,10 +68,10 @@ const FAINT: &str = r#"
     })()
 "#;
 
-/// `windlass` is the binary to judge; `pictures` a folder for what was seen.
+/// `windlass` is the binary to test; `pictures` is the folder for screenshots.
 pub(crate) fn run(windlass: &Path, pictures: Option<PathBuf>) -> Result {
     let Some(browser) = Browser::find() else {
-        println!("the console in a browser: skipped, Chromium is not here");
+        println!("the console in a browser: skipped, Chromium is not installed");
         return Ok(());
     };
     let started = Instant::now();
@@ -78,11 +79,11 @@ pub(crate) fn run(windlass: &Path, pictures: Option<PathBuf>) -> Result {
         fs::create_dir_all(pictures)?;
     }
     let embedded = Embedded::start(windlass, &["--console", "127.0.0.1:0"])?;
-    let address = embedded.console().ok_or("windlass up has not said where its console is")?.to_owned();
+    let address = embedded.console().ok_or("windlass up has not printed the address of its console")?.to_owned();
     let mut browser = browser.start()?;
     let mut page = browser.open(&address)?;
 
-    until(&mut page, "each part of the page has something to show", FILLED)?;
+    until(&mut page, "each part of the page has content", FILLED)?;
     for theme in ["light", "dark"] {
         for (width, height) in SCREENS {
             look(&mut page, theme, (width, height), pictures.as_deref())?;
@@ -92,24 +93,24 @@ pub(crate) fn run(windlass: &Path, pictures: Option<PathBuf>) -> Result {
     names(&mut page)?;
     motion(&mut page)?;
 
-    // Who has gone is missed, and what was known stays.
+    // The page must report the lost connection and retain its content.
     drop(embedded);
-    until(&mut page, "that the manager has gone is said", r##"!document.querySelector("#away").hidden"##)?;
+    until(&mut page, "the page reports the lost manager", r##"!document.querySelector("#away").hidden"##)?;
     holds(&mut page, "the tables stay", r##"document.querySelectorAll("#controllers .name").length > 3"##)?;
 
     let elsewhere: Vec<_> = page.requested().into_iter().filter(|url| !url.starts_with(&address)).collect();
     if !elsewhere.is_empty() {
-        return Err(format!("the page asks others: {elsewhere:?}").into());
+        return Err(format!("the page sends requests to other servers: {elsewhere:?}").into());
     }
     let complaints: Vec<_> = page.complaints().into_iter().filter(|text| !text.contains("ERR_")).collect();
     if !complaints.is_empty() {
-        return Err(format!("the browser complains: {complaints:#?}").into());
+        return Err(format!("the browser reports errors: {complaints:#?}").into());
     }
-    println!("the console in a browser: as it should be, in both themes, {} s", started.elapsed().as_secs());
+    println!("the console in a browser: passed in both themes, {} s", started.elapsed().as_secs());
     Ok(())
 }
 
-/// One theme on one screen.
+/// Tests one theme on one screen.
 fn look(page: &mut Page<'_>, theme: &str, (width, height): (u32, u32), pictures: Option<&Path>) -> Result {
     let features = json!([{"name": "prefers-color-scheme", "value": theme}]);
     page.call("Emulation.setEmulatedMedia", json!({"features": features}))?;
@@ -122,30 +123,30 @@ fn look(page: &mut Page<'_>, theme: &str, (width, height): (u32, u32), pictures:
     }
     let faint = page.value(FAINT)?;
     if faint.as_array().is_none_or(|texts| !texts.is_empty()) {
-        return Err(format!("{theme}, {width} wide: these cannot be read well: {faint:#}").into());
+        return Err(format!("{theme}, {width} wide: texts with too little contrast: {faint:#}").into());
     }
     let fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth";
-    holds(page, &format!("{theme}, {width} wide: nothing sticks out"), fits)
+    holds(page, &format!("{theme}, {width} wide: no horizontal overflow"), fits)
 }
 
 fn keyboard(page: &mut Page<'_>) -> Result {
     page.press("p")?;
     let paused = r##"document.querySelector("#pause").getAttribute("aria-pressed") === "true""##;
     until(page, "p pauses", paused)?;
-    holds(page, "and says so", r##"document.querySelector("#connection").textContent === "paused""##)?;
+    holds(page, "the page shows the pause", r##"document.querySelector("#connection").textContent === "paused""##)?;
     page.press("p")?;
-    until(page, "p goes on", &format!("!({paused})"))?;
+    until(page, "p resumes", &format!("!({paused})"))?;
     page.press("/")?;
-    until(page, "/ leads to the filter", r#"document.activeElement.id === "only-text""#)?;
+    until(page, "/ focuses the filter", r#"document.activeElement.id === "only-text""#)?;
     let rows = r##"[...document.querySelectorAll("#rows tbody tr")].some((row) => row.checkVisibility())"##;
     holds(page, "there are rows", rows)?;
     for letter in ["z", "q", "x"] {
         page.press(letter)?;
     }
-    until(page, "a text that is nowhere leaves no row", &format!("!({rows})"))?;
-    holds(page, "and that is said", r##"document.querySelector("#no-rows").textContent.includes("filters")"##)?;
+    until(page, "a text without matches hides all rows", &format!("!({rows})"))?;
+    holds(page, "no match is reported", r##"document.querySelector("#no-rows").textContent.includes("filters")"##)?;
     page.press("Escape")?;
-    until(page, "Escape brings them back", rows)?;
+    until(page, "Escape shows the rows again", rows)?;
     page.value(r##"document.querySelector("#controllers .name").click()"##)?;
     let chosen = r##"
         (() => {
@@ -160,7 +161,7 @@ fn keyboard(page: &mut Page<'_>) -> Result {
     Ok(())
 }
 
-/// Whatever can be operated has a name for those who do not see it.
+/// Checks that every control has an accessible name.
 fn names(page: &mut Page<'_>) -> Result {
     let tree = page.call("Accessibility.getFullAXTree", json!({}))?;
     let nodes = tree["nodes"].as_array().ok_or("no accessibility tree")?;
@@ -181,17 +182,17 @@ fn names(page: &mut Page<'_>) -> Result {
     }
 }
 
-/// Who does not want things to move is spared.
+/// Checks that the page respects `prefers-reduced-motion`.
 fn motion(page: &mut Page<'_>) -> Result {
     let animated = r##"getComputedStyle(document.querySelector("#connection"), "::before").animationName"##;
-    holds(page, "the light breathes", &format!("{animated} === 'breathe'"))?;
+    holds(page, "the light is animated", &format!("{animated} === 'breathe'"))?;
     let features = json!([{"name": "prefers-reduced-motion", "value": "reduce"}]);
     page.call("Emulation.setEmulatedMedia", json!({"features": features}))?;
-    holds(page, "the light stands still where that is asked for", &format!("{animated} === 'none'"))
+    holds(page, "reduced motion stops the animation", &format!("{animated} === 'none'"))
 }
 
 fn holds(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
-    if page.value(condition)? == true { Ok(()) } else { Err(format!("this does not hold: {what}").into()) }
+    if page.value(condition)? == true { Ok(()) } else { Err(format!("check failed: {what}").into()) }
 }
 
 fn until(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
@@ -199,9 +200,7 @@ fn until(page: &mut Page<'_>, what: &str, condition: &str) -> Result {
     while page.value(condition)? != true {
         if Instant::now() >= deadline {
             let text = page.value("document.body.innerText")?;
-            return Err(
-                format!("this has not come true: {what}. The page:\n{}", text.as_str().unwrap_or_default()).into()
-            );
+            return Err(format!("condition not met: {what}. The page:\n{}", text.as_str().unwrap_or_default()).into());
         }
         thread::sleep(Duration::from_millis(100));
     }

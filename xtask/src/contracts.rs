@@ -1,14 +1,14 @@
-//! The tables of contracts in the crates' documentation: each contract has its row, each row leads to tests.
+//! The contract tables in the crates' documentation: each contract has a row, and each row names existing tests.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{Result, rows, upstream::root};
 
-/// What one crate owes.
+/// The contracts of one crate.
 struct Table {
-    /// From the root.
+    /// The path from the root of the workspace.
     file: &'static str,
-    /// The numbers, as chapter and rows, in the order of the table.
+    /// The numbers, by chapter and row, in the order of the table.
     contracts: &'static [(u8, &'static [u8])],
 }
 
@@ -44,10 +44,10 @@ const TABLES: &[Table] = &[
     Table { file: "crates/windlass-envtest/src/contracts.md", contracts: &[(17, &[1, 2, 3, 4, 5, 6, 7, 8])] },
 ];
 
-/// Where tests stand that rows name.
+/// The folders with the tests that rows name.
 const FOLDERS: [&str; 2] = ["crates", "conformance"];
 
-/// Reads all tables and names everything that is not as it should be.
+/// Reads all tables and returns an error that lists the problems.
 pub(crate) fn check() -> Result {
     let mut tests = BTreeSet::new();
     for folder in FOLDERS {
@@ -81,7 +81,7 @@ fn collect(folder: &Path, tests: &mut BTreeSet<String>) -> Result {
     Ok(())
 }
 
-/// What is wrong with a table, if something is.
+/// Returns the problems of a table.
 fn faults(table: &[&str], contracts: &[(u8, &[u8])], tests: &BTreeSet<String>) -> Vec<String> {
     let expected =
         contracts.iter().flat_map(|(chapter, rows)| rows.iter().map(move |row| format!("C-{chapter}.{row}")));

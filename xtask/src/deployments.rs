@@ -1,8 +1,9 @@
-//! Many Deployments side by side: `cargo xtask long bench-deployments`.
+//! A benchmark with many Deployments: `cargo xtask long bench-deployments`.
 //!
-//! Each run has a control plane of its own: `windlass up`, or etcd with kube-apiserver and kube-controller-manager. The nodes are
-//! simulated by the same program for all (`windlass-bench nodes`), in a process of its own; once more in that of `windlass up`,
-//! where its users have them. They take turns, round by round, so that a machine that is busy is busy for all of them.
+//! Each run starts its own control plane: `windlass up`, or etcd with kube-apiserver and kube-controller-manager. The
+//! same program (`windlass-bench nodes`) simulates the nodes of all, in its own process. A further run has the nodes in
+//! the process of `windlass up`, the default for users. The control planes take turns in each round, so other load on
+//! the machine affects all of them.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,22 +19,22 @@ use crate::{
     upstream::Upstream,
 };
 
-/// How often, and with how much.
+/// The number of rounds and the load.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// How often each control plane has its turn; the figures are medians
+    /// How many rounds to run for each control plane; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How often the real one has with the limits that it has by default, which takes some ten minutes each
+    /// How many rounds to run with Kubernetes' default limits; each takes about ten minutes
     #[arg(long, default_value_t = 1)]
     limited_rounds: usize,
-    /// How many Deployments
+    /// The number of Deployments
     #[arg(long, default_value_t = 1_000)]
     deployments: usize,
-    /// Of how many replicas each
+    /// The number of replicas of each Deployment
     #[arg(long, default_value_t = 3)]
     replicas: u32,
-    /// How many nodes, each of which has room for 110 pods
+    /// The number of nodes; each has room for 110 pods
     #[arg(long, default_value_t = 50)]
     nodes: usize,
 }
@@ -42,18 +43,18 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Windlass,
-    /// Its nodes in the same process.
+    /// With the nodes in the same process.
     WindlassWithNodes,
-    /// With its controllers' limits so high that they are none, and more of them at work at a time.
+    /// With raised rate limits and more concurrent reconciles.
     Kubernetes,
-    /// As it is by default.
+    /// With its default limits.
     KubernetesLimited,
 }
 
 const CONTENDERS: &[Contender] =
     &[Contender::Windlass, Contender::WindlassWithNodes, Contender::Kubernetes, Contender::KubernetesLimited];
 
-/// What makes kube-controller-manager as fast as it can be here.
+/// Flags that remove the rate limits of kube-controller-manager.
 const UNLIMITED: &[&str] = &[
     "--kube-api-qps=5000",
     "--kube-api-burst=10000",
@@ -96,10 +97,11 @@ const PROCESSES: &[Column] = &[
     figure("peak_rss_bytes.nodes", "the nodes, MB", 1e-6, 0),
 ];
 
-/// With the limits that it has by default, the real one takes about as long as it takes to send 8,000 requests at 20 a second.
+/// The timeout of a run. With its default limits, kube-controller-manager needs the time of 8,000 requests at 20 per
+/// second.
 const LONGEST: Duration = Duration::from_mins(40);
 
-/// Builds the peers, runs all, prints the tables. `windlass` and `bench` are the built programs.
+/// Builds the other programs, runs all, and prints the tables. `windlass` and `bench` are already built.
 pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     let programs = Programs { windlass: windlass.to_path_buf(), bench: bench.to_path_buf() };
     let table = |heading, columns| Table::new(heading, columns, CONTENDERS);
@@ -121,24 +123,24 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     Ok(())
 }
 
-/// What is run.
+/// The paths of the programs.
 struct Programs {
     windlass: PathBuf,
     bench: PathBuf,
 }
 
-/// A control plane that runs, and ends with us.
+/// A running control plane. It is stopped on drop.
 enum Plane {
     Windlass(Embedded),
     Kubernetes(Upstream),
 }
 
-/// Ends with us, whatever happens.
+/// A process that is killed on drop.
 struct Stopped(Child);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It has ended, or there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

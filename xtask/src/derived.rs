@@ -1,18 +1,18 @@
-//! Files of the repo that are derived: written by a task, never by hand, and compared with what the task would write.
+//! Generated files of the repository. A task writes them, or compares them with its output.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{Result, upstream};
 
-/// What to do with a derived file.
+/// The action for a generated file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Write,
-    /// Fail when the file would change.
+    /// Returns an error if the file would change.
     Check,
 }
 
-/// The programs under `tools/` and what they print, from the root of the workspace.
+/// The programs in `tools/` and their output files, relative to the root of the workspace.
 const FROM_GO: &[(&str, &str)] =
     &[("./fields", "crates/windlass-api/data/types.tsv"), ("./bodies", "crates/windlass-server/testdata/bodies.tsv")];
 
@@ -22,7 +22,7 @@ impl Mode {
     }
 }
 
-/// What reflection over the Go types gives: the type table of the server's codec, and bodies to test it with.
+/// Generates the type table of the server's codec and its test bodies, by reflection over the Go types.
 pub(crate) fn from_go(mode: Mode) -> Result {
     for (program, file) in FROM_GO {
         let output = Command::new("go").args(["run", program]).current_dir(upstream::root().join("tools")).output()?;
@@ -34,7 +34,7 @@ pub(crate) fn from_go(mode: Mode) -> Result {
     Ok(())
 }
 
-/// Writes a file, or says that it would change.
+/// Writes a file. With [`Mode::Check`], returns an error if the file would change.
 pub(crate) fn settle(path: &Path, content: &[u8], mode: Mode) -> Result {
     let shown = path.strip_prefix(upstream::root()).unwrap_or(path).display();
     if mode == Mode::Write {

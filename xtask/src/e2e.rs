@@ -92,24 +92,24 @@ enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Listed {
     failing: BTreeSet<String>,
-    /// Those that would wait for ever.
+    /// Tests that would never end.
     not_run: BTreeSet<String>,
 }
 
 /// Outcomes by the full name of the test.
 type Outcomes = BTreeMap<String, Outcome>;
 
-/// A program that runs a part of the tests; killed when dropped.
+/// A process that runs a part of the tests. It is killed on drop.
 struct Shard {
     process: Child,
     report: PathBuf,
-    /// The control plane of its own.
+    /// The process's own control plane.
     _embedded: Embedded,
 }
 
 /// Runs both groups, and compares the failures with the list.
 pub(crate) fn run(options: &Options) -> Result {
-    // Its kubectl is used by the tests of sig-cli.
+    // The tests of sig-cli use its kubectl.
     build()?;
     let program = build_e2e()?;
     let reports = root().join(&options.reports);

@@ -1,4 +1,4 @@
-//! `windlass up`, as a process of its own: what its users run.
+//! `windlass up` in a separate process.
 
 use std::{
     env, fs,
@@ -12,24 +12,24 @@ use crate::Result;
 
 const KUBECONFIG: &str = "kubeconfig";
 
-/// A running `windlass up`; stopped, and its data removed, when dropped.
+/// A running `windlass up`. It is stopped, and its data is removed, on drop.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     process: Child,
     directory: PathBuf,
-    /// Where its console is, if it was asked for one.
+    /// The address of its console, if enabled.
     console: Option<String>,
 }
 
 impl Embedded {
-    /// Starts the control plane on a free loopback port and waits until it says that it is ready.
+    /// Starts the control plane on a free loopback port and waits until it is ready.
     pub(crate) fn start(windlass: &Path, flags: &[&str]) -> Result<Self> {
         let mut embedded = Self::spawn(windlass, flags)?;
         embedded.wait(flags)?;
         Ok(embedded)
     }
 
-    /// The same, without waiting.
+    /// Starts the control plane without waiting.
     pub(crate) fn spawn(windlass: &Path, flags: &[&str]) -> Result<Self> {
         let directory = directory(STARTED.fetch_add(1, Ordering::Relaxed));
         fs::create_dir_all(&directory)?;
@@ -48,7 +48,7 @@ impl Embedded {
     fn wait(&mut self, flags: &[&str]) -> Result {
         let output = self.process.stdout.take().ok_or("windlass up has no output")?;
         let last = if flags.contains(&"--console") { "CONSOLE=" } else { "ready" };
-        // The pipe closes when the process ends: the wait is over either way.
+        // The pipe closes when the process exits, so the wait always ends.
         for line in BufReader::new(output).lines() {
             let line = line?;
             self.console = line.strip_prefix("CONSOLE=").map(str::to_owned);
@@ -59,22 +59,22 @@ impl Embedded {
         Err("windlass up ended before it was ready".into())
     }
 
-    /// Where [`Self::kubeconfig`] of the next one will be.
+    /// Returns the future path of [`Self::kubeconfig`] of the next control plane.
     pub(crate) fn kubeconfig_to_be() -> PathBuf {
         directory(STARTED.load(Ordering::Relaxed)).join(KUBECONFIG)
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join(KUBECONFIG)
     }
 
-    /// The id of its process.
+    /// Returns the process ID.
     pub(crate) fn process(&self) -> u32 {
         self.process.id()
     }
 
-    /// Where its console is.
+    /// Returns the address of its console.
     pub(crate) fn console(&self) -> Option<&str> {
         self.console.as_deref()
     }
@@ -83,14 +83,14 @@ impl Embedded {
 /// The number of control planes that this process has started.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// The directory of the control plane that is started as this number.
+/// Returns the directory of the control plane with this number.
 fn directory(number: u32) -> PathBuf {
     env::temp_dir().join(format!("windlass-up-{}-{number}", std::process::id()))
 }
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.directory);

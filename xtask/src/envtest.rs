@@ -1,5 +1,5 @@
-//! Runs an operator's test, written with controller-runtime's envtest (`conformance/envtest`), unmodified: on what `windlass
-//! envtest-assets` writes, and on the real binaries where asked.
+//! Runs an operator's test, written with controller-runtime's envtest (`conformance/envtest`), unmodified: on the
+//! stand-ins of `windlass envtest-assets`, and on request on the real binaries.
 
 use std::{
     env, fs,
@@ -9,13 +9,13 @@ use std::{
 
 use crate::{Result, clients, upstream};
 
-/// Where envtest looks for its binaries.
+/// The environment variable with the directory of envtest's binaries.
 pub(crate) const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// A folder of stand-ins; removed when dropped.
+/// A directory of stand-ins. It is removed on drop.
 pub(crate) struct Assets(PathBuf);
 
-/// Builds the test and runs it. `windlass` is the binary to judge.
+/// Builds the test and runs it. `windlass` is the binary to test.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     let test = clients::build("envtest")?;
     let assets = Assets::of(windlass)?;
@@ -36,17 +36,17 @@ fn on(which: &str, test: &Path, assets: &Path) -> Result {
 // === impl Assets ===
 
 impl Assets {
-    /// Returns where they are.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Has `windlass` write them.
+    /// Writes the stand-ins with `windlass envtest-assets`.
     pub(crate) fn of(windlass: &Path) -> Result<Self> {
         let assets = Self(env::temp_dir().join(format!("windlass-envtest-{}", std::process::id())));
         let written = Command::new(windlass).arg("envtest-assets").arg(&assets.0).output();
         let written = written.map_err(|error| format!("running {}: {error}", windlass.display()))?;
-        // Scripts read it.
+        // Scripts parse this output.
         let told = String::from_utf8(written.stdout)?;
         let expected = format!("{ASSETS}={}\n", fs::canonicalize(&assets.0)?.display());
         if !written.status.success() || told != expected {

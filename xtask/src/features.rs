@@ -1,10 +1,10 @@
-//! Builds each feature of each crate alone, so that no combination rots unseen.
+//! Builds each feature of each crate alone.
 
 use serde_json::Value;
 
 use crate::{Result, cargo::cargo};
 
-/// `cargo check` of every library: without features, and with each one alone.
+/// Runs `cargo check` for every library without features, and with each feature alone.
 pub(crate) fn check() -> Result {
     let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     let combinations = combinations(&serde_json::from_slice(&output.stdout)?);
@@ -23,7 +23,8 @@ pub(crate) fn check() -> Result {
     Ok(())
 }
 
-/// Crates with features, each with none and with each of its features. `default` names others and is none itself.
+/// Returns each crate that has features, once without features and once per feature. `default` is excluded, because it
+/// only names other features.
 fn combinations(metadata: &Value) -> Vec<(String, Option<String>)> {
     let mut all = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {

@@ -11,13 +11,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 
 use crate::{Result, cargo::cargo, upstream::root};
 
-/// One input may take this many seconds, and the process this many megabytes.
+/// The limits per input: seconds, and megabytes of the process.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
 
-/// Bodies of every kind: group, version, kind, protobuf in base64, JSON.
+/// A body for every kind: group, version, kind, protobuf in base64, JSON.
 const BODIES: &str = "crates/windlass-server/testdata/bodies.tsv";
 
-/// Runs all targets, or one, for so many seconds each; goes on after one that fails, and says at the end which did.
+/// Runs all targets, or one, for the given number of seconds each. Continues after a failure, and lists the failed
+/// targets at the end.
 pub(crate) fn run(target: Option<&str>, seconds: u64) -> Result {
     let all = targets()?;
     let chosen: Vec<&str> = match target {
@@ -51,14 +52,14 @@ pub(crate) fn run(target: Option<&str>, seconds: u64) -> Result {
     if failed.is_empty() { Ok(()) } else { Err(format!("fuzz targets failed:\n  {}", failed.join("\n  ")).into()) }
 }
 
-/// On a stable toolchain: without a sanitizer.
+/// Returns a cargo-fuzz command for a stable toolchain, without a sanitizer.
 fn cargo_fuzz(command: &str) -> Command {
     let mut fuzz = cargo();
     fuzz.args(["fuzz", command, "--sanitizer", "none", "--fuzz-dir"]).arg(root().join("fuzz"));
     fuzz
 }
 
-/// The names of the targets, in order.
+/// Returns the names of the targets, in order.
 fn targets() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder("fuzz_targets"))? {
@@ -70,7 +71,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Puts a body of every kind into the corpora of the targets that read bodies.
+/// Adds a body of every kind to the corpora of the targets that read bodies.
 fn seed() -> Result {
     for line in fs::read_to_string(root().join(BODIES))?.lines() {
         let [group, _, kind, protobuf, json] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -87,14 +88,14 @@ fn seed() -> Result {
     Ok(())
 }
 
-/// What is within the envelope of a body: behind the prefix, the type and the length.
+/// Returns the content of a protobuf body, without prefix, type and length.
 fn message(body: &[u8]) -> &[u8] {
     let behind_type = 6 + usize::from(body[5]);
     let length = body[behind_type + 1..].iter().take_while(|byte| **byte >= 0x80).count() + 1;
     &body[behind_type + 1 + length..]
 }
 
-/// The newest file of a folder, if it came after a time.
+/// Returns the newest file of a folder if it is newer than `after`.
 fn newest(folder: &Path, after: SystemTime) -> Option<PathBuf> {
     let files = fs::read_dir(folder)
         .ok()?

@@ -1,7 +1,7 @@
-//! The crate graph: which of our crates may depend on which.
+//! The crate graph: the permitted dependencies between the crates of this workspace.
 //!
-//! The table is DESIGN's; ARCHITECTURE.md shows it with its reasons. An edge that is not here fails CI, in every kind of
-//! dependency: a dev-dependency would close the circle just as well.
+//! ARCHITECTURE.md shows this table with its reasons. Any other edge fails CI, including dev-dependencies, which can
+//! also create cycles.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Result, cargo::cargo};
 
-/// Crate, and which of ours it may depend on. What a crate may use, it need not.
+/// Each crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-api", &[]),
     ("windlass-queue", &[]),
@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "windlass-runtime",
         &["windlass-api", "windlass-client", "windlass-cache", "windlass-net", "windlass-queue", "windlass-webhook"],
     ),
-    // The test kit stands beside the controllers, and breaks them.
+    // The tests of the controllers use the test kit for fault exploration.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
     ("windlass-envtest", &["windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
     (
@@ -49,7 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),
-    // The clusters that these bring along for those who have none have controllers, too.
+    // These examples start their own cluster, with the built-in controllers.
     ("ingress-manager", &["windlass", "windlass-controllers"]),
     ("registry-sync", &["windlass", "windlass-controllers"]),
     ("evolution", &["windlass"]),
@@ -59,12 +59,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Stands for every crate of ours.
+/// Matches every crate of the workspace.
 const ALL: &str = "*";
-/// Stands for the runtime and all that it stands on, whose types it shows in its API.
+/// Matches the runtime and its dependencies, whose types are part of its API.
 const RUNTIME_AND_BELOW: &str = "runtime and below";
 
-/// Reads `cargo metadata` and names every edge that the table does not allow.
+/// Reads `cargo metadata` and returns an error that lists every forbidden edge.
 pub(crate) fn check() -> Result {
     let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     if !output.status.success() {
@@ -79,7 +79,7 @@ pub(crate) fn check() -> Result {
     Err(format!("the crate graph of ARCHITECTURE.md does not allow:\n  {}", wrong.join("\n  ")).into())
 }
 
-/// Each crate of the workspace with those of the workspace that it depends on, in any way.
+/// Returns each crate of the workspace with its dependencies in the workspace, of all kinds.
 fn edges(metadata: &Value) -> BTreeMap<String, Vec<String>> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();

@@ -1,13 +1,13 @@
-//! Definitions of widely used operators become types: compared without a compiler, and five of them with it.
+//! Imports CRDs of widely used operators as types: all without a compiler, and five of them with it.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
 
-/// The environment variable that names a folder of definitions.
+/// The environment variable with the folder of CRDs.
 const CRDS: &str = "WINDLASS_CRDS";
 
-/// Files of definitions, and what a project says of the kinds in them.
+/// CRD files, and the project code for their kinds.
 const COMPILED: [(&str, &str); 5] = [
     ("cert-manager/cert-manager.io_certificates.yaml", ".kind::<cert_manager_io::v1::certificate::Certificate>()"),
     ("argo-cd/appproject-crd.yaml", ".kind::<argoproj_io::v1alpha1::app_project::AppProject>()"),
@@ -23,7 +23,7 @@ const COMPILED: [(&str, &str); 5] = [
     ("keda/keda.sh_scaledobjects.yaml", ".kind::<keda_sh::v1alpha1::scaled_object::ScaledObject>()"),
 ];
 
-/// Compares what types define with what was read, and the answers to objects under both.
+/// Compares the CRDs of the generated types with the input, and the responses to objects under both.
 pub(crate) fn run(crds: &Path, seed: u64, objects: u64, only: &str) -> Result {
     let crds = crds.canonicalize().map_err(|error| format!("{}: {error}", crds.display()))?;
     let mut import = conformance();
@@ -31,7 +31,7 @@ pub(crate) fn run(crds: &Path, seed: u64, objects: u64, only: &str) -> Result {
     succeed(&mut import)
 }
 
-/// Types of five operators in a project of their own, whose definitions `windlass generate crds` writes.
+/// Compiles types of five operators in a new project, and compares the output of `windlass generate crds`.
 pub(crate) fn compile(crds: &Path, windlass: &Path) -> Result {
     let crds = crds.canonicalize().map_err(|error| format!("{}: {error}", crds.display()))?;
     let windlass = windlass.canonicalize().map_err(|error| format!("{}: {error}", windlass.display()))?;
@@ -57,7 +57,7 @@ pub(crate) fn compile(crds: &Path, windlass: &Path) -> Result {
         groups.join(", ")
     );
     fs::write(project.join("src/manifests.rs"), manifests)?;
-    // What is written is no reason for a warning.
+    // The generated types must not cause a warning.
     let library = project.join("src/lib.rs");
     fs::write(&library, format!("#![deny(warnings)]\n{}", fs::read_to_string(&library)?))?;
     succeed(&mut windlass(&["generate", "crds", "--output-dir", "out"]))?;

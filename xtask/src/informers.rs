@@ -1,7 +1,7 @@
-//! Informers side by side: `cargo xtask long bench-informer`.
+//! A benchmark of informers: `cargo xtask long bench-informer`.
 //!
-//! Each client follows the same replayed list and watch, in a process of its own, with a server of its own; the clients take
-//! turns, round by round, so that a machine that is busy is busy for all of them.
+//! Each client follows the same replayed list and watch in its own process, with its own server. The clients take turns
+//! in each round, so other load on the machine affects all of them.
 
 mod columns;
 mod contender;
@@ -18,20 +18,21 @@ use crate::{
     upstream::root,
 };
 
-/// What is measured, and how often.
+/// The selected parts and the number of rounds.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// Only this part of it, and no plot; may be given more than once
+    /// Only this part, without the plot; can be repeated
     #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(PARTS.iter().map(|part| part.name)))]
     only: Vec<String>,
-    /// How often each client has its turn; the figures are medians
+    /// How many rounds to run for each client; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 }
 
-/// Builds all, runs all, prints a table for each part and draws the plot. `bench` is the built `windlass-bench`.
+/// Builds and runs all programs, prints a table for each part and draws the plot. `bench` is the built
+/// `windlass-bench`.
 ///
-/// A run that fails leaves a gap in its table, and is named in the error at the end.
+/// A failed run leaves a gap in its table and is listed in the error at the end.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     let programs = Programs::build(bench)?;
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);

@@ -1,8 +1,8 @@
-//! Runs `conformance/kubectl.sh` against the real control plane, with kube-controller-manager beside it and our simulated
-//! nodes, since it has no machines; and against `windlass up`, where asked, to compare what kubectl prints.
+//! Runs `conformance/kubectl.sh` with the real control plane, kube-controller-manager and our simulated nodes. On
+//! request it also runs the script with `windlass up` and compares kubectl's output.
 //!
-//! Names, times and addresses are taken out by the script. What else differs stands in
-//! `conformance/kubectl/DIFFERENCES.md`, each with its reason; a difference that is listed and gone fails as well.
+//! The script removes names, times and addresses. `conformance/kubectl/DIFFERENCES.md` lists the other differences with
+//! their reasons. A listed difference that no longer exists is an error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,28 +17,29 @@ use crate::{
     upstream::{Profile, Upstream, root},
 };
 
-/// The program that simulates nodes on any cluster.
+/// The program that simulates nodes for any cluster.
 const NODES: &str = "simulated_nodes";
 
-/// A child that ends with us.
+/// A child process that is killed on drop.
 #[derive(Debug)]
 struct Killed(Child);
 
-/// What kubectl printed, by the title of the check; the second of one title is `title (2)`.
+/// kubectl's output by check title. The second check with the same title is `title (2)`.
 type Transcript = BTreeMap<String, String>;
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// `kubectl` is the program to use; without it, that of the control plane's version. `windlass` is compared.
+/// Runs the script. `kubectl` is the program to use; it defaults to the control plane's version. `windlass` is the
+/// binary to compare.
 ///
-/// What is printed depends on when controllers act, in the real control plane too. So a difference that is not as listed counts
-/// when a second run, from scratch, shows it again.
+/// The output depends on the timing of the controllers, also with the real control plane. So an unlisted difference
+/// counts only if a second run, from scratch, shows it again.
 pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
     let nodes = build_nodes()?;
     let Some(windlass) = windlass else { return real(kubectl, &nodes)?.checked() };
@@ -46,7 +47,7 @@ pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
     let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;
     let mut unexpected = both(kubectl, &nodes, &windlass, &listed)?;
     if !unexpected.is_empty() {
-        println!("=== {} things are printed otherwise than listed: once more", unexpected.len());
+        println!("=== {} unlisted differences: running again", unexpected.len());
         let again = both(kubectl, &nodes, &windlass, &listed)?;
         unexpected.retain(|title| again.contains(title));
     }
@@ -54,21 +55,21 @@ pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
         return Ok(());
     }
     let titles = Vec::from_iter(unexpected).join(", ");
-    Err(format!("kubectl prints otherwise than listed, twice: {titles}").into())
+    Err(format!("kubectl printed unlisted differences, twice: {titles}").into())
 }
 
-/// Runs the script against both, and gives the titles of what is printed otherwise than listed.
+/// Runs the script with both, and returns the titles with unexpected output.
 fn both(kubectl: Option<&Path>, nodes: &Path, windlass: &Path, listed: &str) -> Result<BTreeSet<String>> {
     let real = real(kubectl, nodes)?;
     let ours = script(&real.kubectl, Target::Windlass, |script| {
         script.arg(windlass);
     })?;
-    // All is said before the first failure ends it.
+    // Prints all differences before the first failure ends the run.
     let unexpected = compare(&real.transcript, &ours.transcript, listed);
     real.checked().and(ours.checked()).and(Ok(unexpected))
 }
 
-/// Runs the script against a real control plane that is started for it.
+/// Runs the script with a new real control plane.
 fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<Played> {
     let upstream = Upstream::start(Profile::Identity)?;
     let kubeconfig = upstream.kubeconfig();
@@ -84,7 +85,7 @@ fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<Played> {
     })
 }
 
-/// What the script was run against.
+/// The control plane of a run.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Real,
@@ -94,7 +95,7 @@ enum Target {
 /// A run of the script.
 struct Played {
     target: Target,
-    /// The program that was used.
+    /// The kubectl that was used.
     kubectl: PathBuf,
     status: ExitStatus,
     transcript: Transcript,
@@ -108,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Where the transcript of the last run is kept, for whoever wants to read it.
+    /// Returns the path of the last run's transcript, which is retained for inspection.
     fn transcript(self) -> PathBuf {
         let name = match self {
             Self::Real => "real.txt",
@@ -119,7 +120,7 @@ impl Target {
 }
 
 impl Played {
-    /// Whether its checks have passed.
+    /// Returns an error if a check failed.
     fn checked(&self) -> Result {
         if self.status.success() {
             return Ok(());
@@ -128,11 +129,11 @@ impl Played {
     }
 }
 
-/// Runs the script and takes what it wrote down.
+/// Runs the script and reads its transcript.
 fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) -> Result<Played> {
     let transcript = target.transcript();
     fs::create_dir_all(target_directory().join("kubectl"))?;
-    // That of an earlier run would be appended to.
+    // The script appends to the file, so an earlier transcript must be removed.
     fs::write(&transcript, "")?;
     println!("=== {}", target.name());
     let mut script = Command::new(root().join("conformance").join("kubectl.sh"));
@@ -158,12 +159,12 @@ fn parse(text: &str) -> Transcript {
     found
 }
 
-/// Titles of the list `- \`title\`: reason`; one that ends in `*` stands for all that begin so.
+/// Parses the titles of the list `- \`title\`: reason`. A title that ends in `*` matches all titles with this prefix.
 fn listed_titles(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`:")).map(|(title, _)| title).collect()
 }
 
-/// The titles of what differs and is not listed, and of what is listed and does not differ.
+/// Returns the titles that differ but are not listed, and the listed titles that do not differ.
 fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> BTreeSet<String> {
     let listed = listed_titles(listed);
     let covers = |pattern: &str, title: &str| match pattern.strip_suffix('*') {

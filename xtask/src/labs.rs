@@ -1,5 +1,5 @@
-//! Runs every program of `examples/`, and `windlass proxy`, against `windlass up`: what the README tells its readers to type
-//! must print what it says. Those that bring a cluster of their own are run without another.
+//! Runs every program of `examples/`, and `windlass proxy`, with `windlass up`, and compares their output with the
+//! README. Programs that start their own cluster run without another.
 
 use std::{
     env,
@@ -14,10 +14,10 @@ use std::{
 
 use crate::{Result, cargo::cargo, embedded::Embedded, upstream::root};
 
-/// How long each lab may take: far more than it needs, since this decides between slow and broken.
+/// The timeout of a lab. It is long, because it only distinguishes slow labs from broken ones.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A program that ends, and what it must print.
+/// A program that exits, and its expected output.
 struct Lab {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -25,17 +25,17 @@ struct Lab {
     when: When,
 }
 
-/// When a lab must succeed.
+/// The time at which a lab must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// At once.
+    /// On the first run.
     Now,
-    /// When the controllers have done their part: until then it is run again.
+    /// After the controllers have acted: it is repeated until then.
     Soon,
 }
 
 const LABS: &[Lab] = &[
-    // A pod needs the account that a controller makes in each namespace.
+    // A pod needs the service account that a controller creates in each namespace.
     Lab { program: "test_pod", arguments: &["create"], prints: &["pod default/test created"], when: When::Soon },
     Lab { program: "rest_client", arguments: &[], prints: &["default/test was created at 20"], when: When::Now },
     Lab {
@@ -65,7 +65,7 @@ const LABS: &[Lab] = &[
     },
 ];
 
-/// Programs that bring their cluster along.
+/// Programs that start their own cluster.
 const ALONE: &[Lab] = &[
     Lab {
         program: "ingress-manager",
@@ -95,14 +95,14 @@ const ALONE: &[Lab] = &[
     },
 ];
 
-/// A program that prints what happens to the pod `test` until it is stopped.
+/// A program that prints the changes of the pod `test` until it is stopped.
 struct Watcher {
     program: &'static str,
-    /// Printed when it has seen the existing pods.
+    /// Printed after the existing pods are listed.
     ready: &'static str,
-    /// Printed, in this order, after the pod is deleted.
+    /// Printed in this order after the deletion of the pod.
     deleted: &'static [&'static str],
-    /// Printed, in this order, after the pod is created again.
+    /// Printed in this order after the pod is created again.
     created: &'static [&'static str],
 }
 
@@ -127,7 +127,7 @@ const WATCHERS: &[Watcher] = &[
     },
 ];
 
-/// `windlass` is the binary to judge.
+/// `windlass` is the binary to test.
 pub(crate) fn run(windlass: &Path) -> Result {
     let programs = build()?;
     let started = Instant::now();
@@ -142,26 +142,27 @@ pub(crate) fn run(windlass: &Path) -> Result {
 
     for lab in LABS {
         lab.run(|| example(lab.program, lab.arguments))?;
-        println!("{} {}: as it should be", lab.program, lab.arguments.join(" "));
+        println!("{} {}: passed", lab.program, lab.arguments.join(" "));
     }
     watched(example, command(windlass, &["proxy", "--port", "0"]))?;
     for watcher in WATCHERS {
-        println!("{}: as it should be", watcher.program);
+        println!("{}: passed", watcher.program);
     }
-    println!("`curl` through windlass proxy: as it should be");
+    println!("`curl` through windlass proxy: passed");
     let labs = LABS.len() + WATCHERS.len() + 1;
     println!("{labs} labs against windlass up in {} s", started.elapsed().as_secs());
     for lab in ALONE {
         lab.run(|| Command::new(programs.join(lab.program)))?;
-        println!("{}, in a cluster of its own: as it should be", lab.program);
+        println!("{}, in a cluster of its own: passed", lab.program);
     }
     Ok(())
 }
 
-/// A test of each package whose programs are labs: cargo builds these with it.
+/// A test of each package with labs: cargo builds the programs for it.
 const TESTS: [&str; 8] = ["--test", "labs", "--test", "ingresses", "--test", "requests", "--test", "sync"];
 
-/// Builds the programs as `cargo test --workspace` builds them, so that CI compiles them once, and says where they are.
+/// Builds the programs with the flags of `cargo test --workspace`, so CI compiles them once, and returns their
+/// directory.
 fn build() -> Result<PathBuf> {
     let status = cargo().args(["test", "--workspace", "--locked", "--no-run", "--quiet"]).args(TESTS).status()?;
     if !status.success() {
@@ -170,7 +171,8 @@ fn build() -> Result<PathBuf> {
     Ok(env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("debug"))
 }
 
-/// Deletes and creates a pod while programs, and a watch through the proxy, follow it; all of them must print it.
+/// Deletes and creates a pod while the programs and a watch through the proxy follow it. All of them must print the
+/// changes.
 fn watched(example: impl Fn(&str, &[&str]) -> Command, mut proxy: Command) -> Result {
     let mut watching = Vec::new();
     for watcher in WATCHERS {
@@ -196,12 +198,12 @@ fn watched(example: impl Fn(&str, &[&str]) -> Command, mut proxy: Command) -> Re
     curl.wait_for_all(&[r#"{"type":"ADDED","#, r#""phase":"Running""#])
 }
 
-/// Something that prints lines: a process, which ends when this is dropped, or a stream.
+/// A source of lines: a process, which is killed on drop, or a stream.
 struct Printing {
     name: String,
     process: Option<Child>,
     lines: Receiver<String>,
-    /// What it has printed so far, for whoever has waited in vain.
+    /// The lines so far, for error messages.
     printed: String,
     deadline: Instant,
 }
@@ -245,7 +247,7 @@ impl Printing {
         Ok(Self::reading(name, Some(process), output))
     }
 
-    /// Asks as `curl -0 http://ADDRESS/PATH` does. That version of HTTP has no chunks: lines are the server's.
+    /// Sends a request like `curl -0 http://ADDRESS/PATH`. HTTP/1.0 has no chunks, so lines are those of the server.
     fn get(address: &str, path: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address).map_err(|error| format!("connecting to {address}: {error}"))?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
@@ -257,13 +259,13 @@ impl Printing {
     fn reading(name: String, process: Option<Child>, output: impl Read + Send + 'static) -> Self {
         let (send, lines) = mpsc::channel();
         thread::spawn(move || {
-            // Ends when the output does, or nobody listens any more.
+            // Ends with the output, or when the receiver is dropped.
             BufReader::new(output).lines().map_while(std::result::Result::ok).try_for_each(|line| send.send(line))
         });
         Self { name, process, lines, printed: String::new(), deadline: Instant::now() + PATIENCE }
     }
 
-    /// The next line that contains this.
+    /// Returns the next line that contains `text`.
     fn wait_for(&mut self, text: &str) -> Result<String> {
         while let Some(line) = self.next() {
             if line.contains(text) {
@@ -278,9 +280,9 @@ impl Printing {
         texts.iter().try_for_each(|text| self.wait_for(text).map(drop))
     }
 
-    /// All that it prints until it ends, which must be well.
+    /// Returns all output until the process exits. Returns an error if it fails.
     fn run_to_end(mut self) -> Result<String> {
-        // The lines end with the process.
+        // The lines end when the process exits.
         while self.next().is_some() {}
         let Some(process) = &mut self.process else { return Ok(std::mem::take(&mut self.printed)) };
         if Instant::now() >= self.deadline {
@@ -295,7 +297,7 @@ impl Printing {
         Err(format!("{} failed:\n{}", self.name, self.printed).into())
     }
 
-    /// The next line, unless it is the end or too late.
+    /// Returns the next line, or `None` at the end or after the timeout.
     fn next(&mut self) -> Option<String> {
         let line = self.lines.recv_timeout(self.deadline.saturating_duration_since(Instant::now())).ok()?;
         self.printed.push_str(&line);
@@ -307,7 +309,7 @@ impl Printing {
 impl Drop for Printing {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // It may have ended by itself, and there is nobody left to tell.
+            // The process may have exited already, so the error is ignored.
             let _ = process.kill();
             let _ = process.wait();
         }

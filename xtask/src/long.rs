@@ -1,4 +1,4 @@
-//! What takes too long for CI: `cargo xtask long PART`.
+//! Tasks that take too long for CI: `cargo xtask long PART`.
 
 use std::{path::PathBuf, process::Command};
 
@@ -9,91 +9,92 @@ use crate::{
     suites, upstream::root,
 };
 
-/// A part that can be run alone.
+/// A part that runs alone.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Part {
-    /// Start, memory, creates, gets, updates, applies, lists and watchers, beside kube-apiserver and etcd (needs Go)
+    /// Start, memory, creates, gets, updates, applies, lists and watchers, compared with kube-apiserver and etcd (needs
+    /// Go)
     BenchServer(servers::Options),
-    /// The work queue's adds per second beside client-go's, with 1, 4 and 16 workers (needs Go)
+    /// The work queue's adds per second with 1, 4 and 16 workers, compared with client-go's (needs Go)
     BenchQueue,
-    /// Informers beside those of client-go and kube-rs, in many ways (needs Go)
+    /// Informers, compared with client-go's and kube-rs's in many workloads (needs Go)
     BenchInformer(informers::Options),
-    /// A controller of 10,000 custom resources beside those of controller-runtime and kube-rs (needs Go)
+    /// A controller of 10,000 custom resources, compared with controller-runtime and kube-rs (needs Go)
     BenchReconcile(reconciles::Options),
-    /// 1,000 Deployments from apply to ready, beside kube-controller-manager, kube-apiserver and etcd (needs Go)
+    /// 1,000 Deployments from apply to ready, compared with kube-controller-manager, kube-apiserver and etcd (needs Go)
     BenchDeployments(deployments::Options),
-    /// Random requests to the embedded server and to kube-apiserver, whose answers are compared (needs Go)
+    /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {
-        /// What the requests are made from
+        /// The seed of the requests
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How long to go on
+        /// The duration in seconds
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
-    /// The definitions of widely used operators on the embedded server and on kube-apiserver, with objects made from their
-    /// schemas (needs Go)
+    /// The CRDs of widely used operators on the embedded server and on kube-apiserver, with objects generated from
+    /// their schemas (needs Go)
     Operators {
-        /// The folder of definitions, a folder in it for each operator
+        /// The folder of CRDs, with a subfolder for each operator
         #[arg(long, env = "WINDLASS_CRDS")]
         crds: PathBuf,
-        /// What the objects are made from
+        /// The seed of the objects
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Valid objects of each version, and broken ones of each of them
+        /// The number of valid objects of each version, and of invalid variants of each
         #[arg(long, default_value_t = 5)]
         objects: u64,
-        /// Only the operators whose folder's name contains this
+        /// Only the operators whose folder name contains this
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// The definitions of widely used operators, imported: whether their types define the same, and objects get the same answers
+    /// The CRDs of widely used operators, imported as types: compares the resulting CRDs and the responses to objects
     Import {
-        /// The folder of definitions, a folder in it for each operator
+        /// The folder of CRDs, with a subfolder for each operator
         #[arg(long, env = "WINDLASS_CRDS")]
         crds: PathBuf,
-        /// What the objects are made from
+        /// The seed of the objects
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Valid objects of each version, and broken ones of each of them
+        /// The number of valid objects of each version, and of invalid variants of each
         #[arg(long, default_value_t = 3)]
         objects: u64,
-        /// Only the operators whose folder's name contains this
+        /// Only the operators whose folder name contains this
         #[arg(long, default_value = "")]
         only: String,
-        /// Have the compiler take five of them, and `windlass generate crds` write them, with this windlass
+        /// Also compile five of them, and write their CRDs with `windlass generate crds` of this windlass
         #[arg(long, value_name = "WINDLASS")]
         compile: Option<PathBuf>,
     },
-    /// The scenarios of workloads with the real kube-controller-manager, held to what is recorded of it (needs Go)
+    /// The workload scenarios with the real kube-controller-manager, compared with its recording (needs Go)
     Workloads {
-        /// Write what it does as the recording
+        /// Write the recording
         #[arg(long)]
         record: bool,
-        /// Only this file of them
+        /// Only this file of scenarios
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// Attacks on a `windlass up`, with a well-behaved client beside them: who waits how long, and what memory they take
+    /// Attacks on `windlass up`, with a well-behaved client in parallel: measures waiting times and memory
     Attacks {
         /// Only the attacks whose name contains this
         #[arg(long, default_value = "")]
         only: String,
-        /// On the real control plane too (needs Go)
+        /// Also on the real control plane (needs Go)
         #[arg(long)]
         upstream: bool,
-        /// The windlass to attack, instead of one that is built here
+        /// The windlass to attack; by default one is built
         #[arg(long, value_name = "WINDLASS")]
         windlass: Option<PathBuf>,
     },
-    /// Kubernetes' end-to-end tests that need the control plane only, against `windlass up` (needs Go)
+    /// Kubernetes' end-to-end tests that need the control plane only, with `windlass up` (needs Go)
     E2e(e2e::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
-        /// How many seconds each runs
+        /// The duration of each in seconds
         #[arg(long, default_value_t = 600)]
         seconds: u64,
-        /// Only this one
+        /// Only this target
         target: Option<String>,
     },
     /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)

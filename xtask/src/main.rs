@@ -1,4 +1,4 @@
-//! Tasks of the workspace that cargo does not know: `cargo xtask --help`.
+//! Tasks of the workspace: `cargo xtask --help`.
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 
 use std::{path::PathBuf, process::ExitCode};
@@ -43,7 +43,7 @@ mod table;
 
 use conformance::Against;
 
-/// What a task fails with: a sentence for people.
+/// The result of a task, with an error for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Tasks of the workspace
@@ -56,27 +56,28 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Check that no crate depends on one that the table in ARCHITECTURE.md does not allow
+    /// Check that each dependency between crates is permitted by the table in ARCHITECTURE.md
     Graph,
-    /// Check the comparison in docs/comparison.md, its counts in README, and the tables of contracts: every row is there, every yes leads to a test
+    /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
+    /// every yes names a test
     Rows,
     /// Build each feature of each crate alone
     Features,
-    /// Derive the server's tables from the Go types (needs Go)
+    /// Generate the server's tables from the Go types (needs Go)
     Types {
-        /// Fail when a file in the repo differs, instead of writing it
+        /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
     },
-    /// Record the server's tables from the answers of the real kube-apiserver (needs Go)
+    /// Record the server's tables from the responses of the real kube-apiserver (needs Go)
     Record {
-        /// Fail when a file in the repo differs, instead of writing it
+        /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
     },
-    /// Write the accessors of the Clientset from the recorded discovery
+    /// Generate the accessors of the Clientset from the recorded discovery
     Clientset {
-        /// Fail when a file in the repo differs, instead of writing it
+        /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
     },
@@ -85,67 +86,68 @@ enum Task {
         /// Only build
         #[arg(long)]
         build: bool,
-        /// Which control plane to start
+        /// The control plane to start
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
     },
-    /// Run what takes too long for CI
+    /// Run a task that takes too long for CI
     Long {
-        /// Which part of it
+        /// The task
         #[command(subcommand)]
         part: long::Part,
     },
-    /// Run the client-go programs of conformance/clients against `windlass up` (needs Go)
+    /// Run the client-go programs of conformance/clients with `windlass up` (needs Go)
     Clients {
         /// The windlass to run
         windlass: PathBuf,
-        /// Against the real control plane too
+        /// Also with the real control plane
         #[arg(long)]
         upstream: bool,
     },
-    /// Run the envtest of conformance/envtest on what `windlass envtest-assets` writes (needs Go)
+    /// Run the envtest of conformance/envtest on the stand-ins of `windlass envtest-assets` (needs Go)
     Envtest {
         /// The windlass to run
         windlass: PathBuf,
-        /// On the real binaries too
+        /// Also on the real binaries
         #[arg(long)]
         upstream: bool,
     },
-    /// Run what programs do with the Python and JavaScript clients against `windlass up`, where these can be had
+    /// Run flows of the Python and JavaScript clients with `windlass up`, if the clients can be installed
     Scripts {
         /// The windlass to run
         windlass: PathBuf,
-        /// Against the real control plane too
+        /// Also with the real control plane
         #[arg(long)]
         upstream: bool,
     },
-    /// Run every program of examples/, and `windlass proxy`, against `windlass up`
+    /// Run every program of examples/, and `windlass proxy`, with `windlass up`
     Labs {
         /// The windlass to run
         windlass: PathBuf,
     },
     /// Run the registry sync of the examples with a real etcd (needs Go)
     Registry {
-        /// With a real Polaris, too
+        /// Also with a real Polaris
         #[arg(long)]
         polaris: bool,
     },
-    /// The five-minute path: build, lint, test and run what `windlass init` and `windlass create` write, and ask it with kubectl
+    /// Follow a user's first steps: build, lint, test and run a project of `windlass init` and `windlass create`, and
+    /// query it with kubectl
     Scaffold {
         /// The windlass to run
         windlass: PathBuf,
     },
-    /// Look at the console of `windlass up` in a browser, if there is one: both themes, three screens, the keyboard
+    /// Test the console of `windlass up` in a browser, if one is installed: both themes, three screens, the keyboard
     Console {
         /// The windlass to run
         windlass: PathBuf,
-        /// A folder for pictures of what is seen
+        /// A folder for screenshots
         #[arg(long)]
         pictures: Option<PathBuf>,
     },
-    /// Run conformance/kubectl.sh against the real control plane, with simulated nodes, and compare (needs Go)
+    /// Run conformance/kubectl.sh with the real control plane and simulated nodes, and compare (needs Go)
     Kubectl {
-        /// The kubectl to use, instead of that of the control plane's version
+        /// The kubectl to use; defaults to the control plane's version
         #[arg(long, env = "KUBECTL")]
         kubectl: Option<PathBuf>,
         /// Use a kubectl of tools/kubectl instead
@@ -156,10 +158,10 @@ enum Task {
     },
     /// Run the conformance suite
     Conformance {
-        /// Against the real kube-apiserver too (needs Go)
+        /// Also with the real kube-apiserver (needs Go)
         #[arg(long)]
         upstream: bool,
-        /// Write what the real kube-apiserver answers to the cases, instead of comparing (needs Go)
+        /// Record the responses of the real kube-apiserver instead of comparing (needs Go)
         #[arg(long, conflicts_with = "upstream")]
         record: bool,
         /// Arguments for the test binary, such as a filter

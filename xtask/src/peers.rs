@@ -1,4 +1,4 @@
-//! What the measurements beside the peers have in common: building them, running them, reading what they print.
+//! Common code of the benchmarks: building and running programs, and reading their output.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{Result, cargo::cargo, upstream::root};
 
-/// What one run printed, each figure with the name of its line: `updates.rss_bytes`.
+/// The output of a run: each figure by the name of its line, such as `updates.rss_bytes`.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// A run that takes longer hangs.
+/// The timeout of a run.
 const LONGEST: Duration = Duration::from_mins(5);
 
 /// Builds a program of the Go module `bench/client-go`.
@@ -30,7 +30,7 @@ pub(crate) fn client_go(package: &str, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Builds the programs of `bench/kube-rs`, and tells where that of a name is.
+/// Builds the programs of `bench/kube-rs`, and returns the path of one.
 pub(crate) fn kube_rs(name: &str) -> Result<PathBuf> {
     let target = root().join("target/bench-kube-rs");
     let mut build = cargo();
@@ -47,7 +47,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Figures> {
     run_within(LONGEST, command)
 }
 
-/// The same, with a limit of its own.
+/// Like [`run`], with a different timeout.
 pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<Figures> {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let output = finish(started.map_err(|error| format!("starting {command:?}: {error}"))?, limit)?;
@@ -70,7 +70,7 @@ pub(crate) fn read(line: &str, figures: &mut Figures) -> Result {
     Ok(())
 }
 
-/// Waits for the end, but not for ever. What is written is little, and fits into the pipe.
+/// Waits for the end of the process, up to the timeout. The output is short and fits into the pipe.
 fn finish(mut process: Child, limit: Duration) -> Result<Output> {
     let started = Instant::now();
     while process.try_wait()?.is_none() {
@@ -84,7 +84,7 @@ fn finish(mut process: Child, limit: Duration) -> Result<Output> {
     Ok(process.wait_with_output()?)
 }
 
-/// `None` without figures.
+/// Returns the median, or `None` without figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied()

@@ -1,6 +1,6 @@
-//! Work queues side by side: `cargo xtask long bench-queue`.
+//! A benchmark of work queues: `cargo xtask long bench-queue`.
 //!
-//! Each run is a process of its own, and they take turns, round by round, so that a machine that is busy is busy for all.
+//! Each run has its own process. The queues take turns in each round, so other load on the machine affects all of them.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use crate::{
 const ROUNDS: usize = 5;
 const ADDS: &str = "5000000";
 
-/// The columns.
+/// The numbers of workers, one per column.
 const WORKERS: [&str; 3] = ["1", "4", "16"];
 
 /// A queue.
@@ -27,7 +27,7 @@ struct Contender {
     arguments: &'static [&'static str],
 }
 
-/// Builds the peer, runs all, prints a table. `bench` is the built `windlass-bench`.
+/// Builds the client-go program, runs both, and prints a table. `bench` is the built `windlass-bench`.
 pub(crate) fn run(bench: &Path) -> Result {
     let ours = |name, arguments| Contender { name, program: bench.to_path_buf(), arguments };
     let contenders = [
@@ -70,6 +70,6 @@ impl Contender {
             return Err(format!("{} failed ({})", self.name, output.status).into());
         }
         let line: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("{}: {error}", self.name))?;
-        line["adds_per_second"].as_f64().ok_or_else(|| format!("{} told no rate: {line}", self.name).into())
+        line["adds_per_second"].as_f64().ok_or_else(|| format!("{} printed no rate: {line}", self.name).into())
     }
 }

@@ -1,7 +1,7 @@
-//! Controllers side by side: `cargo xtask long bench-reconcile`.
+//! A benchmark of controllers: `cargo xtask long bench-reconcile`.
 //!
-//! Each run is a process of its own, with a `windlass up` of its own that has the objects already; the controllers take turns,
-//! round by round, so that a machine that is busy is busy for all of them.
+//! Each run has its own process and its own `windlass up` with existing objects. The controllers take turns in each
+//! round, so other load on the machine affects all of them.
 
 use std::{
     io::{BufRead as _, BufReader, Lines},
@@ -18,13 +18,13 @@ use crate::{
     upstream::root,
 };
 
-/// How often, and with how much.
+/// The number of rounds and objects.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// How often each controller has its turn; the figures are medians
+    /// How many rounds to run for each controller; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How many objects there are
+    /// The number of objects
     #[arg(long, default_value_t = 10_000)]
     objects: usize,
 }
@@ -33,9 +33,9 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contender {
     Windlass,
-    /// As it is by default: what has changed goes before what was listed.
+    /// With its default order: changed objects before listed ones.
     ControllerRuntime,
-    /// With its queue in the order of ours.
+    /// With its queue in FIFO order, like windlass.
     ControllerRuntimeInOrder,
     KubeRs,
 }
@@ -47,18 +47,18 @@ const STOPPED: &[Contender] = &[Contender::Windlass];
 const COLUMNS: &[Column] = &[
     figure("reconcile.seconds", "until all are ready, s", 1.0, 2),
     figure("reconcile.reconciles_per_second", "reconciles/s", 1.0, 0),
-    figure("reconcile.p50_ms", "half took at most, ms", 1.0, 1),
-    figure("reconcile.p99_ms", "99 % took at most, ms", 1.0, 1),
+    figure("reconcile.p50_ms", "duration p50, ms", 1.0, 1),
+    figure("reconcile.p99_ms", "duration p99, ms", 1.0, 1),
     figure("reconcile.cpu_us_per_reconcile", "CPU per reconcile, µs", 1.0, 0),
     figure("reconcile.cpu_us_per_object", "CPU per object, µs", 1.0, 0),
     figure("reconcile.reconciles", "reconciles", 1.0, 0),
-    figure("reconcile.failed", "of which failed", 1.0, 0),
+    figure("reconcile.failed", "failed", 1.0, 0),
     figure("reconcile.untrimmed_rss_bytes", "RSS, MB", 1e-6, 0),
-    figure("reconcile.rss_bytes", "collected, MB", 1e-6, 0),
-    figure("reconcile.peak_rss_bytes", "peak, MB", 1e-6, 0),
+    figure("reconcile.rss_bytes", "RSS collected, MB", 1e-6, 0),
+    figure("reconcile.peak_rss_bytes", "RSS peak, MB", 1e-6, 0),
 ];
 
-/// What a controller that is told to stop has to do first.
+/// Flags for the run that is stopped: it must be busy first.
 const BUSY: &[&str] = &["--concurrency", "256", "--stop-after", "2000"];
 
 const STOPPING: &[Column] = &[
@@ -67,7 +67,7 @@ const STOPPING: &[Column] = &[
     figure("stopped.ended", "and ended", 1.0, 0),
 ];
 
-/// What is run.
+/// The paths of the programs.
 struct Programs {
     windlass: PathBuf,
     bench: PathBuf,
@@ -76,8 +76,8 @@ struct Programs {
     kube_rs: PathBuf,
 }
 
-/// Builds the peers, runs all, prints the tables. `bench` is the built `windlass-bench`; `windlass` and our controller are
-/// built as well.
+/// Builds the other programs, runs all, and prints the tables. `bench` is the built `windlass-bench`; `windlass` and
+/// its controller are built, too.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     let programs = Programs {
         windlass: root().join("target/release/windlass"),
@@ -103,7 +103,7 @@ pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     Ok(())
 }
 
-/// Waits until a controller is busy, tells it to stop, and waits for its end.
+/// Waits until a controller is busy, sends SIGTERM, and waits for its end.
 fn stop(command: &mut Command) -> Result<Figures> {
     let mut process = Stopped(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
     let mut lines = BufReader::new(process.0.stdout.take().ok_or("a controller without output")?).lines();
@@ -114,7 +114,7 @@ fn stop(command: &mut Command) -> Result<Figures> {
     let status = process.0.wait()?;
     figures.insert("stop.milliseconds".to_owned(), told.elapsed().as_secs_f64() * 1e3);
     if !status.success() {
-        return Err(format!("{command:?} did not stop well ({status})").into());
+        return Err(format!("{command:?} failed to stop ({status})").into());
     }
     peers::read(&next(&mut lines)?, &mut figures)?;
     Ok(figures)
@@ -124,12 +124,12 @@ fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<String> {
     Ok(lines.next().ok_or("a controller ended early")??)
 }
 
-/// Ends with us, whatever happens.
+/// A process that is killed on drop.
 struct Stopped(Child);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It has ended, or there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -138,7 +138,7 @@ impl Drop for Stopped {
 // === impl Programs ===
 
 impl Programs {
-    /// A server with objects that nobody has reconciled.
+    /// Starts a server with objects that no controller has reconciled.
     fn serve(&self, objects: usize) -> Result<Embedded> {
         let server = Embedded::start(&self.windlass, &["--controllers=none"])?;
         let mut populate = Command::new(&self.bench);

@@ -1,8 +1,13 @@
-//! `cargo xtask record`: the data files of windlass-server and windlass-api that come from a real kube-apiserver's answers.
+//! `cargo xtask record`: writes the data files of windlass-server and windlass-api from the responses of a real
+//! kube-apiserver.
 //!
-//! Written are facts without prose: `discovery.tsv` (groups in order, resources, verbs, names), `columns.tsv` (the columns
-//! of each Table, and which field's description each has) and `openapi.tsv` (the OpenAPI v3 schemas without their descriptions). The server is a fresh one, started
-//! for this, and is read through a `kubectl proxy`.
+//! The files contain facts without descriptions:
+//!
+//! - `discovery.tsv`: groups in order, resources, verbs, names.
+//! - `columns.tsv`: the columns of each Table, and the field that has each column's description.
+//! - `openapi.tsv`: the OpenAPI v3 schemas without their descriptions.
+//!
+//! A new server is started and read through `kubectl proxy`.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +25,14 @@ use crate::{
     upstream::{self, Profile, Upstream},
 };
 
-/// What goes wrong here is read by a person, once.
+/// The result of a step. The error text is for people.
 type Outcome<T> = std::result::Result<T, String>;
 
-/// Schemas that say which kinds they belong to: the list differs per document, so the server writes it itself.
+/// Schemas that list their kinds. The list differs per document, so the server writes it itself.
 const PER_DOCUMENT: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
-/// Records; or with [`Mode::Check`] fails when a file would change.
+/// Records the data. With [`Mode::Check`], returns an error if a file would change.
 pub(crate) fn run(mode: Mode) -> Result {
     let upstream = Upstream::start(Profile::Token)?;
     let (server, _proxy) = proxy(&upstream)?;
@@ -46,18 +51,18 @@ pub(crate) fn run(mode: Mode) -> Result {
 
 // === reaching the server ===
 
-/// A running `kubectl proxy`, stopped when dropped.
+/// A running `kubectl proxy`. It is killed on drop.
 struct Proxy(Child);
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // The process may have exited already, so the error is ignored.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The `host:port` of a proxy that answers in plain HTTP/1, as the administrator.
+/// Starts a proxy that serves plain HTTP/1 as the administrator, and returns its `host:port`.
 fn proxy(upstream: &Upstream) -> Outcome<(String, Proxy)> {
     let mut child = Command::new(upstream.kubectl())
         .args(["proxy", "--port=0", "--kubeconfig"])
@@ -76,7 +81,7 @@ fn proxy(upstream: &Upstream) -> Outcome<(String, Proxy)> {
     Ok((address.to_owned(), proxy))
 }
 
-/// One JSON document. HTTP/1.0, so that the answer ends with the connection and is not chunked.
+/// Reads one JSON document. HTTP/1.0 ends the response with the connection, without chunks.
 fn get(server: &str, path: &str, accept: &str) -> Outcome<Value> {
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("GET {path} from {server}: {what}: {error}");
     let mut stream = TcpStream::connect(server).map_err(|error| failed("connect", &error))?;
@@ -93,9 +98,9 @@ fn get(server: &str, path: &str, accept: &str) -> Outcome<Value> {
     serde_json::from_slice(&answer[split + 4..]).map_err(|error| failed("parse", &error))
 }
 
-// === what is recorded ===
+// === recording ===
 
-/// `(path, group, version)` of every group version, in discovery order.
+/// Returns `(path, group, version)` of every group version, in discovery order.
 fn group_versions(server: &str) -> Outcome<Vec<(String, String)>> {
     let mut all = vec![(String::new(), "v1".to_owned())];
     let groups = get(server, "/apis", "application/json")?;
@@ -107,7 +112,7 @@ fn group_versions(server: &str) -> Outcome<Vec<(String, String)>> {
     Ok(all)
 }
 
-/// A line `@group/version`, then one per resource and, indented by a tab, one per subresource.
+/// Returns a line `@group/version`, then a line per resource and, indented by a tab, per subresource.
 fn discovery(server: &str, versions: &[(String, String)]) -> Outcome<String> {
     let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n\
                    # @group/version; plural, kind, singular, N|C, verbs, short names, categories, storage hash\n\
@@ -146,10 +151,10 @@ fn discovery(server: &str, versions: &[(String, String)]) -> Outcome<String> {
     Ok(out)
 }
 
-/// The properties that have a description, as `schema#property`.
+/// The properties with a description, as `schema#property`.
 type Properties = BTreeMap<String, Vec<String>>;
 
-/// All properties of all schemas, by their descriptions without the possible values, which columns do not have.
+/// Returns all properties of all schemas by description, without the possible values, which columns do not have.
 fn described_properties(server: &str) -> Outcome<Properties> {
     let mut schemas = BTreeMap::new();
     let index = get(server, "/openapi/v3", "application/json")?;
@@ -171,7 +176,7 @@ fn described_properties(server: &str) -> Outcome<Properties> {
     Ok(all)
 }
 
-/// The property from which a column has its description: of the metadata, of the column's group, or of any schema.
+/// Returns the property with the description of a column: of the metadata, of the column's group, or of any schema.
 fn source<'p>(properties: &'p Properties, description: &str, group: &str, version: &str) -> &'p str {
     let found = properties.get(description).map_or(&[][..], Vec::as_slice);
     let group = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
@@ -180,7 +185,7 @@ fn source<'p>(properties: &'p Properties, description: &str, group: &str, versio
     named(".meta.v1.ObjectMeta#").or_else(|| named(&own)).or(found.first()).map_or("", String::as_str)
 }
 
-/// One line per resource that can be listed: `group/version/plural`, then `name|type|format|priority|source` per column.
+/// Returns a line per listable resource: `group/version/plural`, then `name|type|format|priority|source` per column.
 fn columns(server: &str, versions: &[(String, String)], properties: &Properties) -> Outcome<String> {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let mut out = "# Written by `cargo xtask record` from a real kube-apiserver; do not edit.\n\
@@ -211,7 +216,7 @@ fn columns(server: &str, versions: &[(String, String)], properties: &Properties)
     Ok(out)
 }
 
-/// One line per schema: its name and its JSON without descriptions.
+/// Returns a line per schema: its name, and its JSON without descriptions.
 fn schemas(server: &str) -> Outcome<String> {
     let mut all = BTreeMap::<String, String>::new();
     let index = get(server, "/openapi/v3", "application/json")?;
@@ -240,7 +245,7 @@ fn schemas(server: &str) -> Outcome<String> {
     Ok(out)
 }
 
-/// Removes every `description` that is a text; a property of that name is an object and stays.
+/// Removes every `description` that is a string. A property of that name is an object and remains.
 fn strip_prose(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -272,10 +277,10 @@ fn join(value: &Value, key: &str) -> String {
     list(value, key).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
 }
 
-/// One line of tab-separated cells, without the empty ones at its end.
+/// Writes a line of tab-separated cells, without trailing empty cells.
 fn line(out: &mut String, cells: &[&str]) {
     let used = cells.iter().rposition(|cell| !cell.is_empty()).map_or(0, |last| last + 1);
-    // Writing into a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(out, "{}", cells[..used].join("\t"));
 }
 

@@ -1,4 +1,5 @@
-//! The registry sync of the examples against real registries, which are killed, halted and impersonated: `cargo xtask registry`.
+//! The registry sync of the examples with real registries, which are killed, paused and impersonated: `cargo xtask
+//! registry`.
 
 use crate::{
     Result,
@@ -6,10 +7,10 @@ use crate::{
     upstream::{build, build_polaris},
 };
 
-/// The tests that need real registries. As all of the workspace is built, so that CI compiles it once.
+/// The tests that need real registries. They use the flags of the full workspace build, so CI compiles them once.
 const TESTS: [&str; 7] = ["test", "--workspace", "--locked", "--test", "real_registries", "--", "--ignored"];
 
-/// Builds what is missing, and runs the tests: with etcd, and with Polaris if it is asked for.
+/// Builds missing programs and runs the tests: with etcd, and on request with Polaris.
 pub(crate) fn run(polaris: bool) -> Result {
     let mut command = cargo();
     command.args(TESTS).env("WINDLASS_ETCD", build()?.join("etcd"));
@@ -22,5 +23,5 @@ pub(crate) fn run(polaris: bool) -> Result {
     if status.success() {
         return Ok(());
     }
-    Err(format!("the registry sync does not survive its registries ({status})").into())
+    Err(format!("the registry sync failed with real registries ({status})").into())
 }

@@ -1,13 +1,13 @@
-//! The comparison: every row is there, every claim of ours leads to a test, and the counts in README are right.
+//! The comparison: all rows exist, every claim of Windlass names a test, and the counts in README are correct.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
 use crate::{Result, upstream::root};
 
-/// The page that has the rows; README has their counts.
+/// The page with the rows. README has the counts.
 const PAGE: &str = "docs/comparison.md";
 
-/// The rows that must be there, by area.
+/// The required rows, by area.
 const ROWS: &[RangeInclusive<u32>] = &[
     1..=30,
     40..=65,
@@ -23,16 +23,16 @@ const ROWS: &[RangeInclusive<u32>] = &[
     260..=288,
 ];
 
-/// Whose columns there are, in their order.
+/// The columns, in order.
 const COLUMNS: [&str; 3] = ["Windlass", "client-go", "kube-rs"];
 
-/// How far somebody has what a row names.
+/// The extent to which a project has a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Yes,
     Partly,
     No,
-    /// It is the job of another project.
+    /// Belongs to another project's scope.
     Elsewhere,
 }
 
@@ -40,25 +40,25 @@ enum Answer {
 #[derive(Debug)]
 struct Row<'t> {
     number: u32,
-    /// In the order of [`COLUMNS`].
+    /// The answers in the order of [`COLUMNS`].
     answers: [Answer; 3],
     shown_by: Option<Shown<'t>>,
 }
 
-/// The test that shows what we claim.
+/// The test for a claim of Windlass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shown<'t> {
     file: &'t str,
     test: &'t str,
 }
 
-/// Reads both pages and names everything that is not as it should be.
+/// Reads both pages and returns an error that lists the problems.
 pub(crate) fn check() -> Result {
     let read = |page: &str| fs::read_to_string(root().join(page)).map_err(|error| format!("{page}: {error}"));
     let (page, readme) = (read(PAGE)?, read("README.md")?);
     let rows = lines_of_rows(&page).map(Row::parse).collect::<Result<Vec<_>>>()?;
     let mut wrong = numbering(&rows);
-    wrong.extend(lines_of_rows(&readme).map(|line| format!("README.md has a row, which belongs to {PAGE}: {line}")));
+    wrong.extend(lines_of_rows(&readme).map(|line| format!("README.md has a row that belongs to {PAGE}: {line}")));
     wrong.extend(rows.iter().filter_map(|row| row.unfounded(root())));
     wrong.extend(miscounted(&rows, &readme));
     if wrong.is_empty() {
@@ -72,7 +72,7 @@ fn lines_of_rows(page: &str) -> impl Iterator<Item = &str> {
     page.lines().filter(|line| line.starts_with("| F-"))
 }
 
-/// Rows that are missing, too many, or out of order.
+/// Returns missing, unexpected and misplaced rows.
 fn numbering(rows: &[Row<'_>]) -> Vec<String> {
     let expected: Vec<u32> = ROWS.iter().cloned().flatten().collect();
     let found: Vec<u32> = rows.iter().map(|row| row.number).collect();
@@ -87,12 +87,12 @@ fn numbering(rows: &[Row<'_>]) -> Vec<String> {
     wrong
         .extend(found.iter().filter(|number| !expected.contains(number)).map(|number| format!("F-{number} is no row")));
     if wrong.is_empty() {
-        wrong.push("rows are there twice, or out of order".to_owned());
+        wrong.push("rows are duplicated or out of order".to_owned());
     }
     wrong
 }
 
-/// Lines of the summary that should stand there and do not.
+/// Returns the missing lines of the summary.
 fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
     let count = |column: usize, answer: Answer| rows.iter().filter(|row| row.answers[column] == answer).count();
     let summary = COLUMNS.iter().enumerate().map(|(column, name)| {
@@ -101,11 +101,11 @@ fn miscounted(rows: &[Row<'_>], readme: &str) -> Vec<String> {
     });
     summary
         .filter(|line| !readme.lines().any(|found| found == line))
-        .map(|line| format!("README.md does not say {line}"))
+        .map(|line| format!("README.md lacks the line {line}"))
         .collect()
 }
 
-/// The names of the tests in a source file.
+/// Returns the names of the tests in a source file.
 pub(crate) fn tests_in(source: &str) -> impl Iterator<Item = &str> {
     let lines: Vec<_> = source.lines().map(str::trim).collect();
     (0..lines.len()).filter_map(move |at| {
@@ -133,7 +133,7 @@ impl<'t> Row<'t> {
         Ok(Self { number, answers: [answer(ours)?, answer(go)?, answer(rust)?], shown_by })
     }
 
-    /// What is wrong with our claim, if something is.
+    /// Returns the problem with a claim of Windlass, if any.
     fn unfounded(&self, root: &Path) -> Option<String> {
         let wrong = match (self.answers[0], self.shown_by) {
             (Answer::Yes | Answer::Partly, Some(Shown { file, test })) => match fs::read_to_string(root.join(file)) {
@@ -152,7 +152,7 @@ impl<'t> Row<'t> {
 // === impl Shown ===
 
 impl<'t> Shown<'t> {
-    /// What follows the text of a link, from [`PAGE`]: `../path "test")`.
+    /// Parses the part after a link's text, relative to [`PAGE`]: `../path "test")`.
     fn parse(link: &'t str) -> Option<Self> {
         let (file, test) = link.strip_prefix("../")?.strip_suffix("\")")?.split_once(" \"")?;
         Some(Self { file, test })
@@ -205,7 +205,7 @@ mod tests {
         let mut rows: Vec<_> = lines.iter().map(|line| row(line)).collect();
         assert!(numbering(&rows).is_empty());
         rows.swap(0, 1);
-        assert_eq!(numbering(&rows), ["rows are there twice, or out of order"]);
+        assert_eq!(numbering(&rows), ["rows are duplicated or out of order"]);
         rows.remove(0);
         rows.push(row("| F-99 | a | no | no | no | |"));
         assert_eq!(numbering(&rows), ["F-2 is missing", "F-99 is no row"]);
@@ -215,6 +215,6 @@ mod tests {
     fn the_counts_are_those_of_the_rows() {
         let rows = [row("| F-1 | a | no | yes | partly | |"), row("| F-2 | a | no | – | yes | |")];
         let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| kube-rs | 2 | 0 | 0 |";
-        assert_eq!(miscounted(&rows, summary), ["README.md does not say | kube-rs | 1 | 1 | 0 |"]);
+        assert_eq!(miscounted(&rows, summary), ["README.md lacks the line | kube-rs | 1 | 1 | 0 |"]);
     }
 }

@@ -1,5 +1,5 @@
-//! The five-minute path: what `windlass init` and `windlass create` write is built, linted and tested, as its user would, then run by `windlass run`, and asked
-//! by an unmodified kubectl.
+//! A user's first steps with `windlass init` and `windlass create`. The generated project is built, linted and tested,
+//! then run by `windlass run` and queried with an unmodified kubectl.
 
 mod asked;
 mod running;
@@ -13,10 +13,11 @@ use std::{
 
 use crate::{Result, cargo::cargo, upstream::root};
 
-/// The name of the project, and of its folder.
+/// The name of the project and its directory.
 const PROJECT: &str = "website-operator";
 
-/// From an empty folder on: a project alone must hold, and one with kinds in namespaces and of the cluster, in two versions, and of two groups.
+/// The steps from an empty directory: first the project alone, then with namespaced and cluster-scoped kinds, two
+/// versions, and two groups.
 const STEPS: &[Step] = &[
     Step::Windlass(&["init", "--domain", "example.com"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
@@ -34,7 +35,7 @@ const STEPS: &[Step] = &[
     Step::Windlass(&["create", "webhook", "--group=shop", "--version=v1", "--kind=Website", "--conversion"]),
     Step::Windlass(&["create", "api", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--namespaced=false"]),
     Step::Windlass(&["create", "webhook", "--group=net", "--version=v1alpha1", "--kind=HTTPGate", "--defaulting"]),
-    // A kind whose name, and that of an object of it, the files of a scaffold have for something else.
+    // A kind whose name, and the name of its sample object, conflict with names in the generated files.
     Step::Windlass(&["create", "api", "--group=net", "--version=v1", "--kind=Event"]),
     Step::Windlass(&[
         "create",
@@ -51,13 +52,13 @@ const STEPS: &[Step] = &[
     Step::Cargo(&["test"]),
 ];
 
-/// What the user types.
+/// A step of the user.
 enum Step {
     Windlass(&'static [&'static str]),
     Cargo(&'static [&'static str]),
 }
 
-/// The way so far: where it is gone, and what it took.
+/// The state of the walk-through: the directory, the commands, and the elapsed time.
 struct Way {
     windlass: PathBuf,
     folder: Folder,
@@ -65,7 +66,7 @@ struct Way {
     begun: Instant,
 }
 
-/// Runs the steps in a folder of their own, with the dependencies of this workspace.
+/// Runs the steps in a new directory, with the dependencies of this workspace.
 pub(crate) fn run(windlass: &Path) -> Result {
     let windlass = windlass.canonicalize().map_err(|error| format!("{}: {error}", windlass.display()))?;
     let mut way = Way { windlass, folder: Folder::new("scaffold")?, commands: 0, begun: Instant::now() };
@@ -98,24 +99,24 @@ pub(crate) fn run(windlass: &Path) -> Result {
     Ok(())
 }
 
-/// What the project says of the dependencies that it may have.
+/// The cargo-deny checks of the project's dependencies.
 const DENY: &[&str] = &["deny", "check", "bans", "licenses", "sources"];
 
 impl Way {
-    /// Whether the project may have the dependencies that it has, by its own rules: where cargo-deny is, which is no part of cargo.
+    /// Checks the project's dependencies against its own rules. Skipped if cargo-deny is not installed.
     fn licensed(&mut self) -> Result {
         if !self.folder.project().join("deny.toml").is_file() {
-            return Err("the project has no deny.toml, which says what its dependencies may be".into());
+            return Err("the project has no deny.toml with the rules for its dependencies".into());
         }
         if !cargo().args(["deny", "--version"]).output()?.status.success() {
-            println!("          there is no cargo-deny here: the dependencies are not looked at");
+            println!("          cargo-deny is not installed: dependencies are not checked");
             return Ok(());
         }
         let typed = format!("cargo {}", DENY.join(" "));
         self.output(cargo().args(DENY), &typed).map(drop)
     }
 
-    /// What a command prints, which must end well.
+    /// Returns the output of a command. Returns an error if the command fails.
     fn output(&mut self, command: &mut Command, typed: &str) -> Result<String> {
         let begun = Instant::now();
         let output = self.prepare(command).output().map_err(|error| format!("{typed}: {error}"))?;
@@ -127,21 +128,21 @@ impl Way {
         Ok(told)
     }
 
-    /// In the project, with the artefacts of this workspace: what it does not say of profiles is as here.
+    /// Sets the project's directory, and this workspace's target directory and debug settings.
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("CARGO_TARGET_DIR", root().join("target"));
         command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only");
         command.current_dir(self.folder.project())
     }
 
-    /// Counts a command that was typed.
+    /// Counts a command and its duration.
     fn typed(&mut self, begun: Instant, typed: &str) {
         self.commands += 1;
         println!("{:6.1} s  {typed}", begun.elapsed().as_secs_f64());
     }
 }
 
-/// Goes with its owner. It is outside of the workspace, whose member the project is not.
+/// A directory outside the workspace. It is removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,6 +1,6 @@
-//! Runs what programs do with the Python and JavaScript clients (`conformance/python`, `conformance/javascript`), unmodified,
-//! against `windlass up`, and against the real control plane where asked. Where a language or its client cannot be had, a line
-//! says so.
+//! Runs flows of the unmodified Python and JavaScript clients (`conformance/python`, `conformance/javascript`) with
+//! `windlass up`, and on request with the real control plane. Languages and clients that cannot be installed are
+//! skipped with a line of output.
 
 use std::{
     env, fs,
@@ -14,15 +14,15 @@ use crate::{
     upstream::{Profile, Upstream, root},
 };
 
-/// A language, and how its flows are made ready.
+/// A language, and the preparation of its flows.
 struct Language {
     name: &'static str,
-    /// In `conformance`.
+    /// The folder in `conformance`.
     folder: &'static str,
     script: &'static str,
-    /// What installs the client into a folder, a command each; `{}` stands for the folder.
+    /// The commands that install the client into a folder; `{}` is replaced by the folder.
     install: &'static [&'static [&'static str]],
-    /// What runs the script, from that folder.
+    /// The interpreter of the script, relative to that folder.
     interpreter: &'static str,
 }
 
@@ -46,7 +46,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// Makes the flows ready and runs them. `windlass` is the binary to judge.
+/// Prepares the flows and runs them. `windlass` is the binary to test.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     let mut ready = Vec::new();
     for language in LANGUAGES {
@@ -68,14 +68,14 @@ pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of flows failed").into()) }
 }
 
-/// Runs everything, whatever fails, and says how many runs did.
+/// Runs all flows, also after a failure, and returns the number of runs.
 fn against(server: &str, ready: &[(&Language, PathBuf)], kubeconfig: &Path) -> Result<usize> {
     let mut failed = 0;
     for (language, folder) in ready {
         println!("{} against {server}", language.name);
         let interpreter = language.interpreter.replace("{}", &folder.display().to_string());
         let mut command = Command::new(&interpreter);
-        // The real control plane's certificate is nobody's, of which Python warns with each request.
+        // The certificate of the real control plane is self-signed, and Python warns about it with each request.
         command.arg(folder.join(language.script)).arg(kubeconfig).env("PYTHONWARNINGS", "ignore");
         let status = command.status().map_err(|error| format!("running {interpreter}: {error}"))?;
         failed += usize::from(!status.success());
@@ -84,7 +84,8 @@ fn against(server: &str, ready: &[(&Language, PathBuf)], kubeconfig: &Path) -> R
 }
 
 impl Language {
-    /// Puts the flows and their client beside what cargo builds; why not, if the client cannot be had.
+    /// Copies the flows and installs their client in cargo's target directory. Returns the reason if the client cannot
+    /// be installed.
     fn prepare(&self) -> Result<std::result::Result<PathBuf, String>> {
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let folder = target.join("clients").join(self.folder);

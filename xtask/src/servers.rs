@@ -1,7 +1,7 @@
-//! API servers side by side: `cargo xtask long bench-server`.
+//! A benchmark of API servers: `cargo xtask long bench-server`.
 //!
-//! `windlass up --controllers none`, and kube-apiserver with etcd, both over TLS: how long they take to start, what memory they have, how
-//! fast they answer, and what a thousand watchers cost those who write.
+//! Compares `windlass up --controllers none` with kube-apiserver and etcd, both over TLS: start time, memory, request
+//! rates, and the cost of a thousand watchers for writers.
 
 use std::{
     collections::BTreeMap,
@@ -20,22 +20,22 @@ use crate::{
     upstream::{Profile, Upstream},
 };
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// How often each server is started and asked everything; the figures are medians
+    /// How many rounds to run for each server; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// For how long ConfigMaps are created, read, updated and applied, and pods listed, in each round
+    /// The duration of each request loop in each round, in seconds
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// How many pods there are
+    /// The number of pods
     #[arg(long, default_value_t = 5_000)]
     pods: usize,
-    /// How many watch
+    /// The number of watchers
     #[arg(long, default_value_t = 1_000)]
     watchers: usize,
-    /// How many writes they see in each round
+    /// The number of writes that they see in each round
     #[arg(long, default_value_t = 1_000)]
     writes: usize,
 }
@@ -43,14 +43,14 @@ pub(crate) struct Options {
 const OURS: &str = "windlass";
 const THEIRS: &str = "kube-apiserver";
 
-/// Which way a figure is better.
+/// The better direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Better {
     Higher,
     Lower,
 }
 
-/// A line of the table: a figure of both servers, and how many times better ours is to be.
+/// A line of the table: a figure of both servers, and the goal for the ratio.
 struct Row {
     figure: &'static str,
     better: Better,
@@ -75,13 +75,13 @@ const ROWS: &[Row] = &[
     row("seconds per list of the pods", Better::Lower, Some(10.0), 3),
 ];
 
-/// What the watchers' writers are to reach of what they do unwatched.
+/// The goal for the write rate with watchers, relative to the rate without watchers.
 const WATCHED: f64 = 0.5;
 
-/// Builds nothing: `windlass` and `bench` are the built programs.
+/// Runs the benchmark. `windlass` and `bench` are already built.
 pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     let rounds = options.rounds.to_string();
-    // Per figure and server, one value per round, or the median of all.
+    // For each figure and server, one value per round, or the median of all.
     let mut figures: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     let mut running: Option<Started> = None;
     for round in 1..=options.rounds {
@@ -114,7 +114,7 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     println!("\n{}", table(figures));
 
     println!(
-        "| writes of one kind, seen by {} watchers | unwatched, per second | watched, per second | ratio | events per second | behind at the end, s | watches that ended early |\n|---|---|---|---|---|---|---|",
+        "| writes of one kind with {} watchers | unwatched, per second | watched, per second | ratio | events per second | delay at the end, s | watches that ended early |\n|---|---|---|---|---|---|---|",
         options.watchers
     );
     let kubeconfigs =
@@ -131,12 +131,12 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     Ok(())
 }
 
-/// A line of the second table.
+/// Returns a line of the second table.
 fn watched(name: &str, figures: &Figures) -> String {
     let of = |figure: &str| figures.get(&format!("watchers.{figure}")).copied().unwrap_or(f64::NAN);
     let ratio = of("ratio");
     format!(
-        "| {name} | {:.0} | {:.0} | {ratio:.2}, wanted {WATCHED}{} | {:.0} | {:.1} | {:.0} |",
+        "| {name} | {:.0} | {:.0} | {ratio:.2}, goal {WATCHED}{} | {:.0} | {:.1} | {:.0} |",
         of("writes_per_second_alone"),
         of("writes_per_second_watched"),
         if ratio < WATCHED { ": **missed**" } else { "" },
@@ -146,9 +146,9 @@ fn watched(name: &str, figures: &Figures) -> String {
     )
 }
 
-/// The first table.
+/// Returns the first table.
 fn table(mut figures: BTreeMap<(String, String), Vec<f64>>) -> String {
-    let mut table = format!("| | {OURS} | {THEIRS} + etcd | better by | wanted |\n|---|---|---|---|---|\n");
+    let mut table = format!("| | {OURS} | {THEIRS} + etcd | better by | goal |\n|---|---|---|---|---|\n");
     for Row { figure, better, wanted, digits } in ROWS {
         let mut of = |name: &str| figures.remove(&((*figure).to_owned(), name.to_owned())).and_then(median);
         let (Some(ours), Some(theirs)) = (of(OURS), of(THEIRS)) else { continue };
@@ -163,7 +163,7 @@ fn table(mut figures: BTreeMap<(String, String), Vec<f64>>) -> String {
     table
 }
 
-/// Both servers, and how long each took until it said that it was ready.
+/// Both servers, and the time that each needed to become ready.
 struct Started {
     embedded: Embedded,
     ours: f64,
@@ -172,7 +172,7 @@ struct Started {
 }
 
 impl Started {
-    /// One after the other, so that neither is held up by the other's start.
+    /// Starts the servers one after the other, so that they do not slow each other down.
     fn both(windlass: &Path, bench: &Path) -> Result<Self> {
         let probe = Probe::of(bench, &Embedded::kubeconfig_to_be())?;
         let started = Instant::now();
@@ -187,14 +187,14 @@ impl Started {
     }
 }
 
-/// Asks a server that is being started whether it is ready.
+/// Polls a starting server until it is ready.
 struct Probe {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Probe {
-    /// Asks by the time this returns.
+    /// Starts the probe. It polls when this function returns.
     fn of(bench: &Path, kubeconfig: &Path) -> Result<Self> {
         let mut process =
             Command::new(bench).arg("ready").arg("--kubeconfig").arg(kubeconfig).stdout(Stdio::piped()).spawn()?;
@@ -204,7 +204,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Seconds from then until the server was ready.
+    /// Returns the seconds from `since` until the server was ready.
     fn wait(mut self, since: Instant) -> Result<f64> {
         self.expect("ready")?;
         Ok(since.elapsed().as_secs_f64())
@@ -213,20 +213,20 @@ impl Probe {
     fn expect(&mut self, wanted: &str) -> Result {
         match self.lines.next().transpose()? {
             Some(line) if line == wanted => Ok(()),
-            other => Err(format!("expected {wanted:?} of the probe, it said {other:?}").into()),
+            other => Err(format!("expected {wanted:?} from the probe, got {other:?}").into()),
         }
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // It has ended, or there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Runs a program to its end; the lines that it has printed.
+/// Runs a program to its end and returns its lines of output.
 fn lines(command: &mut Command) -> Result<Vec<String>> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn writers_that_are_held_up_are_marked() {
         let figures = |ratio| Figures::from([("watchers.ratio".to_owned(), ratio)]);
-        assert!(watched(OURS, &figures(0.4)).contains("0.40, wanted 0.5: **missed**"));
-        assert!(watched(OURS, &figures(0.6)).contains("0.60, wanted 0.5 |"));
+        assert!(watched(OURS, &figures(0.4)).contains("0.40, goal 0.5: **missed**"));
+        assert!(watched(OURS, &figures(0.6)).contains("0.60, goal 0.5 |"));
     }
 }

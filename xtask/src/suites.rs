@@ -1,7 +1,7 @@
-//! Runs the integration tests of other projects' operators, unmodified: on what `windlass envtest-assets` writes, and on the
-//! real binaries where asked.
+//! Runs the unmodified integration tests of third-party operators on the stand-ins of `windlass envtest-assets`, and on
+//! request on the real binaries.
 //!
-//! The tests come from the Go module proxy in pinned versions and are built once, into the cache outside the clone.
+//! The tests come from the Go module proxy in pinned versions. They are built once, into the cache outside the clone.
 
 use std::{
     env, fmt, fs,
@@ -49,25 +49,25 @@ struct Report {
     failed: Vec<String>,
 }
 
-/// A suite that is built.
+/// A built suite.
 struct Built {
     binary: PathBuf,
-    /// Where `go test` would run it.
+    /// The working directory of `go test`.
     directory: PathBuf,
 }
 
 /// How to run the suites.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// The binary to judge
+    /// The windlass to test
     windlass: PathBuf,
     /// Only the suites whose name contains this
     #[arg(long, default_value = "")]
     only: String,
-    /// How often each suite runs
+    /// The number of runs of each suite
     #[arg(long, default_value_t = 1)]
     runs: usize,
-    /// On which servers: some managers listen on port 8080, which has to be free
+    /// The servers to use; some managers need the free port 8080
     #[arg(long, value_enum, default_values_t = [Servers::StandIns])]
     servers: Vec<Servers>,
 }
@@ -142,7 +142,7 @@ impl Suite {
         let binary = directory.join(format!("{}-{}.test", self.name, self.version));
         if !binary.exists() {
             eprintln!("building {} {}, once", self.name, self.version);
-            // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
+            // The output has a temporary name until it is complete, so an aborted build leaves no broken file.
             let unfinished = directory.join(format!("{}.unfinished", self.name));
             let status = Command::new("go")
                 .args(["test", "-c", "-buildvcs=false", "-o"])

@@ -1,22 +1,22 @@
-//! Figures of ours and the peers, as a table in Markdown.
+//! Figures of windlass and the other programs, as a Markdown table.
 
 use std::fmt;
 
 use crate::peers::{self, Figures};
 
-/// Who has a line in a table.
+/// An entry with a line in a table.
 pub(crate) trait Contending {
     fn name(&self) -> &'static str;
 }
 
-/// A figure, or its ratio to another, as it is printed.
+/// A printed figure, or its ratio to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) figure: &'static str,
-    /// What it is divided by.
+    /// The divisor of a ratio.
     pub(crate) over: Option<&'static str>,
     pub(crate) heading: &'static str,
-    /// From the figure's unit to that of the heading.
+    /// The factor from the figure's unit to that of the heading.
     pub(crate) factor: f64,
     pub(crate) digits: usize,
 }
@@ -29,13 +29,13 @@ pub(crate) const fn ratio(figure: &'static str, over: &'static str, heading: &'s
     Column { figure, over: Some(over), heading, factor: 1.0, digits: 2 }
 }
 
-/// What was measured, with a line for each contender.
+/// The results, with a line for each contender.
 #[derive(Debug)]
 pub(crate) struct Table<C: 'static> {
     pub(crate) heading: &'static str,
     pub(crate) columns: &'static [Column],
     pub(crate) contenders: &'static [C],
-    /// Per contender, the figures of each round.
+    /// The figures of each round, by contender.
     rounds: Vec<Vec<Figures>>,
 }
 
@@ -56,13 +56,13 @@ impl<C> Table<C> {
         self.rounds[line].push(figures);
     }
 
-    /// The median of the rounds that have the figure.
+    /// Returns the median of the rounds that have the figure.
     pub(crate) fn median(&self, line: usize, column: &Column) -> Option<f64> {
         peers::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
     }
 }
 
-/// Each figure with how many times that of the first line it is, where that says something.
+/// Prints each figure, with its ratio to the first line if that is meaningful.
 impl<C: Contending> fmt::Display for Table<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns;
@@ -87,7 +87,7 @@ impl<C: Contending> fmt::Display for Table<C> {
     }
 }
 
-/// Two digits that count.
+/// Formats a ratio with two significant digits.
 fn times(ratio: f64) -> String {
     let digits = if ratio < 1.0 { 2 } else { usize::from(ratio < 10.0) };
     format!("{ratio:.digits$}×")

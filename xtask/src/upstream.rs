@@ -1,4 +1,4 @@
-//! The real control plane, built from its Go modules and started on loopback: the judge of everything we claim.
+//! The real control plane, built from its Go modules and started on loopback. It is the reference for all comparisons.
 
 use std::{
     env, fs,
@@ -18,33 +18,33 @@ mod programs;
 
 pub(crate) use programs::{OtherKubectl, build, build_e2e, build_polaris, built_kubectl, cache};
 
-/// How long the control plane may take to be ready.
+/// The timeout for the start of the control plane.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The bearer token of the administrator. The server listens on loopback only, and lives as long as its tests.
+/// The bearer token of the administrator. The server listens on loopback only, and runs as long as its tests.
 const TOKEN: &str = "upstream-admin";
 
-/// Which control plane to start.
+/// The control plane to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Profile {
-    /// etcd and kube-apiserver, one administrator by token, no service accounts.
+    /// etcd and kube-apiserver, one administrator with a token, no service accounts.
     Token,
-    /// The same with kube-controller-manager beside it: service accounts, tokens, every controller.
+    /// Also kube-controller-manager, with service accounts, tokens and all controllers.
     Identity,
 }
 
-/// A running control plane; stopped, and its data removed, when dropped.
+/// A running control plane. It is stopped, and its data is removed, on drop.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     binaries: PathBuf,
     profile: Profile,
     ports: Ports,
-    /// In the order in which they were started; stopped in reverse.
+    /// In start order; they are stopped in reverse.
     processes: Vec<Process>,
     directory: PathBuf,
 }
 
-/// Where the parts of a control plane listen, on loopback. The same for as long as it lives.
+/// The loopback ports of the control plane. They do not change during its lifetime.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     etcd: u16,
@@ -61,7 +61,7 @@ struct Process {
 const ETCD: &str = "etcd";
 const SERVER: &str = "kube-apiserver";
 
-/// Many scenarios are played side by side, and none is to wait for another; nor is anybody to wait long for what is measured.
+/// Flags for many parallel scenarios: high request limits, and short intervals of the autoscaler.
 const SIDE_BY_SIDE: &[&str] = &[
     "--kube-api-qps=1000",
     "--kube-api-burst=1000",
@@ -69,16 +69,16 @@ const SIDE_BY_SIDE: &[&str] = &[
     "--horizontal-pod-autoscaler-downscale-stabilization=5s",
 ];
 
-/// What a control plane that is being served is told, a line each; `done` is the answer.
+/// The orders to a served control plane, one per line; `done` is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Order {
-    /// Kill the API server.
+    /// Kills the API server.
     Stop,
-    /// Start it again, and wait until it is ready.
+    /// Starts the API server again, and waits until it is ready.
     Start,
-    /// Forget every version but the present one.
+    /// Compacts all versions but the current one.
     Compact,
-    /// Lose everything that is stored. The API server should be stopped.
+    /// Deletes all stored data. The API server should be stopped.
     Clear,
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
 }
 
-/// Starts a control plane and keeps it until standard input closes or the process is interrupted. What comes on standard
-/// input are [`Order`]s.
+/// Starts a control plane and runs it until standard input closes or the process is interrupted. Standard input
+/// contains [`Order`]s.
 pub(crate) fn serve(profile: Profile) -> Result {
     let mut upstream = Upstream::start(profile)?;
     println!("ready\nKUBECONFIG={}", upstream.kubeconfig().display());
@@ -103,7 +103,7 @@ pub(crate) fn serve(profile: Profile) -> Result {
 // === impl Upstream ===
 
 impl Upstream {
-    /// Builds what is missing, starts the control plane on free loopback ports and waits until it is ready.
+    /// Builds missing programs, starts the control plane on free loopback ports and waits until it is ready.
     pub(crate) fn start(profile: Profile) -> Result<Self> {
         let mut upstream = Self::prepare(profile)?;
         upstream.launch()?;
@@ -114,7 +114,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// The profile with controllers, which are told these flags and otherwise are as by default.
+    /// Starts the profile with controllers, with these flags in addition to the defaults.
     pub(crate) fn with_controllers(flags: &[&str]) -> Result<Self> {
         let mut upstream = Self::prepare(Profile::Identity)?;
         upstream.launch()?;
@@ -123,7 +123,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// Builds what is missing, takes free loopback ports and writes what the processes read.
+    /// Builds missing programs, reserves free loopback ports, and writes the configuration files.
     pub(crate) fn prepare(profile: Profile) -> Result<Self> {
         let binaries = build()?;
         let directory = env::temp_dir().join(format!("windlass-upstream-{}", std::process::id()));
@@ -139,28 +139,28 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// Starts etcd and the API server, and does not wait for them.
+    /// Starts etcd and the API server without waiting for them.
     pub(crate) fn launch(&mut self) -> Result {
         self.start_etcd()?;
         self.start_server()
     }
 
-    /// The ids of its processes.
+    /// Returns the process IDs.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.processes.iter().map(|process| process.child.id()).collect()
     }
 
-    /// The same, with their names.
+    /// Returns the process IDs with their names.
     pub(crate) fn named_processes(&self) -> Vec<(&'static str, u32)> {
         self.processes.iter().map(|process| (process.program, process.child.id())).collect()
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join("kubeconfig")
     }
 
-    /// The kubectl of the same version.
+    /// Returns the path of the kubectl of the same version.
     pub(crate) fn kubectl(&self) -> PathBuf {
         self.binaries.join("kubectl")
     }
@@ -203,7 +203,7 @@ impl Upstream {
             format!("--service-account-signing-key-file={}", self.file("sa.key")),
             format!("--token-auth-file={}", self.file("tokens.csv")),
             "--authorization-mode=RBAC".to_owned(),
-            // As test environments start it.
+            // The default of test environments.
             "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         ];
@@ -292,15 +292,15 @@ impl Drop for Upstream {
 
 impl Process {
     fn end(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Ports that are free at this moment.
+/// Returns ports that are currently free.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    // All are held at once, so that no port is given twice.
+    // All listeners exist at the same time, so no port is returned twice.
     let listeners: Vec<_> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::result::Result<_, _>>()?;
     let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(&listeners) {

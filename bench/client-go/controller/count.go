@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// count is what the reconciles of a run came to: as in windlass-bench-controller.
+// count has the statistics of the reconciles, as in windlass-bench-controller.
 type count struct {
 	ended, failed atomic.Int64
 
 	lock sync.Mutex
-	// took is how long each took that wrote a status.
+	// took has the durations of reconciles that wrote a status.
 	took []time.Duration
 }
 
-// around counts one reconcile, which says whether it has written the status.
+// around counts one reconcile, which reports whether it has written the status.
 func (c *count) around(reconcile func() (bool, error)) error {
 	start := time.Now()
 	wrote, err := reconcile()
@@ -37,14 +37,14 @@ func (c *count) ready() int {
 	return len(c.took)
 }
 
-// quiet waits until none has ended for a while.
+// quiet waits until no reconcile has ended for a while.
 func (c *count) quiet(while time.Duration) {
 	for before := int64(-1); before != c.ended.Load(); time.Sleep(while) {
 		before = c.ended.Load()
 	}
 }
 
-// latency tells the median and the 99th percentile, in milliseconds.
+// latency returns the median and the 99th percentile, in milliseconds.
 func (c *count) latency() (median, p99 float64) {
 	c.lock.Lock()
 	defer c.lock.Unlock()

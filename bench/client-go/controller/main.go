@@ -1,4 +1,4 @@
-// The peer of `windlass-bench-controller`: the same controller with controller-runtime, the same figures in the same lines.
+// The equivalent of `windlass-bench-controller` with controller-runtime, with the same output.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"windlass.dev/bench/client-go/figures"
 )
 
-// quiet is how long no reconcile may have ended for the work to be done.
+// quiet is the time without reconciles after which the work is done.
 const quiet = time.Second
 
 type reconciler struct {
@@ -37,7 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, r.count.around(func() (bool, error) { return r.reconcile(ctx, request) })
 }
 
-// reconcile makes the child as it should be, and says so in the status.
+// reconcile applies the desired child, and updates the status.
 func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (bool, error) {
 	var widget Widget
 	if err := r.Get(ctx, request.NamespacedName, &widget); err != nil {
@@ -72,14 +72,14 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) (bool,
 }
 
 func main() {
-	// --kubeconfig, a server with the objects that `windlass-bench populate` makes, is controller-runtime's own flag.
+	// controller-runtime defines the flag --kubeconfig. The server has the objects of `windlass-bench populate`.
 	objects := flag.Int("objects", 10_000, "how many objects there are")
 	concurrency := flag.Int("concurrency", 8, "how many are reconciled at a time")
 	inOrder := flag.Bool("in-order", false, "take keys in the order in which they came, and not by priority")
 	flag.Parse()
 
 	ctrl.SetLogger(logr.Discard())
-	config, err := ctrl.GetConfig() // which limits no rate
+	config, err := ctrl.GetConfig() // without a rate limit
 	must(err)
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  scheme(),
@@ -110,7 +110,7 @@ func main() {
 func report(count *count, seconds, cpuBefore float64) {
 	used := figures.CPU() - cpuBefore
 	untrimmed, peak := figures.Memory("VmRSS:"), figures.Memory("VmHWM:")
-	// Twice: what the first run frees of caches, the second gives back.
+	// Twice: the second run returns the pools that the first one clears.
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
 	median, p99 := count.latency()

@@ -8,7 +8,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// Widget is the kind of windlass-bench: settings that are to be in a ConfigMap.
+// Widget is the kind of windlass-bench: settings for a ConfigMap.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -17,25 +17,25 @@ type Widget struct {
 	Status WidgetStatus `json:"status,omitempty"`
 }
 
-// WidgetSpec is what is wanted.
+// WidgetSpec is the desired state.
 type WidgetSpec struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// WidgetStatus is what there is.
+// WidgetStatus is the observed state.
 type WidgetStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// WidgetList is a list of them.
+// WidgetList is a list of Widgets.
 type WidgetList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Widget `json:"items"`
 }
 
-// The next three are what controller-gen writes.
+// The next three methods equal the output of controller-gen.
 
 func (in *Widget) DeepCopyInto(out *Widget) {
 	out.TypeMeta = in.TypeMeta
@@ -71,7 +71,7 @@ func (in *WidgetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// scheme knows the built-in types and this one.
+// scheme returns a scheme with the built-in types and Widget.
 func scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	must(clientgoscheme.AddToScheme(scheme))
@@ -81,7 +81,7 @@ func scheme() *runtime.Scheme {
 	return scheme
 }
 
-// settingsOf is the child as it should be, without its owner.
+// settingsOf returns the desired child, without its owner.
 func settingsOf(widget *Widget) *corev1.ConfigMap {
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: widget.Name, Namespace: widget.Namespace}}
 	child.Data = widget.Spec.Settings

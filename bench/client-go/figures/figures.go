@@ -1,4 +1,4 @@
-// Package figures tells what a process has used, and prints figures a line of JSON each.
+// Package figures measures the resource usage of a process, and prints one line of JSON per figure.
 package figures
 
 import (
@@ -19,7 +19,7 @@ func Print(line map[string]any) {
 	fmt.Println(string(text))
 }
 
-// CPU tells the processor time that was used, in seconds.
+// CPU returns the CPU time in seconds.
 func CPU() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -29,7 +29,7 @@ func CPU() float64 {
 	return seconds(usage.Utime) + seconds(usage.Stime)
 }
 
-// Memory tells a field of the process's status, in bytes.
+// Memory returns a field of the process's status, in bytes.
 func Memory(field string) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

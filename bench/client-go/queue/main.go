@@ -1,4 +1,4 @@
-// Command queue is the peer of `windlass-bench queue`: client-go's rate-limiting queue, the same keys, the same line of JSON.
+// Command queue is the equivalent of `windlass-bench queue`: client-go's rate-limiting queue, the same keys and the same output.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// keys is how many different keys there are.
+// keys is the number of different keys.
 const keys = 10_000
 
 func main() {

@@ -1,10 +1,10 @@
-//! What a process has used, as in windlass-bench.
+//! Resource usage of a process, measured as in windlass-bench.
 
 use std::fs;
 
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Processor time of the threads that there are, in seconds.
+/// Returns the CPU time of the existing threads in seconds.
 pub fn cpu() -> Outcome<f64> {
     let mut nanoseconds = 0;
     for task in fs::read_dir("/proc/self/task")? {
@@ -14,14 +14,14 @@ pub fn cpu() -> Outcome<f64> {
     Ok(nanoseconds as f64 / 1e9)
 }
 
-/// A field of the process's status, in bytes.
+/// Returns a field of the process's status, in bytes.
 pub fn memory(field: &str) -> Outcome<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or_else(|| format!("no {field}"))?;
     Ok(line.split_whitespace().next().unwrap_or_default().parse::<u64>()? * 1024)
 }
 
-/// Gives back what the allocator holds and nobody uses.
+/// Returns the allocator's free memory to the system.
 pub fn trim() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {
@@ -29,7 +29,7 @@ pub fn trim() {
     }
 }
 
-/// As the others do: see `keep_little` of windlass-bench.
+/// Configures the allocator like `keep_little` of windlass-bench.
 pub fn keep_little() {
     // SAFETY: takes no pointer, and may be called at any time from any thread.
     unsafe {

@@ -1,5 +1,5 @@
-//! The peer of `windlass-bench informer`: a reflector with its store, the key of every object made, the same figures in the
-//! same lines.
+//! The equivalent of `windlass-bench informer`: a reflector with its store, the key of every object, and the same
+//! output.
 
 use std::{fmt::Debug, hash::Hash, hint::black_box, time::Duration};
 
@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::Instant;
 
-/// How long all clients wait before their memory is looked at.
+/// The time that all clients wait before their memory is measured.
 const SETTLING: Duration = Duration::from_millis(200);
 
-// One thread: what waits for the network all the time needs no second one, and is spared waking it.
+// The program mostly waits for the network, so a second thread would only cost wake-ups.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     keep_little();
@@ -55,7 +55,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Eq + Hash + Unpin,
 {
-    // The program's own pages are not what objects cost.
+    // Loads the program's own pages, which are not a cost of objects.
     drop(black_box(api.list(&ListParams::default().limit(4)).await?));
     trim();
     let (before, cpu_before, started) = (memory("VmRSS:")?, cpu()?, Instant::now());

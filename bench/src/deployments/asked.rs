@@ -1,32 +1,32 @@
-//! How many requests an API server has had, as its metrics tell.
+//! Request counts of an API server, from its metrics.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass_api::BoxError;
 
-/// The counter: ours has the real one's name and labels.
+/// The counter. Windlass uses the real server's name and labels.
 const COUNTER: &str = "apiserver_request_total{";
 
-/// What is asked all the time, whatever else there is to do.
+/// Requests that are constant and independent of the load.
 const HEARTBEATS: &str = "leases";
 
 const CONFLICT: &str = "409";
 
-/// Requests, by what was asked.
+/// Request counts by verb, resource and code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked(BTreeMap<Kind, u64>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     verb: String,
-    /// With its subresource behind a slash.
+    /// The resource, with its subresource after a slash.
     resource: String,
     code: String,
 }
 
 impl Asked {
-    /// Reads the text format of Prometheus. Watches, which are counted at different times, and heartbeats are left out.
+    /// Parses the text format of Prometheus. Skips heartbeats, and watches, which are counted at different times.
     pub(super) fn read(text: &str) -> Result<Self, BoxError> {
         let mut asked = Self::default();
         let mut found = false;
@@ -50,7 +50,7 @@ impl Asked {
         if found { Ok(asked) } else { Err("the server's metrics have no apiserver_request_total".into()) }
     }
 
-    /// What came after.
+    /// Returns the difference to an earlier count.
     pub(super) fn since(&self, before: &Self) -> Self {
         let later = self
             .0
@@ -59,12 +59,12 @@ impl Asked {
         Self(later.filter(|(_, count)| *count > 0).collect())
     }
 
-    /// Those that change something.
+    /// Returns the number of writes.
     pub(super) fn writes(&self) -> u64 {
         self.sum(|kind| !matches!(&*kind.verb, "GET" | "LIST"))
     }
 
-    /// A line: all, conflicts, and by verb.
+    /// Returns a line with the total, the conflicts, and the counts by verb.
     pub(super) fn figures(&self) -> Value {
         let mut line = json!({
             "bench": "requests", "all": self.sum(|_| true), "writes": self.writes(),
@@ -77,7 +77,7 @@ impl Asked {
         line
     }
 
-    /// A line: what was asked most.
+    /// Returns a line with the most frequent requests.
     pub(super) fn busiest(&self) -> Value {
         let mut kinds: Vec<_> = self.0.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

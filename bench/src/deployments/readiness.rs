@@ -1,4 +1,4 @@
-//! Which Deployments have all of their replicas ready, as a watch tells it.
+//! Tracks the ready Deployments with a watch.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use windlass_client::{Client, ResourceListWatch};
 pub(super) struct Readiness {
     list_watch: ResourceListWatch,
     events: BoxStream<'static, Result<RawEvent, ListWatchError>>,
-    /// Of the last event.
+    /// The version of the last event.
     version: Option<String>,
     replicas: i32,
     ready: HashSet<String>,
 }
 
-/// What is looked at of a Deployment; nothing else is decoded.
+/// The decoded fields of a Deployment.
 #[derive(Deserialize)]
 struct Seen {
     metadata: Metadata,
@@ -42,20 +42,20 @@ struct Status {
 }
 
 impl Readiness {
-    /// From now on; there are none yet.
+    /// Starts a watch. No Deployments exist yet.
     pub(super) async fn watch(client: &Client, namespace: &str, replicas: i32) -> Result<Self, BoxError> {
         let list_watch = client.list_watch(&Deployment::api_resource(), Some(namespace));
         let events = list_watch.watch(WatchOptions::default()).await?;
         Ok(Self { list_watch, events, version: None, replicas, ready: HashSet::new() })
     }
 
-    /// Waits until so many are ready; tells when that was.
+    /// Waits until this many are ready, and returns the time.
     pub(super) async fn all(&mut self, deployments: usize) -> Result<Instant, BoxError> {
         while self.ready.len() < deployments {
             if let Some(Ok(event)) = self.events.next().await {
                 self.see(&event)?;
             } else {
-                // An error of the connection ends the watch as well as its end does.
+                // A connection error is handled like the end of the watch.
                 let options = WatchOptions { resource_version: self.version.clone(), ..WatchOptions::default() };
                 self.events = self.list_watch.watch(options).await?;
             }

@@ -1,4 +1,4 @@
-//! What the informer's handler does, and how far it has come.
+//! The informer's handler, and its progress.
 
 use std::{
     sync::{
@@ -14,18 +14,18 @@ use tokio::sync::Notify;
 use windlass_api::Object;
 use windlass_cache::{Cached, Handler, Notification};
 
-/// What is done with each object.
+/// The work for each object.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Work {
-    /// Makes its key
+    /// Produces its key
     Key,
-    /// Reads two of its fields
+    /// Reads two fields
     View,
-    /// Decodes it
+    /// Decodes the object
     Decode,
 }
 
-/// What is counted while events come.
+/// Counters of the handler.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) awaited: u64,
@@ -33,7 +33,7 @@ pub(super) struct Progress {
     done: Notify,
 }
 
-/// Deals with each object, and counts the updates.
+/// Returns a handler that processes each object and counts the updates.
 pub(super) fn handler<K: Object>(work: Work, progress: Arc<Progress>) -> impl Handler<K> {
     move |notification: Notification<K>| {
         let (is_update, object) = match &notification {
@@ -53,19 +53,19 @@ impl Progress {
         Self { awaited, updates: AtomicU64::new(0), done: Notify::new() }
     }
 
-    /// How many updates there were.
+    /// Returns the number of updates.
     pub(super) fn seen(&self) -> u64 {
         self.updates.load(Ordering::Relaxed)
     }
 
-    /// Waits until there are more. Looks every millisecond: they are too many to be told of each.
+    /// Waits for further updates. Polls every millisecond, because there are too many updates to notify for each.
     pub(super) async fn first_after(&self, seen: u64) {
         while self.seen() == seen {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Waits until there were as many as are awaited.
+    /// Waits until all expected updates have arrived.
     pub(super) async fn all(&self) {
         self.done.notified().await;
     }

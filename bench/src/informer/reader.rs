@@ -1,4 +1,4 @@
-//! A reader beside the writer: how long it is made to wait.
+//! A reader that runs concurrently with the writer, to measure its waiting time.
 
 use std::{
     fs,
@@ -15,21 +15,21 @@ use tokio::time::Instant;
 use windlass_api::{BoxError, Object, ObjectRef};
 use windlass_cache::Lister;
 
-/// A thread that looks up one object after the other until it is stopped.
+/// A thread that reads one object after the other until it is stopped.
 pub(super) struct Reader {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Waits, BoxError>>,
 }
 
-/// How long each look-up took, without the time that the thread was ready to run and had no processor: that says nothing of
-/// locks. A writer that loses its processor within one is counted.
+/// The durations of the reads, without the time that the thread waited for a core, which does not depend on locks. The
+/// time that a writer waits for a core while it holds the lock is included.
 #[derive(Debug, Default)]
 pub(super) struct Waits(Vec<Duration>);
 
-/// Shorter look-ups have not waited; the operating system is not asked about them.
+/// Shorter reads have not waited, so the operating system is not queried.
 const PLAIN: Duration = Duration::from_micros(5);
 
-/// After so many look-ups the thread's waits for a processor are read anew.
+/// The number of reads between two queries of the thread's wait time.
 const FRESH: usize = 64;
 
 impl Reader {
@@ -69,7 +69,7 @@ impl Reader {
 }
 
 impl Waits {
-    /// The longest, and that which one in ten thousand exceeds, in microseconds.
+    /// Returns the maximum and the 99.99th percentile, in microseconds.
     pub(super) fn figures(mut self) -> Vec<(String, Value)> {
         self.0.sort_unstable();
         let at = |index: usize| self.0.get(index).map_or(0.0, |took| took.as_secs_f64() * 1e6);
@@ -83,7 +83,7 @@ impl Waits {
     }
 }
 
-/// How long this thread was ready to run and did not, in all.
+/// Returns the total time that this thread was runnable but did not run.
 fn waited_for_processor() -> Result<Duration, BoxError> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = text.split_whitespace().nth(1).ok_or("schedstat has no second figure")?;

@@ -1,4 +1,4 @@
-//! What reading costs while nothing changes: objects by key, and look-ups by index.
+//! The cost of reads while nothing changes: by key, and by index.
 
 use std::{hint::black_box, time::Duration};
 
@@ -9,17 +9,17 @@ use windlass_cache::{Cached, Lister};
 
 use super::BY_NODE;
 
-/// How many objects are decoded, and how many values of the index looked up.
+/// The number of decoded objects, and of index values that are read.
 const SAMPLE: usize = 2_000;
 
-/// How many objects are hot, and how often each is asked for.
+/// The number of hot objects, and of reads of each.
 const HOT: usize = 16;
 const ROUNDS: u32 = 1_000;
 
-/// How often each value is looked up after the first time.
+/// The number of later reads of each index value.
 const LATER: usize = 15;
 
-/// Medians.
+/// Returns medians.
 pub(super) fn measure<K: Object>(store: &Lister<K>) -> Result<Map<String, Value>, BoxError> {
     let all = store.list();
     let sample: Vec<_> = all.iter().step_by((all.len() / SAMPLE).max(1)).cloned().collect();
@@ -30,7 +30,7 @@ pub(super) fn measure<K: Object>(store: &Lister<K>) -> Result<Map<String, Value>
     note("cold_get_us", cold * 1e6);
     note("decode_us", decode * 1e6);
     note("hot_get_ns", hot_get(store, &sample[sample.len().saturating_sub(HOT)..])? * 1e9);
-    // Later, what is looked up is nearer to the processor.
+    // In later passes, the data is in the CPU caches.
     let passes = [("cold_lookup_ns", "cold_lookup_ns_per_key", 1), ("lookup_ns", "lookup_ns_per_key", LATER)];
     for (base_name, per_key_name, passes) in passes {
         if let Some(line) = line_through(lookups(store, passes)?) {
@@ -42,8 +42,8 @@ pub(super) fn measure<K: Object>(store: &Lister<K>) -> Result<Map<String, Value>
     Ok(figures)
 }
 
-/// Seconds for an object that nobody has asked for before, and for decoding its bytes alone. Every other object is decoded
-/// first, so that neither finds the bytes in the processor's cache more often.
+/// Returns the seconds for the first get of an object, and for decoding its bytes only. The order alternates between
+/// objects, so both find the bytes in the CPU cache equally often.
 fn cold_gets<K: Object>(sample: &[Cached<K>]) -> Result<(f64, f64), BoxError> {
     let (mut gets, mut decodes) = (Vec::new(), Vec::new());
     for (at, object) in sample.iter().enumerate() {
@@ -60,7 +60,7 @@ fn cold_gets<K: Object>(sample: &[Cached<K>]) -> Result<(f64, f64), BoxError> {
     Ok((median(&mut gets), median(&mut decodes)))
 }
 
-/// Seconds from a key to a decoded object that is there.
+/// Returns the seconds for a get of an object that is already decoded.
 fn hot_get<K: Object>(store: &Lister<K>, hot: &[Cached<K>]) -> Result<f64, BoxError> {
     let keys: Vec<_> = hot.iter().map(Cached::object_ref).collect();
     for object in hot {
@@ -80,7 +80,7 @@ fn hot_get<K: Object>(store: &Lister<K>, hot: &[Cached<K>]) -> Result<f64, BoxEr
     Ok(median(&mut rounds) / keys)
 }
 
-/// For some of the nodes, how many objects were found, and in how many seconds: the median of the passes.
+/// For a sample of nodes, returns the number of objects and the seconds: the median of the passes.
 fn lookups<K: Object>(store: &Lister<K>, passes: usize) -> Result<Vec<(usize, f64)>, BoxError> {
     let nodes = store.index_values(BY_NODE)?;
     let mut found = Vec::new();
@@ -94,14 +94,14 @@ fn lookups<K: Object>(store: &Lister<K>, passes: usize) -> Result<Vec<(usize, f6
     Ok(found)
 }
 
-/// What a look-up costs, and what each of the objects found adds to it.
+/// The cost of a look-up, and the additional cost of each returned object.
 #[derive(Debug, PartialEq)]
 struct Line {
     base: f64,
     per_key: f64,
 }
 
-/// The line through the medians of the quarter with the fewest objects and of that with the most.
+/// Returns the line through two medians: of the quarter with the fewest objects, and of the quarter with the most.
 fn line_through(mut lookups: Vec<(usize, f64)>) -> Option<Line> {
     lookups.sort_unstable_by_key(|(keys, _)| *keys);
     let quarter = lookups.len() / 4;

@@ -1,5 +1,5 @@
-//! A first informer, of a few objects, before anything is measured: the pages of the program itself, which come into
-//! memory when its code is first run, are not what objects cost.
+//! A first informer with a few objects before the measurement. It loads the program's own pages, which are not a cost
+//! of objects.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use windlass_api::{
 };
 use windlass_cache::{InformerOptions, SharedInformer};
 
-/// So many objects: too few to train a dictionary on, which takes memory that the allocator would use again.
+/// The number of objects: too few to train a dictionary, whose memory the allocator would reuse.
 const FEW: u32 = 4;
 
-/// Syncs an informer of the first few objects, and lets go of it.
+/// Syncs an informer of the first few objects, and drops it.
 pub(super) async fn warm_up<K: Object>(
     resource: ApiResource,
     list_watch: Arc<dyn ListWatch>,
@@ -25,12 +25,12 @@ pub(super) async fn warm_up<K: Object>(
     let running = tokio::spawn(informer.clone().run(std::future::pending()));
     registration.has_synced().await?;
     running.abort();
-    // It ends by being cancelled, which is no error.
+    // The informer ends by cancellation, which is not an error.
     let _ = running.await;
     Ok(())
 }
 
-/// Lists no more than a few objects, as if there were no others, and nothing ever happens to them.
+/// Lists only a few objects, and never sends an event.
 #[derive(Debug)]
 struct FirstPage(Arc<dyn ListWatch>);
 

@@ -1,4 +1,4 @@
-//! What comes back: frames, of which only those that tell how a request ended are kept.
+//! Parsing of responses: keeps only the frames that show how a request ended.
 
 use windlass_api::BoxError;
 
@@ -13,7 +13,7 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-/// Of SETTINGS and PING.
+/// The ACK flag of SETTINGS and PING.
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -22,37 +22,38 @@ const PRIORITY: u8 = 32;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// As much as may be announced.
+/// The largest flow control window.
 const WINDOW: u32 = (1 << 31) - 1;
 const FIRST_WINDOW: u32 = (1 << 16) - 1;
-/// After so much data it is announced that as much may come again.
+/// The amount of data after which the window is extended.
 const REFILL: u32 = 1 << 28;
 
-/// Reads frames wherever the records of TLS cut them.
+/// Parses frames, independent of TLS record boundaries.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// Of the frame that has begun.
+    /// The partial header of the current frame.
     head: Vec<u8>,
-    /// What of its payload is yet to come.
+    /// The remaining bytes of its payload.
     left: usize,
-    /// What of it has come, unless it is thrown away.
+    /// The received payload, unless it is discarded.
     kept: Vec<u8>,
-    /// Data since more was announced.
+    /// The data since the last window update.
     data: u32,
-    /// An answer that is no success, and its body as far as it has come.
+    /// A failed response: its stream, and its body so far.
     failed: Option<(u32, String)>,
 }
 
-/// What is to be done about what came.
+/// The result of the received bytes.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Requests that have ended well.
+    /// The number of successful requests.
     pub(super) ended: usize,
-    /// To be sent.
+    /// The bytes to send.
     pub(super) reply: Vec<u8>,
 }
 
-/// What a connection begins with: no table of headers, so that each answer says its status by itself; and no bounds to data.
+/// Returns the start of a connection: no dynamic header table, so each response is self-contained, and the maximum
+/// window.
 pub(super) fn greeting() -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     let mut settings = Vec::new();
@@ -70,7 +71,7 @@ impl Answers {
         Self { head: Vec::with_capacity(9), left: 0, kept: Vec::new(), data: 0, failed: None }
     }
 
-    /// Takes what has come. An answer that is no success is an error.
+    /// Processes received bytes. Returns an error for a failed response.
     pub(super) fn take(&mut self, mut bytes: &[u8], outcome: &mut Outcome) -> Result<(), BoxError> {
         while !bytes.is_empty() {
             if self.head.len() < 9 {
@@ -99,7 +100,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The frame is complete.
+    /// Processes a complete frame.
     fn frame(&mut self, outcome: &mut Outcome) -> Result<(), BoxError> {
         let (kind, flags) = (self.head[3], self.head[4]);
         let stream = u32::from_be_bytes([self.head[5], self.head[6], self.head[7], self.head[8]]);
@@ -139,13 +140,14 @@ impl Answers {
     }
 }
 
-/// Whether the head of an answer begins with status 200 or 201.
+/// Reports whether a header block begins with status 200 or 201.
 fn is_success(mut block: &[u8]) -> bool {
-    // A change of the table's size.
+    // Skips table size updates.
     while let [0x20..=0x3f, rest @ ..] = block {
         block = rest;
     }
-    // By its number, or spelled out, as it is or by Huffman's code; the name is that of any status in HPACK's own table.
+    // Accepts an indexed status, or a literal value, plain or with Huffman coding. The name index is that of `:status`
+    // in HPACK's static table.
     matches!(
         block,
         [0x88, ..]

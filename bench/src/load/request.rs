@@ -1,14 +1,14 @@
-//! A request as the bytes that go over the wire, made before the clock starts.
+//! Requests as encoded bytes, created before the measurement.
 
 use windlass_api::BoxError;
 
-/// Digits of a number, as they stand in a request.
+/// The number of digits of a number in a request.
 pub(super) const DIGITS: usize = 8;
 
-/// Stands for the number of an object in a path or a body, and is replaced by it.
+/// A placeholder in paths and bodies for the number of the object.
 pub(crate) const OBJECT: &str = "00000000";
 
-/// Stands for the number of the request, which no other request of the same load has.
+/// A placeholder for the number of the request, which is unique in the load.
 pub(crate) const REQUEST: &str = "11111111";
 
 const DATA: u8 = 0;
@@ -16,20 +16,20 @@ const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// No server takes longer frames unless it says so.
+/// The default maximum frame size; servers only accept larger frames if they announce it.
 const FRAME: usize = 16 << 10;
 
-/// Frames of a request, with gaps for its stream and for numbers.
+/// The frames of a request, with gaps for the stream and the numbers.
 #[derive(Debug)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
-    /// Where frames begin.
+    /// The start positions of the frames.
     frames: Vec<usize>,
     objects: Vec<usize>,
     requests: Vec<usize>,
 }
 
-/// A request to be sent many times.
+/// A request template.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'r> {
     pub(crate) method: &'r str,
@@ -41,7 +41,8 @@ pub(crate) struct Request<'r> {
 impl Frames {
     pub(super) fn of(request: &Request<'_>, authority: &str, token: &str) -> Result<Self, BoxError> {
         let mut headers = Vec::new();
-        // Never by reference to what was sent before: each request has the same bytes. The numbers are the names' in HPACK's own table.
+        // Header fields are never indexed dynamically, so each request has the same bytes. The indices are those of
+        // HPACK's static table.
         let mut header = |index: u8, value: &str| -> Result<(), BoxError> {
             integer(&mut headers, 4, usize::from(index));
             integer(&mut headers, 7, value.len());
@@ -80,7 +81,7 @@ impl Frames {
         frame(&mut self.bytes, kind, flags, 0, payload);
     }
 
-    /// Appends the request, with these numbers.
+    /// Appends the request with these numbers.
     pub(super) fn write(&self, stream: u32, object: usize, request: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
@@ -99,7 +100,7 @@ impl Frames {
     }
 }
 
-/// Appends a frame of HTTP/2.
+/// Appends an HTTP/2 frame.
 pub(super) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();
     out.extend_from_slice(&length[1..]);
@@ -108,7 +109,7 @@ pub(super) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload
     out.extend_from_slice(payload);
 }
 
-/// Appends an integer of HPACK whose first byte has so many bits for it, the others being zero.
+/// Appends an HPACK integer with a prefix of this many bits; the other bits of the first byte are zero.
 fn integer(out: &mut Vec<u8>, bits: u8, value: usize) {
     let most = (1_usize << bits) - 1;
     let low = |value: usize| value.to_le_bytes()[0];

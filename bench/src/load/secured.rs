@@ -1,7 +1,7 @@
-//! TLS on a blocking socket, with as little between the two as there can be.
+//! TLS on a blocking socket, with minimal overhead.
 //!
-//! One cipher suite, so that no server is asked for more work than another; certificates are not looked at: who measures a
-//! server has started it.
+//! There is a single cipher suite, so all servers do the same work. Certificates are not verified, because the
+//! benchmark itself starts the servers.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -21,23 +21,23 @@ use rustls::{
 };
 use windlass_api::BoxError;
 
-/// What is read from the socket at a time, at most.
+/// The maximum size of a read from the socket.
 const READ: usize = 256 << 10;
 
-/// A connection that has shaken hands.
+/// A connection after the handshake.
 pub(super) struct Secured {
     stream: TcpStream,
     tls: UnbufferedClientConnection,
-    /// What has come and is yet to be decrypted: the bytes of `from..to`.
+    /// Received bytes that are not decrypted yet: `from..to`.
     incoming: Vec<u8>,
     from: usize,
     to: usize,
-    /// Encrypted, and not sent yet.
+    /// Encrypted bytes that are not sent yet.
     outgoing: Vec<u8>,
 }
 
 impl Secured {
-    /// Speaks HTTP/2 with whoever answers there.
+    /// Connects and selects HTTP/2.
     pub(super) fn connect(host: &str, port: u16) -> Result<Self, BoxError> {
         let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
@@ -63,7 +63,7 @@ impl Secured {
         Ok(secured)
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
         if !self.advance(bytes, &mut |_| Err("data before it was asked for".into()))? {
             return Err("the connection does not take data".into());
@@ -71,7 +71,7 @@ impl Secured {
         Ok(())
     }
 
-    /// Waits until something comes, and shows what has come.
+    /// Waits for data and passes it to `take`.
     pub(super) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
         self.receive()?;
         self.advance(&[], take)?;
@@ -79,7 +79,7 @@ impl Secured {
     }
 
     fn receive(&mut self) -> Result<(), BoxError> {
-        // No record is as long as the room that is left by that.
+        // The remaining space is larger than any record.
         self.incoming.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         match self.stream.read(&mut self.incoming[self.to..])? {
@@ -91,7 +91,7 @@ impl Secured {
         }
     }
 
-    /// Goes on until more has to come, and then sends what it is given. Tells whether it could.
+    /// Processes records until more input is needed, then sends `bytes`. Reports whether they could be sent.
     fn advance(&mut self, bytes: &[u8], take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<bool, BoxError> {
         loop {
             let UnbufferedStatus { mut discard, state } =
@@ -142,7 +142,7 @@ impl Secured {
     }
 }
 
-/// Appends what a function writes into the room that it asks for.
+/// Appends the output of a function that requests its buffer size.
 fn encoded(
     out: &mut Vec<u8>,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, Result<usize, BoxError>>,
@@ -155,13 +155,13 @@ fn encoded(
                 return Ok(());
             }
             Err(Ok(required)) if start + required > out.len() => out.resize(start + required, 0),
-            Err(Ok(_)) => return Err("there is no room that would do".into()),
+            Err(Ok(_)) => return Err("the required buffer size is invalid".into()),
             Err(Err(error)) => return Err(error),
         }
     }
 }
 
-/// Trusts everybody.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Unverified;
 

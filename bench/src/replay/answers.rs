@@ -1,4 +1,4 @@
-//! What the replay answers.
+//! The responses of the replay server.
 
 use std::{convert::Infallible, ops::Range, sync::Arc, time::Duration};
 
@@ -15,10 +15,10 @@ use super::{
     workload::{Encoding, Place, Workload},
 };
 
-/// As much as goes to the socket at once, and by one object more.
+/// The size of a write to the socket; one more object may follow.
 const CHUNK: usize = 64 << 10;
 
-/// What is replayed, and how.
+/// The replayed workload and its options.
 pub(super) struct Replay {
     pub(super) workload: Workload,
     pub(super) options: Options,
@@ -55,7 +55,7 @@ impl Replay {
     fn page(self: Arc<Self>, encoding: Encoding, page: Range<usize>) -> impl Stream<Item = Bytes> + Send + 'static {
         let mut head = Vec::with_capacity(2 * CHUNK);
         self.workload.list_head(encoding, &mut head, page.clone());
-        // The state is `None` once the last chunk is out.
+        // The state is `None` after the last chunk.
         stream::unfold(Some((page.start, head)), move |state| {
             let (replay, page) = (self.clone(), page.clone());
             async move {

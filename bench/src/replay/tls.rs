@@ -1,4 +1,4 @@
-//! A certificate for the occasion, and the kubeconfig of those who trust it.
+//! A temporary certificate, and a kubeconfig that trusts it.
 
 use std::{
     fs,
@@ -16,24 +16,24 @@ use serde_json::json;
 use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
 
-/// What TLS is served with.
+/// The TLS configuration of the server.
 pub(super) struct Secured {
     pub(super) acceptor: TlsAcceptor,
     pub(super) kubeconfig: PathBuf,
 }
 
-/// Makes a certificate, its own authority, for the address; writes it and a kubeconfig into the directory.
+/// Creates a self-signed certificate for the address, and writes it and a kubeconfig into the directory.
 pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<Secured, BoxError> {
     let made = rcgen::generate_simple_self_signed([address.ip().to_string()])?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = config.with_safe_default_protocol_versions()?.with_no_client_auth();
     let mut config = config.with_single_cert(vec![made.cert.der().clone()], key)?;
-    // In the order of a real API server.
+    // The preference order of a real API server.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
 
     fs::create_dir_all(directory)?;
-    // A kubeconfig's paths are relative to itself.
+    // Relative paths in a kubeconfig refer to its directory.
     let directory = fs::canonicalize(directory)?;
     let (authority, kubeconfig) = (directory.join("ca.crt"), directory.join("kubeconfig"));
     fs::write(&authority, made.cert.pem())?;

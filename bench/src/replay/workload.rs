@@ -1,8 +1,8 @@
-//! The objects that are replayed, and how they change.
+//! The replayed objects and their changes.
 //!
-//! A workload is a list of templates: encoded objects with marks in the places that differ from object to object and
-//! from event to event. An object is its template's bytes with the marks filled in, so that making one costs little more
-//! than copying it, and a million of them take no more memory than their templates.
+//! A workload is a list of templates: encoded objects with marks at positions that differ between objects or events. An
+//! object is a copy of its template with the marks filled in. So creating an object costs little more than a copy, and
+//! a million objects need no more memory than their templates.
 
 mod json;
 mod manifest;
@@ -20,12 +20,12 @@ use windlass_api::{BoxError, Entropy};
 
 use self::template::{Filling, Template};
 
-/// What is replayed.
+/// The kind of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Pods that are alike: two containers, one owner, five labels
+    /// Similar pods: two containers, one owner, five labels
     Uniform,
-    /// Pods of 150 applications, each with environment, arguments and annotations of its own
+    /// Pods of 150 applications with different environments, arguments and annotations
     Varied,
     /// Small custom resources
     Custom,
@@ -35,40 +35,40 @@ pub(crate) enum Kind {
     ConfigMaps,
 }
 
-/// Encoded objects of one kind.
+/// The encoded objects of one kind.
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) path: &'static str,
     kind: &'static str,
     api_version: &'static str,
-    /// List items of custom resources say what they are.
+    /// Items in lists of custom resources have an apiVersion and a kind.
     typed_items: bool,
     nodes: u64,
     objects: usize,
-    /// Objects in JSON.
+    /// The objects in JSON.
     templates: Vec<Template>,
-    /// The same as messages of protobuf; none when there are no messages of their kind, or nobody asked for them.
+    /// The objects in protobuf; empty without messages for the kind, or without a request for them.
     messages: Vec<Template>,
 }
 
-/// What an answer is written in.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Protobuf,
 }
 
-/// Where an item stands in its page.
+/// The position of an item in its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     First,
     Later,
 }
 
-/// How many pods a node has, on the average; the fullest has twice as many.
+/// The mean number of pods per node; the maximum is twice as high.
 const PODS_OF_A_NODE: usize = 55;
 
-/// How many pods a ReplicaSet has.
+/// The number of pods per ReplicaSet.
 const REPLICAS: usize = 3;
 
 impl Encoding {
@@ -86,7 +86,7 @@ impl Encoding {
         }
     }
 
-    /// What stands behind the items of a list.
+    /// Returns the bytes after the items of a list.
     pub(crate) fn list_tail(self) -> &'static [u8] {
         match self {
             Self::Json => json::LIST_TAIL,
@@ -98,7 +98,7 @@ impl Encoding {
 // === impl Workload ===
 
 impl Workload {
-    /// The same for the same arguments, always.
+    /// Creates a workload. The result only depends on the arguments.
     pub(crate) fn new(kind: Kind, objects: usize) -> Self {
         let entropy = Entropy::seeded(7);
         let core = |path, kind, most: usize, make: &dyn Fn(&Entropy, usize) -> Value| Self {
@@ -124,14 +124,14 @@ impl Workload {
         }
     }
 
-    /// Has `program` make messages of the objects: `client-go --encode KIND`.
+    /// Adds protobuf messages, encoded by `program`: `client-go --encode KIND`.
     pub(crate) fn with_messages(mut self, program: &Path) -> Result<Self, BoxError> {
         let objects = self.templates.iter().map(json::object);
         self.messages = protobuf::templates(program, self.kind, objects.collect())?;
         Ok(self)
     }
 
-    /// Protobuf for those who accept it, if there is any.
+    /// Returns protobuf if the client accepts it and messages exist.
     pub(crate) fn encoding(&self, accepted: &str) -> Encoding {
         if !self.messages.is_empty() && accepted.contains(protobuf::MEDIA_TYPE) {
             Encoding::Protobuf
@@ -140,7 +140,7 @@ impl Workload {
         }
     }
 
-    /// Appends what stands before the items of a page of the list, which ends before `page.end`.
+    /// Appends the bytes before the items of a page, which ends before `page.end`.
     pub(crate) fn list_head(&self, encoding: Encoding, out: &mut Vec<u8>, page: Range<usize>) {
         match encoding {
             Encoding::Json => self.json_list_head(out, page),
@@ -156,7 +156,7 @@ impl Workload {
         }
     }
 
-    /// Appends the event that tells the `change`th change, one of `object`.
+    /// Appends the event of the `change`th change, for `object`.
     pub(crate) fn event(&self, encoding: Encoding, out: &mut Vec<u8>, object: usize, change: u64) {
         match encoding {
             Encoding::Json => self.json_event(out, object, change),
@@ -164,7 +164,7 @@ impl Workload {
         }
     }
 
-    /// Of the objects of one template, [`REPLICAS`] have an owner in common.
+    /// [`REPLICAS`] objects of a template share an owner.
     fn filling(&self, object: usize, change: u64) -> Filling {
         let templates = self.templates.len();
         let owner = object % templates + templates * (object / templates / REPLICAS);

@@ -1,4 +1,5 @@
-//! Random requests to the embedded server and to the real one: `cargo xtask long differential` starts the latter and runs this.
+//! Random requests to the embedded and the real server. `cargo xtask long differential` starts the real server and runs
+//! this program.
 
 use std::{process::ExitCode, time::Duration};
 

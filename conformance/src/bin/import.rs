@@ -1,5 +1,5 @@
-//! The definitions of widely used operators, imported: `cargo xtask long import` runs this. With two folders, it compares the
-//! definitions in the second with those of the same names in the first.
+//! Imports CRDs of widely used operators. `cargo xtask long import` runs this program. With two folders, it compares
+//! the CRDs in the second with those of the same names in the first.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if found.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether what was generated says what was read.
+/// Compares the generated CRDs with the input.
 fn compare(read: &Path, generated: &Path) -> Result<ExitCode, Box<dyn Error>> {
     let mut originals = BTreeMap::new();
     for file in files(read)? {
@@ -60,7 +60,7 @@ fn documents(file: &Path) -> Result<Vec<Document>, Box<dyn Error>> {
     Ok(windlass_import::read(&file.display().to_string(), &fs::read_to_string(file)?)?)
 }
 
-/// The YAML in a folder, and one level below.
+/// Returns the YAML files in a folder and its direct subfolders.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,5 +1,5 @@
-//! The definitions of widely used operators on the embedded server and on the real one: `cargo xtask long operators` starts
-//! the latter and runs this.
+//! Compares the embedded and the real server with CRDs of widely used operators. `cargo xtask long operators` starts
+//! the real server and runs this program.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,14 +1,14 @@
-//! A sequence that shows the same with less.
+//! Minimization of sequences.
 
 use super::{
     mutate::{parts, remove},
     sequence::{Body, Sequence},
 };
 
-/// How many smaller sequences are tried.
+/// The maximum number of smaller sequences to try.
 const ATTEMPTS: usize = 120;
 
-/// The smallest sequence that was found for which `shows` still holds.
+/// Returns the smallest sequence found for which `shows` holds.
 pub(super) async fn minimise(sequence: Sequence, shows: impl AsyncFn(&Sequence) -> bool) -> Sequence {
     let mut smallest = sequence;
     let mut attempts = 0;
@@ -27,7 +27,7 @@ pub(super) async fn minimise(sequence: Sequence, shows: impl AsyncFn(&Sequence) 
     }
 }
 
-/// What is one step, one parameter or one part of a body smaller, what takes most away first.
+/// Returns variants without one step, one parameter or one part of a body, the smallest variants first.
 fn smaller(sequence: &Sequence) -> Vec<Sequence> {
     let mut all = Vec::new();
     let but = |change: &dyn Fn(&mut Sequence)| {
@@ -36,20 +36,20 @@ fn smaller(sequence: &Sequence) -> Vec<Sequence> {
         changed
     };
     if sequence.steps.len() > 1 {
-        // What gives back the few addresses that there are stays.
+        // Steps that release scarce addresses remain.
         let gives_back =
             |at: &usize| sequence.steps[*at].method == "DELETE" && !sequence.steps[*at].path.contains("a-{id}");
         let removable = (0..sequence.steps.len()).rev().filter(|at| !gives_back(at));
         all.extend(removable.map(|at| but(&|changed| drop(changed.steps.remove(at)))));
     }
     for (at, step) in sequence.steps.iter().enumerate() {
-        // What others would meet is not written to make a sequence smaller.
+        // Parameters that protect other tests remain.
         let kept = |name: &str| name == "dryRun" || name == "labelSelector";
         let removable = step.query.iter().enumerate().filter(|(_, (name, _))| !kept(name));
         all.extend(removable.map(|(index, _)| but(&|changed| drop(changed.steps[at].query.remove(index)))));
         all.extend((0..step.headers.len()).map(|index| but(&|changed| drop(changed.steps[at].headers.remove(index)))));
         let Body::Json(body) = &step.body else { continue };
-        // Without its name it would be another mistake that shows.
+        // Without its name the object would show a different error.
         let named = |place: &Vec<String>| matches!(&**place, [metadata, ..] if metadata == "metadata");
         for place in parts(body).into_iter().filter(|place| !named(place) || place.len() > 2) {
             let mut smaller = body.clone();

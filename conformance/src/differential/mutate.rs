@@ -1,23 +1,23 @@
-//! Bodies that are not quite as they should be.
+//! Mutation of request bodies.
 
 use serde_json::{Value, json};
 
 use super::{schema::Schemas, sequence::Body};
 use crate::dice::Dice;
 
-/// Spoils bodies.
+/// A generator of mutated bodies.
 pub(super) struct Mutator<'a> {
     pub(super) dice: &'a Dice,
     pub(super) schemas: &'a Schemas,
-    /// The name of the schema of whole objects.
+    /// The name of the schema of complete objects.
     pub(super) root: String,
 }
 
-/// Where in a value something stands.
+/// The position of a value in a document.
 type Place = Vec<String>;
 
 impl Mutator<'_> {
-    /// A body with one change or two.
+    /// Returns a body with one or two changes.
     pub(super) fn mutated(&self, body: &Value) -> Body {
         let mut body = body.clone();
         if self.dice.chance(3) {
@@ -29,7 +29,7 @@ impl Mutator<'_> {
         Body::Json(body)
     }
 
-    /// A part of a body, as somebody who knows only that part would patch it.
+    /// Returns a part of the body as a patch.
     pub(super) fn part(&self, body: &Value) -> Value {
         let places = places(body);
         let place = self.dice.pick(&places);
@@ -43,7 +43,7 @@ impl Mutator<'_> {
         part
     }
 
-    /// What might stand at a path of an object.
+    /// Returns a generated value for a path of the object.
     pub(super) fn generated(&self, path: &[&str]) -> Value {
         let mut schema = self.schemas.named(&self.root);
         for name in path {
@@ -54,7 +54,7 @@ impl Mutator<'_> {
             .map_or_else(|| json!({}), |schema| self.schemas.value(schema, self.dice, 0))
     }
 
-    /// A JSON patch of an object.
+    /// Returns a JSON patch for the object.
     pub(super) fn operations(&self, body: &Value) -> Value {
         let places = places(body);
         let operation = || {
@@ -85,7 +85,7 @@ impl Mutator<'_> {
 
     fn mutate(&self, body: &mut Value) {
         let places = places(body);
-        // Name and labels say which object it is.
+        // Name and labels identify the object.
         let others: Vec<_> =
             places.iter().filter(|place| place.first().is_none_or(|name| name != "metadata")).collect();
         let place = if others.is_empty() { &places[0] } else { *self.dice.pick(&others) };
@@ -114,7 +114,7 @@ impl Mutator<'_> {
         }
     }
 
-    /// Adds a field that its schema knows.
+    /// Adds a field from its schema.
     fn add_known(&self, body: &mut Value) {
         let Some(mut schema) = self.schemas.named(&self.root) else { return };
         let mut value = body;
@@ -191,7 +191,7 @@ impl Mutator<'_> {
         metadata.insert(name.to_owned(), value);
     }
 
-    /// A value that hardly fits.
+    /// Returns a value that is unlikely to match the schema.
     fn odd(&self) -> Value {
         self.dice
             .pick(&[
@@ -219,7 +219,7 @@ impl Mutator<'_> {
             .clone()
     }
 
-    /// A body that is not what JSON calls well-formed, or hardly.
+    /// Returns malformed or unusual JSON.
     fn spoilt_text(&self, body: &Value) -> String {
         let text = body.to_string();
         let inside = &text[1..text.len().max(2) - 1];
@@ -234,7 +234,7 @@ impl Mutator<'_> {
     }
 }
 
-/// All places in a value, the whole first.
+/// Returns all positions in a value, the root first.
 fn places(value: &Value) -> Vec<Place> {
     let mut all = vec![Vec::new()];
     let inner: Vec<(String, &Value)> = match value {
@@ -277,7 +277,7 @@ fn set(value: &mut Value, place: &[String], to: Value) {
     }
 }
 
-/// Takes what stands at a place out of what is around it; the whole stays.
+/// Removes the value at a position; the root cannot be removed.
 pub(super) fn remove(value: &mut Value, place: &[String]) {
     let Some((name, around)) = place.split_last() else { return };
     match at_mut(value, around) {
@@ -291,7 +291,7 @@ pub(super) fn remove(value: &mut Value, place: &[String]) {
     }
 }
 
-/// All places in a value but the whole, the largest parts first.
+/// Returns all positions in a value except the root, the largest parts first.
 pub(super) fn parts(value: &Value) -> Vec<Place> {
     let mut all: Vec<_> = places(value).into_iter().filter(|place| !place.is_empty()).collect();
     all.sort_by_key(Vec::len);

@@ -1,4 +1,4 @@
-//! What may stand in objects, from the recorded schemas.
+//! Generation of object content from the recorded schemas.
 
 use std::{collections::HashMap, fs};
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::{dice::Dice, matrix::Kind, suite::root};
 
 const FILE: &str = "../crates/windlass-api/data/openapi.tsv";
-/// How deep made-up values go.
+/// The maximum depth of generated values.
 const DEEPEST: usize = 4;
 
-/// The schemas by their names.
+/// The schemas by name.
 #[derive(Debug)]
 pub(super) struct Schemas(HashMap<String, Value>);
 
@@ -38,7 +38,7 @@ const TEXTS: [&str; 20] = [
 ];
 const QUANTITIES: [&str; 9] = ["1", "100m", "-1", "0.5", "1Gi", "1e3", "0", "1.5Gi", "x"];
 
-/// The name of a kind's schema.
+/// Returns the name of a kind's schema.
 pub(super) fn schema_of(kind: &Kind) -> String {
     let (group, version) = kind.api_version.split_once('/').unwrap_or(("core", &kind.api_version));
     let group = group.split('.').next().unwrap_or(group);
@@ -52,19 +52,19 @@ impl Schemas {
         Self(lines.filter_map(|(name, schema)| Some((name.to_owned(), serde_json::from_str(schema).ok()?))).collect())
     }
 
-    /// A schema by its name.
+    /// Returns a schema by name.
     pub(super) fn named(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// What a schema refers to, or itself; and the name, if it refers.
+    /// Resolves a reference. Returns the schema, and its name if it was a reference.
     pub(super) fn resolve<'a>(&'a self, schema: &'a Value) -> (&'a Value, &'a str) {
         let reference = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
         let name = reference.and_then(|reference| reference.rsplit('/').next()).unwrap_or_default();
         (self.named(name).unwrap_or(schema), name)
     }
 
-    /// A value that might stand there.
+    /// Returns a generated value for the schema.
     pub(super) fn value(&self, schema: &Value, dice: &Dice, depth: usize) -> Value {
         let (schema, name) = self.resolve(schema);
         match name.rsplit('.').next().unwrap_or_default() {

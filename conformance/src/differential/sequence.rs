@@ -1,4 +1,4 @@
-//! Sequences of requests, each made from a seed and a number.
+//! Random sequences of requests, each defined by a seed and a number.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -23,7 +23,7 @@ pub(super) struct Sequence {
 /// One request.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// As in a case: `PATCH/merge`.
+    /// The method in the notation of a case, such as `PATCH/merge`.
     pub(super) method: &'static str,
     pub(super) path: String,
     pub(super) query: Vec<(&'static str, String)>,
@@ -41,13 +41,13 @@ impl Step {
 pub(super) enum Body {
     None,
     Json(Value),
-    /// What is no JSON, or has keys twice.
+    /// A body that is not JSON, or has duplicate keys.
     Text(String),
 }
 
 impl Sequence {
-    /// The same without the empty lists and texts in its bodies; none if there are none. JSON patches stay as they are: what is
-    /// empty in them is what they do.
+    /// Returns the sequence without the empty lists and strings in its bodies, or `None` if it has none. JSON patches
+    /// do not change, because empty values affect their result.
     pub(super) fn without_empties(&self) -> Option<Self> {
         let mut plain = self.clone();
         let mut found = false;
@@ -59,7 +59,7 @@ impl Sequence {
         found.then_some(plain)
     }
 
-    /// As it stands in a file of cases.
+    /// Returns the sequence in the format of a file of cases.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for step in &self.steps {
@@ -84,7 +84,7 @@ impl Sequence {
     }
 }
 
-/// Takes empty lists and texts out of the objects in a value; whether there were any.
+/// Removes empty lists and strings from the objects in a value. Reports whether there were any.
 fn drop_empties(value: &mut Value) -> bool {
     match value {
         Value::Object(fields) => {
@@ -98,7 +98,7 @@ fn drop_empties(value: &mut Value) -> bool {
     }
 }
 
-/// Makes the sequences of a seed.
+/// A generator of the sequences of a seed.
 #[derive(Debug)]
 pub(super) struct Maker {
     seed: u64,
@@ -126,7 +126,7 @@ impl Maker {
             steps.push(writer.step());
         }
         if kind.resource == "services" {
-            // Their addresses are few.
+            // Only few addresses are available, so the objects are deleted.
             steps.push(Step::new("DELETE", kind.collection(), Body::None));
         }
         Sequence { kind: kind.label(), steps }
@@ -164,7 +164,7 @@ const LABEL_SELECTORS: [&str; 6] = [
 const VERSIONS: [&str; 6] = ["0", "1", "", "odd", "-1", "99999999999999999999"];
 const MATCHES: [&str; 4] = ["Exact", "NotOlderThan", "Odd", ""];
 
-/// Writes the requests of one sequence.
+/// A writer of the requests of one sequence.
 struct Writer<'a> {
     dice: &'a Dice,
     kind: &'a Kind,
@@ -176,7 +176,7 @@ impl Writer<'_> {
         format!("{}/{}", self.kind.collection(), self.kind.name())
     }
 
-    /// A request that writes; of kinds that others meet, one that does not.
+    /// Returns a write request; a dry run for kinds whose objects affect others.
     fn write(&self, method: &'static str, path: String, body: Body) -> Step {
         let mut step = Step::new(method, path, body);
         if self.kind.is_shared() || self.dice.chance(5) {
@@ -206,7 +206,7 @@ impl Writer<'_> {
         self.write("POST", self.kind.collection(), body)
     }
 
-    /// The object as somebody changed it.
+    /// Returns the object with a mutation.
     fn changed(&self) -> Value {
         let mut body = self.kind.body.clone();
         merge(&mut body, &self.kind.change);

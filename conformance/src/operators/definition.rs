@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition says, and the cases that create and remove it.
+//! CustomResourceDefinitions, and the cases that create and delete them.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::case::{self, Act, Case};
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition, as the server stored it.
+/// A CRD, as the server stored it.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -14,11 +14,11 @@ pub(super) struct Definition {
     pub(super) kind: String,
     pub(super) plural: String,
     pub(super) namespaced: bool,
-    /// Those that are served and need nobody who converts.
+    /// The served versions that need no conversion.
     pub(super) versions: Vec<Version>,
 }
 
-/// One of its versions.
+/// A version of a CRD.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) name: String,
@@ -48,14 +48,14 @@ impl Definition {
         })
     }
 
-    /// The path of its objects in one version.
+    /// Returns the path of its objects in a version.
     pub(super) fn collection(&self, version: &Version) -> String {
         let namespace = if self.namespaced { "namespaces/default/" } else { "" };
         format!("/apis/{}/{}/{namespace}{}", self.group, version.name, self.plural)
     }
 }
 
-/// The documents of a YAML text.
+/// Splits a YAML text into documents.
 pub(super) fn documents(text: &str) -> Vec<String> {
     let mut documents = vec![String::new()];
     for line in text.lines() {
@@ -68,7 +68,7 @@ pub(super) fn documents(text: &str) -> Vec<String> {
     documents
 }
 
-/// The name in the metadata of a YAML text, if it is a definition's.
+/// Returns the name in the metadata of a YAML text, if it is a CRD.
 pub(super) fn name(text: &str) -> Option<String> {
     text.lines().find(|line| *line == "kind: CustomResourceDefinition")?;
     let mut metadata =
@@ -76,17 +76,17 @@ pub(super) fn name(text: &str) -> Option<String> {
     metadata.find_map(|line| line.strip_prefix("  name: ")).map(|name| name.trim_matches('"').to_owned())
 }
 
-/// Creates a definition as it is written, and waits until its objects are served.
+/// Creates a CRD, and waits until its objects are served.
 pub(super) fn creation(name: &str, text: &str) -> Case {
     let until = |condition: &str| {
         format!("GET {PATH}/{name}\n< until status.conditions[type={condition}].status=True\n< only metadata.name\n\n")
     };
     let mut established = until("Established");
-    // Whether groups of the project itself have its consent is told by another controller.
+    // Another controller sets the approval condition for groups of the Kubernetes project.
     if name.ends_with(".k8s.io") {
         established += &until("KubernetesAPIApprovalPolicyConformant");
     }
-    // How many writes it took is a matter of which of its controllers was faster.
+    // The number of writes depends on the timing of the server's controllers.
     established += &format!("GET {PATH}/{name}\n< mask metadata.resourceVersion\n");
     let mut case = parsed(&format!(
         "=== {name}\nPOST {PATH}?fieldValidation=Strict\n> Content-Type: application/yaml\nbody\n\n{established}"
@@ -97,12 +97,12 @@ pub(super) fn creation(name: &str, text: &str) -> Case {
     case
 }
 
-/// Removes a definition with its objects.
+/// Deletes a CRD with its objects.
 pub(super) fn removal(name: &str) -> Case {
     parsed(&format!("=== {name}\nDELETE {PATH}/{name}\n\nGET {PATH}/{name}\n< until 404\n"))
 }
 
-/// The only case of a text.
+/// Parses a text with a single case.
 pub(super) fn parsed(text: &str) -> Case {
     let mut cases = case::parse(text).unwrap_or_else(|problem| panic!("{problem}: {text}"));
     cases.remove(0)

@@ -1,8 +1,8 @@
-//! What is published of definitions: discovery, and the schemas that clients explain, print and complete with.
+//! Published documents of CRDs: discovery, and the schemas for explanation, output and completion in clients.
 //!
-//! What a definition says is compared to the letter. Left out is what the real server adds for readers: descriptions of
-//! operations and of the types that all kinds share, and in the older OpenAPI the parameters and media types of operations.
-//! Discovery names the resources of a group version in no order, so here they come in that of names.
+//! The content that comes from CRDs must be equal. Additions of the real server for readers are ignored: descriptions
+//! of operations and common types, and in OpenAPI v2 the parameters and media types of operations. Resources of a group
+//! version have no defined order in discovery, so they are sorted by name.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,33 +16,33 @@ use super::{
     definition::{Definition, Version},
 };
 
-/// How long the real server may take to publish: it does so in the background, slowly.
+/// The timeout for the real server, which publishes slowly and in the background.
 const PUBLISHED: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
-/// So many places of a difference are told.
+/// The maximum number of reported places per difference.
 const TOLD: usize = 12;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Documents that tell of some groups.
+/// The documents of some groups.
 pub(super) struct Documents {
     groups: BTreeSet<String>,
     versions: BTreeSet<(String, String)>,
 }
 
-/// One of them: where it is, in which form, and what of it is compared.
+/// A document: its path, its format, and the compared part.
 struct Document {
     path: String,
     accept: &'static str,
     part: Part,
 }
 
-/// What of a document is compared.
+/// The compared part of a document.
 enum Part {
     Whole,
-    /// The items about these groups.
+    /// The items of these groups.
     Items,
-    /// Paths and definitions of these groups.
+    /// The paths and definitions of these groups.
     Schemas,
 }
 
@@ -57,7 +57,7 @@ impl Documents {
         }
     }
 
-    /// How many are the same on both servers, and how the others differ.
+    /// Returns the number of equal documents, and the differences of the others.
     pub(super) async fn compare(&self, both: &Both) -> (usize, Vec<String>) {
         let mut differences = Vec::new();
         let all = self.all();
@@ -81,7 +81,7 @@ impl Documents {
         all
     }
 
-    /// Asks until both answer the same, for as long as publishing may take.
+    /// Repeats the requests until both responses are equal, up to the timeout for publishing.
     async fn difference(&self, both: &Both, document: &Document, end: Instant) -> Option<String> {
         loop {
             let asked = [&both.embedded, &both.upstream].map(|target| self.ask(&target.client, document));
@@ -131,7 +131,7 @@ impl Documents {
         }
     }
 
-    /// Without the descriptions that no definition has written; what has no order, in one.
+    /// Removes descriptions that do not come from a CRD, and sorts unordered lists.
     fn without_prose(&self, mut value: Value) -> Value {
         if let Some(fields) = value.as_object_mut() {
             for (name, field) in fields {
@@ -145,7 +145,7 @@ impl Documents {
                         strip_objects(field);
                         embedded(field);
                     }
-                    // The real server tells of each group that has them.
+                    // The real server adds these to each group that uses them.
                     name if name.starts_with("io.k8s.") => {
                         strip(field, &["description", "x-kubernetes-group-version-kind"]);
                     }
@@ -156,7 +156,7 @@ impl Documents {
         value
     }
 
-    /// Whether a path or the name of a schema is of one of the groups.
+    /// Reports whether a path or the name of a schema belongs to one of the groups.
     fn ours(&self, key: &str) -> bool {
         self.groups.iter().any(|group| {
             let backwards = group.split('.').rev().collect::<Vec<_>>().join(".");
@@ -164,14 +164,15 @@ impl Documents {
         })
     }
 
-    /// The members of an object whose key names one of the groups, as a path does or, backwards, a schema.
+    /// Returns the members of an object whose key contains one of the groups: in a path as it is, in a schema name in
+    /// reverse order.
     fn of_groups(&self, members: &Value) -> Value {
         let kept = members.as_object().into_iter().flatten().filter(|(key, _)| self.ours(key));
         Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
     }
 }
 
-/// What all objects have is described by the server.
+/// Removes the server's descriptions of fields that all objects have.
 fn strip_objects(schema: &mut Value) {
     for name in ["apiVersion", "kind", "metadata"] {
         if let Some(property) = schema["properties"].get_mut(name) {
@@ -180,7 +181,7 @@ fn strip_objects(schema: &mut Value) {
     }
 }
 
-/// The same for the objects inside of an object.
+/// Does the same for embedded objects.
 fn embedded(schema: &mut Value) {
     if schema["x-kubernetes-embedded-resource"] == true {
         strip_objects(schema);
@@ -192,7 +193,7 @@ fn embedded(schema: &mut Value) {
     }
 }
 
-/// Without the members of these names, however deep.
+/// Removes the members with these names at any depth.
 fn strip(value: &mut Value, names: &[&str]) {
     match value {
         Value::Object(fields) => {
@@ -204,12 +205,12 @@ fn strip(value: &mut Value, names: &[&str]) {
     }
 }
 
-/// By what they say.
+/// Sorts the items by their content.
 fn sort(items: &mut Value) {
     items.as_array_mut().into_iter().for_each(|items| items.sort_by_key(ToString::to_string));
 }
 
-/// Whether a server publishes a schema for each version of a definition.
+/// Reports whether a server publishes a schema for each version of a CRD.
 pub(super) async fn are_published(client: &Client, definition: &Definition) -> bool {
     let group = definition.group.split('.').rev().collect::<Vec<_>>().join(".");
     for Version { name, .. } in &definition.versions {
@@ -223,7 +224,7 @@ pub(super) async fn are_published(client: &Client, definition: &Definition) -> b
     true
 }
 
-/// The places where two values differ.
+/// Collects the places where two values differ.
 fn differ(upstream: &Value, embedded: &Value, place: String, lines: &mut Vec<String>) {
     match (upstream, embedded) {
         (Value::Object(one), Value::Object(other)) => {

@@ -1,5 +1,5 @@
-//! Objects that a structural schema admits, as far as its structure alone decides that: rules, and what `not` forbids, are not
-//! looked at, and so may be violated.
+//! Generation of objects that match the structure of a schema. CEL rules and `not` are ignored, so objects may violate
+//! them.
 
 use std::cell::Cell;
 
@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 use super::text;
 use crate::dice::Dice;
 
-/// How many values an object may hold before only what is required is added.
+/// The number of values after which only required fields are added.
 const MOST: usize = 300;
-/// Beyond this length texts are not made longer to be long enough.
+/// The length up to which texts are extended to reach a minimum length.
 const LONGEST: usize = 2000;
 
-/// Makes values.
+/// A generator of values.
 pub(super) struct Generator<'a> {
     pub(super) dice: &'a Dice,
-    /// So many of a hundred optional fields are there.
+    /// The percentage of optional fields.
     pub(super) density: usize,
-    /// Values that were made.
+    /// The number of generated values.
     pub(super) made: Cell<usize>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Generator<'a> {
         Self { dice, density, made: Cell::new(0) }
     }
 
-    /// A value that might stand there.
+    /// Returns a generated value for a schema.
     pub(super) fn value(&self, schema: &Value) -> Value {
         self.made.set(self.made.get() + 1);
         if schema["nullable"] == true && self.dice.chance(5) {
@@ -84,7 +84,7 @@ impl<'a> Generator<'a> {
         let (least, most) = bounds(schema, "minItems", "maxItems");
         let wanted = if self.made.get() < MOST { self.dice.below(3) } else { 0 };
         let mut items = Vec::<Value>::new();
-        // Keys may be few, so that not each item finds a place.
+        // There may be too few keys for all items.
         for _ in 0..20 {
             if items.len() >= wanted.max(least).min(most) {
                 break;
@@ -130,7 +130,8 @@ impl<'a> Generator<'a> {
         Value::Object(object)
     }
 
-    /// Takes one branch where there are several: what it requires is there, what only others require is not.
+    /// Selects one branch of several alternatives: adds its required fields, and excludes fields that only others
+    /// require.
     fn choose(&self, schema: &Value, required: &mut Vec<String>, absent: &mut Vec<String>) {
         for key in ["oneOf", "anyOf"] {
             let Some(branches) = schema[key].as_array().filter(|branches| !branches.is_empty()) else { continue };
@@ -145,13 +146,13 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// A number that is not whole.
+/// Returns a number with a fraction, if the maximum allows it.
 fn number(schema: &Value) -> f64 {
     let most = schema["maximum"].as_f64().unwrap_or(f64::MAX);
     (schema["minimum"].as_f64().unwrap_or(0.0) + 0.5).min(most)
 }
 
-/// Whether two items cannot stand in one list.
+/// Reports whether two items conflict in one list.
 pub(super) fn collide(schema: &Value, one: &Value, other: &Value) -> bool {
     match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => one == other,
@@ -160,12 +161,12 @@ pub(super) fn collide(schema: &Value, one: &Value, other: &Value) -> bool {
     }
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 pub(super) fn names(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// How much there may be at least and at most.
+/// Returns the lower and upper bound.
 fn bounds(schema: &Value, least: &str, most: &str) -> (usize, usize) {
     let bound = |key: &str| schema[key].as_u64().and_then(|bound| usize::try_from(bound).ok());
     (bound(least).unwrap_or(0), bound(most).unwrap_or(usize::MAX))

@@ -1,8 +1,8 @@
-//! What `windlass import` makes of the definitions: types that define the same, and objects that get the same answers under both.
+//! Comparison of imported CRDs: the CRD of the generated types, and the responses to objects.
 //!
-//! Each definition is imported, and the definition that its types have is compared with it. Then each is created on an embedded
-//! server of its own, and objects made from the schema, valid and broken ones, are sent to both. `IMPORT.md` lists the
-//! differences between definitions that there are, with their reasons.
+//! Each CRD is imported, and the CRD of the generated types is compared with it. Then each CRD is created on its own
+//! embedded server, and generated valid and invalid objects are sent to both. `IMPORT.md` lists the known differences
+//! between CRDs with their reasons.
 
 use std::{collections::BTreeSet, fmt, fs};
 
@@ -12,26 +12,26 @@ use windlass_import::Imported;
 use super::{AT_ONCE, Operators, answers, definition, definition::Definition, listed, signature, story};
 use crate::{Target, recording, suite::root};
 
-/// What became of the definitions.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Imports {
-    /// Files with definitions in them.
+    /// The number of files with CRDs.
     pub files: usize,
-    /// Definitions.
+    /// The number of CRDs.
     pub definitions: usize,
-    /// Versions of them, a module of types each.
+    /// The number of versions. Each has its own module of types.
     pub versions: usize,
-    /// Definitions whose types define just the same.
+    /// The number of CRDs whose types define exactly the same CRD.
     pub equal: usize,
-    /// Differences that `IMPORT.md` lists.
+    /// The number of differences listed in `IMPORT.md`.
     pub listed: usize,
-    /// Objects that were made.
+    /// The number of generated objects.
     pub objects: usize,
-    /// Stories that begin with an object that was taken.
+    /// The number of stories whose first object was accepted.
     pub accepted: usize,
-    /// Answers that were compared.
+    /// The number of compared responses.
     pub answers: usize,
-    /// What is wrong: differences that are not listed, listed ones that are none, and answers that differ.
+    /// The errors: unlisted differences, listed differences that do not exist, and different responses.
     pub wrong: Vec<String>,
 }
 
@@ -49,14 +49,14 @@ impl fmt::Display for Imports {
 
 /// A line of the list.
 struct Listed {
-    /// The definition.
+    /// The name of the CRD.
     name: String,
-    /// The beginning of the place.
+    /// The prefix of the place.
     place: String,
 }
 
 impl Listed {
-    /// Reads the lines of bullets: a definition and a place, each between backticks, and a reason.
+    /// Parses the items of the list: a CRD and a place, each in backticks, and a reason.
     fn all(text: &str) -> Vec<Self> {
         let line = |line: &str| {
             let parts: Vec<&str> = line.strip_prefix("* ")?.splitn(5, '`').collect();
@@ -71,10 +71,11 @@ impl Listed {
     }
 }
 
-/// Imports all of a folder, and tells what is wrong as it is found.
+/// Imports all CRDs of a folder, and reports errors immediately.
 ///
 /// # Panics
-/// When the folder, or the list of differences, cannot be read.
+///
+/// If the folder or the list of differences cannot be read.
 pub async fn imported(what: &Operators, mut tell: impl FnMut(&str)) -> Imports {
     let path = root().join("IMPORT.md");
     let list = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -147,7 +148,7 @@ pub async fn imported(what: &Operators, mut tell: impl FnMut(&str)) -> Imports {
     imports
 }
 
-/// Creates a definition on each server, and sends the same objects to both.
+/// Creates a CRD on each server, and sends the same objects to both.
 async fn verdicts(name: &str, pair: [(&Target, String); 2], what: &Operators) -> Imports {
     let mut found = Imports::default();
     let mut defined = Vec::new();

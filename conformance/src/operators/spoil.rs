@@ -1,14 +1,14 @@
-//! Objects that a structural schema does not admit: valid ones with one thing broken.
+//! Generation of objects that violate a structural schema: valid objects with one invalid value.
 
 use serde_json::{Value, json};
 
 use super::generate::{collide, names};
 use crate::dice::Dice;
 
-/// Texts and lists are made so long at most.
+/// The maximum length of generated texts and lists.
 const LONGEST: u64 = 5000;
 
-/// What is broken.
+/// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Breakage {
     Type,
@@ -25,18 +25,18 @@ pub(super) enum Breakage {
     Whole,
 }
 
-/// One thing to break, and where.
+/// A violation and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Spoiling {
     pub(super) breakage: Breakage,
-    /// A JSON pointer.
+    /// The place as a JSON pointer.
     place: String,
-    /// What is put there; none: what stands there is removed.
+    /// The new value. `None` removes the value.
     value: Option<Value>,
 }
 
 impl Spoiling {
-    /// An object with that broken.
+    /// Returns the object with the violation.
     pub(super) fn of(&self, object: &Value) -> Value {
         let mut object = object.clone();
         let (parent, name) = self.place.rsplit_once('/').unwrap_or_default();
@@ -55,7 +55,7 @@ impl Spoiling {
     }
 }
 
-/// So many ways to break an object, as different as they can be had.
+/// Returns up to `wanted` violations of as many different kinds as possible.
 pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usize) -> Vec<Spoiling> {
     let mut all = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -69,7 +69,7 @@ pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usi
         all.push(Spoiling { breakage: Breakage::Required, place: format!("/{name}"), value: None });
     }
     dice.shuffle(&mut all);
-    // In turns, each of another kind.
+    // Takes one violation of each kind in turn.
     let mut chosen = Vec::new();
     while chosen.len() < wanted && !all.is_empty() {
         let mut seen = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usi
     chosen
 }
 
-/// All that can be broken at a place and below it.
+/// Collects all violations at a place and below.
 fn collect(schema: &Value, value: &Value, place: &str, dice: &Dice, all: &mut Vec<Spoiling>) {
     let mut put = |breakage, at: &str, value| {
         all.push(Spoiling { breakage, place: format!("{place}{at}"), value: Some(value) });

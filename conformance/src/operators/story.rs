@@ -1,4 +1,4 @@
-//! What happens to an object: the requests about it, as a case.
+//! Stories: the requests about an object, as a case.
 
 use serde_json::{Value, json};
 
@@ -10,23 +10,23 @@ use super::{
 };
 use crate::{case::Case, dice::Dice};
 
-/// How many of a hundred optional fields the objects have, in turns.
+/// The percentages of optional fields, used in turn.
 const DENSITIES: [usize; 5] = [0, 15, 40, 70, 100];
 
-/// A case about one object or two.
+/// A case about one or two objects.
 pub(super) struct Story {
     pub(super) case: Case,
-    /// The definition that it is about, by its name.
+    /// The name of the CRD.
     pub(super) definition: String,
-    /// How many objects are made in it.
+    /// The number of generated objects.
     pub(super) objects: usize,
     text: String,
 }
 
-/// The stories of one version of a kind: valid objects, each with ways to break it.
+/// Returns the stories of a version: valid objects, and invalid variants of each.
 pub(super) fn stories(definition: &Definition, version: &Version, what: &Operators) -> Vec<Story> {
     let place = format!("{}/{}", definition.name, version.name);
-    // A seed of its own for each, so that one definition can be looked at alone.
+    // Each version has its own seed, so results do not depend on other CRDs.
     let seed = place.bytes().fold(what.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let mut stories = Vec::new();
     for number in 0..what.objects {
@@ -40,7 +40,7 @@ pub(super) fn stories(definition: &Definition, version: &Version, what: &Operato
     stories
 }
 
-/// Writes the stories of one object.
+/// A writer of the stories of one object.
 struct Writer<'a> {
     definition: &'a Definition,
     version: &'a Version,
@@ -69,7 +69,7 @@ impl Writer<'_> {
         self.definition.collection(self.version)
     }
 
-    /// An object is created, read in each form, changed to another, applied, and deleted.
+    /// Creates an object, reads it in each format, changes it to another, applies and deletes it.
     fn valid(&self, object: &Value, other: &Value) -> Story {
         let (collection, one) = (self.collection(), format!("{}/a-{{id}}", self.collection()));
         let mut text = format!("=== valid\nPOST {collection}?fieldValidation=Strict\n{object}\n\n");
@@ -88,7 +88,7 @@ impl Writer<'_> {
         Story { case: parsed(&text), definition: self.definition.name.clone(), objects: 2, text }
     }
 
-    /// A broken object is created and applied, and the whole one is changed to it.
+    /// Creates and applies an invalid object, and updates a valid one to it.
     fn broken(&self, object: &Value, spoiling: &Spoiling) -> Story {
         let (collection, one) = (self.collection(), format!("{}/a-{{id}}", self.collection()));
         let broken = spoiling.of(object);
@@ -107,7 +107,7 @@ impl Writer<'_> {
 }
 
 impl Story {
-    /// The requests, as they stand in a file of cases.
+    /// Returns the requests in the format of a file of cases.
     pub(super) fn told(&self) -> &str {
         &self.text
     }

@@ -1,15 +1,15 @@
-//! Texts of a format, or that match a pattern.
+//! Generation of texts that match a format or a pattern.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::dice::Dice;
 
-/// How often a part that may be repeated without end is repeated at most.
+/// The maximum number of repetitions of an unbounded part.
 const REPEATED: u32 = 3;
-/// How many texts are tried before a pattern counts as one that none is found for.
+/// The number of attempts to generate a matching text.
 const ATTEMPTS: usize = 20;
 
-/// What is valid in a format.
+/// Returns a valid text of a format.
 pub(super) fn of_format(format: &str) -> Option<&'static str> {
     Some(match format {
         "date-time" => "2020-01-02T03:04:05Z",
@@ -28,7 +28,7 @@ pub(super) fn of_format(format: &str) -> Option<&'static str> {
     })
 }
 
-/// A text that matches a pattern and has a length between two bounds, if one is found.
+/// Returns a text that matches a pattern and has a length within bounds, if one is found.
 pub(super) fn matching(pattern: &str, bounds: (usize, usize), dice: &Dice) -> Option<String> {
     let hir = regex_syntax::parse(pattern).ok()?;
     let mut attempts = (0..ATTEMPTS).map(|_| {
@@ -57,7 +57,7 @@ fn write(hir: &Hir, dice: &Dice, text: &mut String) {
     }
 }
 
-/// One of a class: one that is easily read, if there is one.
+/// Returns a character of a class, preferably a readable one.
 fn letter(class: &Class, dice: &Dice) -> Option<char> {
     let ranges: Vec<(u32, u32)> = match class {
         Class::Unicode(class) => {

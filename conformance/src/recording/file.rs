@@ -1,8 +1,8 @@
-//! A file of recordings: each case after `=== `, its steps after `--- `.
+//! The format of recording files: each case after `=== `, its steps after `--- `.
 //!
-//! Cases of one template are written together. The kinds they are for stand in lines that begin with `: `. A step in which
-//! kinds have different answers tells each answer after a line that begins with `:: `, which names the kinds; the answer of
-//! most comes last, after `:: others`.
+//! Cases of one template are grouped. Lines that begin with `: ` list their kinds. If kinds have different responses to
+//! a step, a line that begins with `:: ` lists the kinds of each response. The most frequent response is last, after
+//! `:: others`.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -16,7 +16,7 @@ const KINDS: &str = ": ";
 const GROUP: &str = ":: ";
 const OTHERS: &str = "others";
 
-/// The text of cases, by their names and what was seen.
+/// Writes the responses of cases by name.
 pub(crate) fn write(answers: &[(String, String)]) -> String {
     let mut templates: IndexMap<&str, Vec<(&str, &str)>> = IndexMap::new();
     let mut file = String::new();
@@ -40,7 +40,7 @@ pub(crate) fn write(answers: &[(String, String)]) -> String {
                 }
             }
             let Some(most) = answers.values().map(Vec::len).max() else { break };
-            // The first of the largest groups goes last.
+            // The first of the largest groups is last.
             let others =
                 answers.values().position(|kinds| kinds.len() == most).and_then(|at| answers.shift_remove_index(at));
             let Some(((title, answer), _)) = others else { break };
@@ -58,7 +58,7 @@ pub(crate) fn write(answers: &[(String, String)]) -> String {
     file
 }
 
-/// Words in lines that begin alike and are not too wide.
+/// Writes words in lines with a common prefix and a limited width.
 fn write_kinds<'a>(text: &mut String, prefix: &str, kinds: impl Iterator<Item = &'a str>) {
     let mut line = String::new();
     for kind in kinds {
@@ -73,7 +73,7 @@ fn write_kinds<'a>(text: &mut String, prefix: &str, kinds: impl Iterator<Item = 
     let _ = writeln!(text, "{prefix}{line}");
 }
 
-/// The steps of a case: what was done, and the lines of the answer.
+/// Splits a case into steps: the title, and the lines of the response.
 fn steps(text: &str) -> Vec<(&str, &str)> {
     let mut starts: Vec<_> =
         text.match_indices(STEP).map(|(at, _)| at).filter(|at| *at == 0 || text[..*at].ends_with('\n')).collect();
@@ -82,12 +82,12 @@ fn steps(text: &str) -> Vec<(&str, &str)> {
     steps.map(|step| step.split_once('\n').unwrap_or((step, ""))).collect()
 }
 
-/// What a file says: the text of each case by its name.
+/// Parses a file. Returns the text of each case by name.
 pub(crate) fn read(text: &str) -> BTreeMap<String, String> {
     let mut recordings = BTreeMap::new();
     for case in text.split(CASE).skip(1) {
         let Some((name, rest)) = case.split_once('\n') else { continue };
-        // What ends a case is the line that begins the next.
+        // A case ends at the first line of the next case.
         let rest = format!("{}\n", rest.trim_end_matches('\n'));
         let (kinds, rest) = take_kinds(&rest, KINDS);
         if kinds.is_empty() {
@@ -103,7 +103,7 @@ pub(crate) fn read(text: &str) -> BTreeMap<String, String> {
     recordings
 }
 
-/// The words in the lines at the beginning of a text that begin alike, and what comes after them.
+/// Parses the words of leading lines with a common prefix. Returns the remaining text, too.
 fn take_kinds<'a>(text: &'a str, prefix: &str) -> (Vec<&'a str>, &'a str) {
     let mut kinds = Vec::new();
     let mut rest = text;
@@ -114,7 +114,7 @@ fn take_kinds<'a>(text: &'a str, prefix: &str) -> (Vec<&'a str>, &'a str) {
     (kinds, rest)
 }
 
-/// The answer for a kind, of those to one step.
+/// Returns the response for a kind from the responses to a step.
 fn answer_of<'a>(kind: &str, answers: &'a str) -> &'a str {
     let mut rest = answers;
     loop {

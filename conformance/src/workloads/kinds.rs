@@ -1,10 +1,10 @@
-//! The kinds that scenarios speak of.
+//! The kinds in scenarios.
 
 use windlass_api::{ApiResource, GroupVersionKind};
 
 use super::metrics;
 
-/// How a kind is asked for. What is `{}` in the group is the namespace of the scenario: definitions are the cluster's.
+/// The resource of a kind. `{}` in the group is replaced by the scenario's namespace, because CRDs are cluster-scoped.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Namespace,
-    /// Objects of a scenario have names that begin with its namespace's.
+    /// Names of such objects begin with the scenario's namespace.
     Cluster,
 }
 
@@ -29,7 +29,7 @@ const fn of_cluster(name: &'static str, group: &'static str, version: &'static s
     Kind { name, group, version, plural, place: Place::Cluster }
 }
 
-/// Those that are looked at when a file names none.
+/// The compared kinds of files that name none.
 pub(super) const USUAL: [&str; 11] = [
     "Pod",
     "Job",
@@ -82,15 +82,16 @@ const KINDS: [Kind; 34] = [
 ];
 
 impl Kind {
-    /// That of a name.
+    /// Returns the kind with this name.
     ///
     /// # Panics
-    /// When no scenario has it.
+    ///
+    /// If the kind is unknown.
     pub(super) fn find(name: &str) -> &'static Self {
         KINDS.iter().find(|kind| kind.name == name).unwrap_or_else(|| panic!("no scenario has {name}"))
     }
 
-    /// What it is asked for by, in a namespace's scenario.
+    /// Returns the resource for a scenario in this namespace.
     pub(super) fn resource(&self, namespace: &str) -> ApiResource {
         let group = self.group.replace("{}", namespace);
         let resource = ApiResource::namespaced(GroupVersionKind::new(group, self.version, self.name), self.plural);

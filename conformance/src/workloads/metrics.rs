@@ -1,4 +1,4 @@
-//! Metrics that scenarios write as objects: their APIs are defined as custom resources, which controllers read like any other.
+//! Metrics that scenarios write as objects. Their APIs are CRDs, which controllers read like any other API.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use windlass_client::Client;
 
 use super::{Scenario, kinds::Kind};
 
-/// The group of what pods use.
+/// The group of resource usage metrics.
 pub(super) const RESOURCE: &str = "metrics.k8s.io";
-/// The group of what is measured outside of the cluster.
+/// The group of external metrics.
 pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
-/// The one metric that there is of that: each is a resource.
+/// The only external metric. Each metric is a resource.
 pub(super) const DEPTHS: &str = "depths";
 
 /// The kinds of metrics, and their resources.
@@ -20,10 +20,11 @@ const DEFINED: [(&str, &str, &str); 2] = [("PodMetrics", RESOURCE, "pods"), ("Ex
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Defines the APIs of metrics that scenarios write, and waits until they are served.
+/// Creates the CRDs of the metrics that scenarios write, and waits until they are served.
 ///
 /// # Panics
-/// When they cannot be defined, or are not served.
+///
+/// If they cannot be created or are not served.
 pub async fn define(client: &Client, scenarios: &[Scenario]) {
     for (kind, group, plural) in DEFINED {
         if !scenarios.iter().any(|scenario| scenario.makes(kind)) {

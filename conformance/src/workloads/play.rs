@@ -1,4 +1,4 @@
-//! Playing a scenario on a cluster.
+//! Playing a scenario in a cluster.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -13,21 +13,23 @@ use super::{
     transcript::{self, Hashes},
 };
 
-/// How long nothing may change before all is taken to have come to rest: controllers of the real cluster gather for a second.
+/// The time without changes after which the cluster counts as idle. Some controllers of the real cluster batch events
+/// for a second.
 const REST: Duration = Duration::from_millis(3500);
 const LOOK: Duration = Duration::from_millis(500);
-/// How long that may take.
+/// The timeout for the cluster to become idle.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Plays it in a namespace, which is made for it and deleted in the end, and gives what has been shown.
+/// Plays a scenario in a namespace, which is created for it and deleted at the end. Returns the transcript.
 ///
 /// # Panics
-/// When the server refuses a step, or nothing comes to rest.
+///
+/// If the server rejects a step, or the cluster does not become idle.
 pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> String {
     let stage = Stage { client, namespace, scenario, hashes: RefCell::default() };
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     stage.of("Namespace").create(&object(made)).await.expect("a namespace can be made");
-    // What every namespace has is to be there before anything is asked of it.
+    // The default objects of a namespace must exist before the first step.
     stage.settled().await;
     let mut told = String::new();
     for step in &scenario.steps {
@@ -50,7 +52,7 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
     told
 }
 
-/// Whether a step found anything to act on.
+/// The result of a step: whether it found an object to act on.
 #[derive(Clone, Copy, Debug)]
 enum Done {
     Something,
@@ -73,7 +75,7 @@ impl Stage<'_> {
         self.client.dynamic(&Kind::find(kind).resource(self.namespace))
     }
 
-    /// The namespace and the name of what a step names.
+    /// Returns the namespace and the name for a name in a step.
     fn place(&self, name: &str) -> (String, String) {
         let name = name.replace("NAMESPACE", self.namespace);
         match name.split_once(':') {
@@ -82,7 +84,7 @@ impl Stage<'_> {
         }
     }
 
-    /// What is the cluster's has the namespace in its name.
+    /// Adds the namespace to the name of a cluster-scoped object.
     fn of_cluster(&self, name: String) -> String {
         if name.contains(self.namespace) { name } else { format!("{}-{name}", self.namespace) }
     }
@@ -110,7 +112,7 @@ impl Stage<'_> {
                     }
                     Place::Cluster => {
                         if !name.contains(self.namespace) {
-                            // By which pods find the nodes of their scenario.
+                            // Pods select the nodes of their scenario by this label.
                             made["metadata"]["labels"]["of"] = json!(self.namespace);
                         }
                         made["metadata"]["name"] = json!(self.of_cluster(name));
@@ -168,7 +170,7 @@ impl Stage<'_> {
         Ok(Done::Something)
     }
 
-    /// With what a scenario cannot know.
+    /// Replaces UIDs that the scenario cannot know.
     async fn with_uids(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => match text.strip_prefix("uid of ").and_then(|named| named.split_once(' ')) {
@@ -196,8 +198,8 @@ impl Stage<'_> {
         }
     }
 
-    /// The pods that are meant, of those that have not ended and are not on their way out. Of so many that are to run, those that
-    /// do not yet come first.
+    /// Returns the selected pods that have not ended, and are not in deletion unless they are selected by that. If a
+    /// limited number is set to Running, other pods come first.
     async fn pods(&self, which: &Which, fate: Fate) -> Vec<Value> {
         let mut pods = self.list("Pod", self.namespace).await;
         pods.retain(|pod| {
@@ -255,14 +257,14 @@ impl Stage<'_> {
         };
         let objects = match objects {
             Ok(objects) => objects.items,
-            // Not defined yet, or no longer.
+            // The kind is not defined yet, or was removed.
             Err(error) if error.is_not_found() => Vec::new(),
             Err(error) => panic!("{}: a list of {kind}: {}", self.scenario.title, error.chain()),
         };
         objects.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect()
     }
 
-    /// The namespaces of the scenario.
+    /// Returns the namespaces of the scenario.
     fn places(&self) -> Vec<String> {
         let made = self.scenario.steps.iter().filter_map(|step| match step {
             Step::Create { kind, name, .. } if kind == "Namespace" => Some(self.place(name).1),
@@ -273,7 +275,7 @@ impl Stage<'_> {
         places
     }
 
-    /// All that there is of a kind.
+    /// Returns all objects of a kind.
     async fn all(&self, kind: &str) -> Vec<Value> {
         let mut found = Vec::new();
         let is_ours = |name: &Value| name.as_str().is_some_and(|name| name.contains(self.namespace));
@@ -285,7 +287,7 @@ impl Stage<'_> {
             found.extend(self.list(kind, &place).await);
         }
         if kind == "Event" {
-            // Events of what is the cluster's are here: they are of interest with what they are of.
+            // Events about cluster-scoped objects are in the default namespace. They are included with their objects.
             let is_looked_at = |about: &Value| {
                 is_ours(&about["name"]) && self.scenario.kinds.iter().any(|kind| about["kind"] == **kind)
             };
@@ -295,7 +297,7 @@ impl Stage<'_> {
         found
     }
 
-    /// What is there, once it has come to rest.
+    /// Returns the current state when the cluster is idle.
     async fn settled(&self) -> String {
         let start = Instant::now();
         let (mut last, mut since) = (Vec::new(), Instant::now());
@@ -315,7 +317,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Deletes what the scenario has left, and does not wait until it is gone.
+    /// Deletes the scenario's objects, without waiting.
     async fn clear(&self) {
         let made = self.scenario.steps.iter().filter_map(|step| match step {
             Step::Create { kind, name, .. } if Kind::find(kind).place == Place::Cluster => {

@@ -1,41 +1,43 @@
-//! Scenarios as text: a title after `# `, then steps, each on a line of its own; what is indented goes on with the step.
-//! `kinds A B C`, before the first title, says what is looked at.
+//! The text format of scenarios: a title after `# `, then one step per line. Indented lines continue a step. `kinds A B
+//! C` before the first title lists the compared kinds.
 //!
-//! In objects and patches `NAMESPACE` is the scenario's namespace, and `uid of KIND NAME` what it says. A name `x:y` is `y` in the
-//! namespace `NAMESPACE-x`. What is the cluster's has `NAMESPACE-` put before its name where that is not in it, and the label `of`.
+//! In objects and patches, `NAMESPACE` is the scenario's namespace, and `uid of KIND NAME` a UID. A name `x:y` is `y`
+//! in the namespace `NAMESPACE-x`. Cluster-scoped objects get the prefix `NAMESPACE-`, unless their name contains it,
+//! and the label `of`.
 
 use serde_json::{Value, json};
 
 use super::kinds;
 
-/// What is asked of controllers, step by step.
+/// A sequence of steps for controllers.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it is about.
+    /// The title.
     pub title: String,
-    /// What is looked at.
+    /// The compared kinds.
     pub(super) kinds: Vec<String>,
     pub(super) steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for those that everybody has; and
-    /// `make KIND NAME OBJECT`, which has all but its kind and name. `"pod"` is more of the template's pods.
+    /// `create KIND NAME SPEC`, with `"template": POLICY` and `"selector": "app"` for common templates and selectors;
+    /// or `make KIND NAME OBJECT` with everything but kind and name. `"pod"` extends the template's pod spec.
     Create { kind: String, name: String, object: Value },
-    /// `patch KIND[/SUBRESOURCE] NAME PATCH`, a merge patch.
+    /// `patch KIND[/SUBRESOURCE] NAME PATCH` with a merge patch.
     Patch { kind: String, subresource: Option<String>, name: String, patch: Value },
     /// `delete KIND NAME [foreground|orphan|at-once]`
     Delete { kind: String, name: String, how: Option<String> },
-    /// `finalize NAME`: a namespace loses what holds its spec.
+    /// `finalize NAME` removes the finalizers in a namespace's spec.
     Finalize { name: String },
-    /// `pods WHICH FATE`: all of them, so many, `ending`, `index=N`, `name=NAME`, `image=IMAGE`, or so many of these: `N/image=IMAGE`.
+    /// `pods WHICH FATE`: all, a number, `ending`, `index=N`, `name=NAME`, `image=IMAGE`, or a number of these:
+    /// `N/image=IMAGE`.
     Pods { which: Which, fate: Fate },
-    /// `refused STEP`: the server's answer is shown.
+    /// `refused STEP` prints the server's error.
     Refused(Box<Self>),
-    /// `until KIND`: one is there, in the next minutes.
+    /// `until KIND` waits some minutes for an object of the kind.
     Until(String),
-    /// `drop KIND`: all of them are deleted.
+    /// `drop KIND` deletes all objects of the kind.
     Drop(String),
     /// `wait SECONDS`
     Wait(u64),
@@ -43,7 +45,7 @@ pub(super) enum Step {
     Show(String),
 }
 
-/// Which pods are meant.
+/// A selection of pods.
 #[derive(Clone, Debug)]
 pub(super) struct Which {
     pub(super) at_most: Option<usize>,
@@ -53,38 +55,39 @@ pub(super) struct Which {
 #[derive(Clone, Debug)]
 pub(super) enum By {
     All,
-    /// Those on their way out.
+    /// Pods in deletion.
     Ending,
     Index(String),
     Name(String),
     Image(String),
 }
 
-/// What becomes of pods.
+/// The change of the selected pods.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     Run,
-    /// Unready, though it runs.
+    /// Running but not ready.
     Falter,
     Succeed,
     Exit(i32),
     Delete,
-    /// Deleted without grace.
+    /// Deleted without a grace period.
     Go,
-    /// Deleted, as far as budgets allow it.
+    /// Evicted, if the disruption budgets allow it.
     Evict,
 }
 
 impl Scenario {
-    /// Whether a step makes an object of a kind.
+    /// Reports whether a step creates an object of a kind.
     pub(super) fn makes(&self, wanted: &str) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Create { kind, .. } if kind == wanted))
     }
 
-    /// Those of a text.
+    /// Parses the scenarios of a text.
     ///
     /// # Errors
-    /// The line that makes no sense.
+    ///
+    /// Returns the line that cannot be parsed.
     pub fn read(text: &str) -> Result<Vec<Self>, String> {
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("//")) {
@@ -191,7 +194,7 @@ impl Fate {
     }
 }
 
-/// Puts in what everybody has.
+/// Expands the common templates and selectors.
 fn expand(mut spec: Value, name: &str) -> Value {
     let Some(fields) = spec.as_object_mut() else { return spec };
     let name = name.rsplit(':').next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! What is there, as text that is the same whenever the same is there: without names, uids and times that nobody chose.
+//! The state of a namespace as deterministic text, without generated names, UIDs and times.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,16 +7,16 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// What is written of the specs of pods.
+/// The printed fields of pod specs.
 const OF_PODS: [&str; 6] = ["hostname", "subdomain", "nodeName", "restartPolicy", "affinity", "tolerations"];
 
-/// The binder repeats its events about claims that wait, every 15 seconds at least. They are written without their number,
-/// and only where volumes are looked at.
+/// The binder repeats its events about waiting claims at least every 15 seconds. They are printed without a count, and
+/// only if the scenario compares volumes.
 const BINDER: &str = "persistentvolume-controller";
-/// Repeats its events as often as it tries again.
+/// The source of events that are repeated with each retry.
 const EPHEMERAL: &str = "ephemeral_volume";
 
-/// The hashes of templates by which replica sets are named, as far as any was seen: one has the image in its place, in brackets.
+/// The template hashes in names of ReplicaSets. They are replaced by the template's image in brackets.
 #[derive(Debug, Default)]
 pub(super) struct Hashes(HashMap<String, String>);
 
@@ -44,7 +44,7 @@ impl Hashes {
     }
 }
 
-/// Writes down objects of a namespace: their kind, and what the server says. The kinds are those that are looked at.
+/// Prints the objects of a namespace with their kind and the server's content. Only the compared kinds are included.
 pub(super) fn write(kinds: &[String], objects: &[(String, Value)], hashes: &mut Hashes) -> String {
     hashes.learn(objects);
     let names = Names::of(objects, hashes);
@@ -73,7 +73,7 @@ pub(super) fn write(kinds: &[String], objects: &[(String, Value)], hashes: &mut 
     text
 }
 
-/// What stands for names and uids that were made up.
+/// Replacements for generated names and UIDs.
 struct Names<'h> {
     known: HashMap<String, String>,
     hashes: &'h Hashes,
@@ -94,7 +94,7 @@ impl<'h> Names<'h> {
                 }
                 None => without_minute(name),
             };
-            // The real one hashes Go's structs in memory.
+            // The real controller hashes Go's structs in memory.
             if let Some(hash) = metadata["labels"]["controller-revision-hash"].as_str()
                 && kind == "ControllerRevision"
             {
@@ -109,7 +109,7 @@ impl<'h> Names<'h> {
         Self { known, hashes }
     }
 
-    /// With what was made up replaced, wherever it stands in a text. Names of pods that are gone end in what was made up, too.
+    /// Replaces generated names in a text, including the suffixes of deleted pods.
     fn replace(&self, text: &str) -> String {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let mut replaced = String::new();
@@ -129,7 +129,8 @@ impl<'h> Names<'h> {
     }
 }
 
-/// `web-x7k2p` is `web-*`: five characters of those from which servers make names, a hash, or a uid.
+/// Replaces a generated suffix: `web-x7k2p` becomes `web-*`. A suffix has five characters of the server's alphabet, or
+/// is a hash or a UID.
 fn made_up(word: &str) -> String {
     match word.rsplit_once('-') {
         _ if word.len() == 36 && word.matches('-').count() == 4 => "a uid".to_owned(),
@@ -138,14 +139,14 @@ fn made_up(word: &str) -> String {
     }
 }
 
-/// Jobs of cron jobs have the minute in their names for which they are.
+/// Removes the minute from the names of a CronJob's jobs.
 fn without_minute(name: &str) -> String {
     let is_minute = |part: &str| part.len() == 8 && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<_> = name.split('-').map(|part| if is_minute(part) { "MINUTE" } else { part }).collect();
     parts.join("-")
 }
 
-/// Whether a server would make that up. What follows the prefix may be somebody's choice all the same: an ordinal.
+/// Reports whether a server could generate this text. An ordinal is not generated.
 fn is_random(part: &str) -> bool {
     part.len() == 5 && part.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c))
 }
@@ -169,7 +170,7 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
     let name = names.replace(metadata["name"].as_str().unwrap_or_default());
     let mut kept = json!({});
     for field in ["labels", "annotations", "finalizers", "generation"] {
-        // Which labels a job gets is the server's doing, and depends on how it was written.
+        // The server sets the labels of jobs, depending on how they were written.
         let is_servers = matches!((kind, field), ("Pod", "generation") | ("Job", "labels"));
         if !metadata[field].is_null() && !is_servers {
             kept[field] = without_times(&metadata[field]);
@@ -183,7 +184,7 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
     if !owners.is_empty() {
         kept["owners"] = json!(owners);
     }
-    // Prose, which is not ours to copy.
+    // Descriptions are not copied into the recording.
     if let Some(description) = kept.pointer_mut("/annotations/kubernetes.io~1description") {
         *description = json!("a description");
     }
@@ -197,7 +198,7 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
         for reference in active.into_iter().flatten() {
             reference["resourceVersion"] = json!("a version");
         }
-        // In the order of hashes of Go's structs.
+        // The real order depends on hashes of Go's structs.
         if let Some(subsets) = value.as_array_mut().filter(|_| field == &"subsets") {
             subsets.sort_by_key(Value::to_string);
         }
@@ -222,7 +223,7 @@ fn describe(kind: &str, object: &Value, names: &Names<'_>) -> String {
     names.replace(&text)
 }
 
-/// What is written of a kind beside its metadata.
+/// Returns the printed fields of a kind besides its metadata.
 fn told(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod" | "CustomResourceDefinition" | "APIService" | "ClusterRole" | "Role" => &[],
@@ -244,7 +245,7 @@ fn pod_spec(spec: &Value) -> Value {
             kept[field] = value.clone();
         }
     }
-    // Those of tokens depend on who admits pods.
+    // Token volumes depend on the admission of pods.
     let volumes = spec["volumes"].as_array().into_iter().flatten().filter(|volume| volume["projected"].is_null());
     let volumes: Vec<_> = volumes.collect();
     if !volumes.is_empty() {
@@ -258,7 +259,7 @@ fn pod_spec(spec: &Value) -> Value {
     kept
 }
 
-/// That there is a time is told, and not which.
+/// Replaces times by a placeholder.
 fn without_times(value: &Value) -> Value {
     match value {
         Value::String(text) if is_time(text) => json!("a time"),

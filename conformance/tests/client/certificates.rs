@@ -13,7 +13,7 @@ use windlass_client::{
     },
 };
 
-/// The request of somebody who waits for this signer.
+/// Creates a CertificateSigningRequest for this signer.
 async fn asked(client: &Client, signer: &str) -> CertificateSigningRequest {
     eventually("somebody asks", async || {
         let only = format!("spec.signerName={signer}");

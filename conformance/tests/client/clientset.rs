@@ -1,4 +1,4 @@
-//! The Clientset, custom kinds and the tools around patches.
+//! `Clientset`, custom kinds, and the patch tools.
 
 use conformance::{Target, eventually, on_each_target, unique};
 use k8s_openapi::{
@@ -20,10 +20,10 @@ use windlass_api::{
 use windlass_client::{CachedDiscovery, Clientset, DeferredRestMapper, Scales};
 use windlass_derive::Resource;
 
-/// Somebody asks for a certificate.
+/// A CertificateSigningRequest in PEM and base64.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIWU1IOENBUUF3SFRFTk1Bc0dBMVVFQXd3RWFtRnVaVEVNTUFvR0ExVUVDZ3dEWkdWMk1Ga3dFd1lIS29aSQp6ajBDQVFZSUtvWkl6ajBEQVFjRFFnQUVjV3UxZ1JkdHJDTVM5aWZxeWRLY05iRVFNejRPaE9EcDA1ankzazMwCkZNS0pFbDZweWRaQ0djVjVkcnhCcWJRVGN1UmtGUEQrYytyUHhFZVVVOVJSZEtBQU1Bb0dDQ3FHU000OUJBTUMKQTBrQU1FWUNJUURzTnFhTzBqU2dETVA3S1ZpcHB1UEdhTkErajBmV05xeTIrWkR5dlpvekJRSWhBT2s3OVcxdApaQ3J6UklhZHR5YlBDMmVYUlBCZVNhdlFQWUx2Y2lLS1hOSS8KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
 
-/// A custom kind that does not hold its own apiVersion and kind.
+/// A custom kind whose type has no fields for apiVersion and kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(group = "typed.example.com", version = "v1", k8s_openapi = k8s_openapi)]
 struct Website {
@@ -157,7 +157,7 @@ async fn what_was_updated_is_taken_over_by_apply() {
         let taken = maps.patch("m", patch).await.unwrap();
         let mine = applier.extract(&taken).unwrap().unwrap();
         assert_eq!(mine.nested_str(&["data", "old"]).unwrap(), Some("1"));
-        // What the new owner no longer applies is gone.
+        // Fields that the new owner no longer applies are removed.
         let applied = maps.apply(&ConfigMap::named("m")).field_manager("applier").await.unwrap();
         assert_eq!(applied.data.unwrap_or_default().len(), 0);
         finish(&clientset, &ns).await;

@@ -1,4 +1,4 @@
-//! The client on what a server has forgotten: pages, watches, waiting.
+//! The client with compacted history: pages, watches, waiting.
 
 use std::{pin::pin, time::Duration};
 
@@ -12,7 +12,7 @@ use windlass_client::{Body, Client, wait};
 
 const NEEDED: &[Capability] = &[Capability::ForgetsWhenTold];
 
-/// A namespace's worth of objects with a label of their own.
+/// Creates three objects with a unique label in a namespace.
 async fn three(client: &Client) -> String {
     let label = unique("expiry");
     for number in 0..3 {
@@ -25,13 +25,13 @@ fn labelled(label: &str, name: &str) -> ConfigMap {
     ConfigMap::named(name).in_namespace("default").label("expiry", label)
 }
 
-/// Something happens, and all that was before is forgotten.
+/// Writes an object, then compacts the history before it.
 async fn time_passes(client: &Client, history: &History) {
     client.create(&ConfigMap::named(unique("event")).in_namespace("default")).await.unwrap();
     history.forget().await;
 }
 
-/// A client that comes too late for each second page.
+/// Returns a client that requests each second page too late.
 fn slow(target: &Target) -> Client {
     let (transport, client, history) = (target.config.connect().unwrap(), target.client.clone(), target.history());
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -58,7 +58,7 @@ async fn pages_that_expire_become_the_whole_list_and_items_an_error() {
         for number in 0..2 {
             assert_eq!(items.try_next().await.unwrap().unwrap().name(), format!("{label}-{number}"));
         }
-        // What was taken cannot be taken back, so that this is for the caller to decide.
+        // Delivered items cannot be withdrawn, so the caller must decide.
         assert!(items.try_next().await.unwrap_err().is_expired());
         target
     })

@@ -1,4 +1,4 @@
-//! Who asks: tokens that are replaced, acting as somebody else, and what a role allows.
+//! Identity of requests: replaced tokens, impersonation, and permissions of a role.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a server serves, and what it is called: discovery in both of its forms, and kinds that come later.
+//! Discovery in both formats, and kinds that are created later.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use windlass_api::{GroupKind, GroupVersionResource};
 use windlass_client::{Body, CachedDiscovery, Client, DeferredRestMapper, Discovery, MappingError};
 
-/// A client that does not know the aggregated form, and how many requests it has sent.
+/// Returns a client without aggregated discovery, and its request counter.
 fn older(target: &Target) -> (Client, Arc<AtomicUsize>) {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&sent);
@@ -28,7 +28,7 @@ fn older(target: &Target) -> (Client, Arc<AtomicUsize>) {
     (Client::from_service(transport, "default"), sent)
 }
 
-/// All resources, in words. Custom ones of other tests come and go.
+/// Returns all resources as text, without custom resources of other tests.
 fn described(discovery: &Discovery) -> Vec<String> {
     let own = |group: &str| !group.contains('.') || group.ends_with(".k8s.io");
     let mut all: Vec<_> = discovery

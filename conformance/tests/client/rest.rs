@@ -1,4 +1,4 @@
-//! The REST layer: requests built part by part, pages, watches that go on, waiting, warnings.
+//! The REST layer: the request builder, pages, resuming watches, waiting, warnings.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use windlass_client::{
     Client, ClientMetrics, Verb, WatchEvent, metrics::Attempt, retry, wait, warnings::CollectWarnings,
 };
 
-/// For what a server does by itself.
+/// The timeout for actions of the server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn namespace(target: &Target) -> (Client, String) {
@@ -23,7 +23,7 @@ async fn namespace(target: &Target) -> (Client, String) {
     (client, name)
 }
 
-/// Counts the watches that were begun.
+/// Counts the started watches.
 #[derive(Debug)]
 struct Watches(watch::Sender<u32>);
 
@@ -129,7 +129,7 @@ async fn a_watch_goes_on_when_the_server_ends_it() {
         };
         let ((), seen) = tokio::time::timeout(PATIENCE, futures::future::join(changes, seen)).await.unwrap();
         assert_eq!(seen, "AMDAMDAMD");
-        // The one that was not to go on has seen as much by itself, if it was asked in time.
+        // The watch without resuming has seen the same, if it was started in time.
         assert!(wait::until(&mut live, |event| matches!(event, WatchEvent::Deleted(_))).await.unwrap().is_some());
         client.delete::<Namespace>(&*ns).await.unwrap();
         target

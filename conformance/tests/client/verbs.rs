@@ -1,4 +1,4 @@
-//! Verbs, parts, watches, the seam to the cache, discovery.
+//! Verbs, subresources, watches, `ListWatch`, discovery.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use windlass_api::{GroupVersion, ListItem, ListOptions, ListWatch, Object, ObjectExt, Patch, Propagation, Resource};
 use windlass_client::{CachedDiscovery, Client, DeferredRestMapper, TableWriter, WatchEvent, verbs::Deletion};
 
-/// A client, and a namespace made for the test.
+/// Returns a client, and a namespace for the test.
 async fn namespace(target: &Target) -> (Client, String) {
     let client = target.client.clone().with_field_owner("windlass-test");
     let name = unique("client");
@@ -79,7 +79,7 @@ async fn an_object_is_applied_and_its_fields_have_owners() {
         let owners: Vec<_> =
             applied.metadata.managed_fields.clone().unwrap().into_iter().map(|entry| entry.manager.unwrap()).collect();
         assert_eq!(owners, ["windlass-test"]);
-        // What came back can be applied again: managedFields are left out.
+        // The response can be applied again, because managedFields are omitted.
         client.apply(&applied).await.unwrap();
         let merge = Patch::Merge(json!({"data": {"k": "w"}}));
         client.clone().with_field_owner("other").patch::<ConfigMap>("a", merge).within(&ns).await.unwrap();
@@ -179,7 +179,7 @@ async fn the_seam_and_the_untyped_clients_see_the_same() {
 async fn discovery_knows_the_built_in_kinds() {
     on_each_target(|target| async {
         let discovery = target.client.discovery().await.unwrap();
-        // A custom group that another test has just made or deleted may have no document at this moment.
+        // The document of another test's custom group may be missing at this moment.
         let ours = |group: &str| !group.contains('.') || group.ends_with(".k8s.io");
         let failed: Vec<_> = discovery.failed.iter().filter(|failed| ours(&failed.group_version.group)).collect();
         assert!(failed.is_empty(), "{failed:?}");

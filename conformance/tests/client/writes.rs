@@ -1,4 +1,4 @@
-//! Writes that are tried, refused, repeated or combined.
+//! Dry runs, rejected, repeated and combined writes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +14,7 @@ use windlass_api::{
 };
 use windlass_client::{Client, Clientset, WatchEvent, retry};
 
-/// A client, and a namespace made for the test.
+/// Returns a client, and a namespace for the test.
 async fn namespace(target: &Target) -> (Client, String) {
     let name = unique("writes");
     target.client.create(&Namespace::named(name.as_str())).await.unwrap();
@@ -106,7 +106,7 @@ async fn every_kind_of_patch_does_its_own() {
         assert_eq!(images(patch(Patch::Json(operations)).await.unwrap()), ["1", "2"]);
         let stale = json!([{"op": "test", "path": "/metadata/labels/a", "value": "2"}]);
         assert!(patch(Patch::Json(stale)).await.unwrap_err().is_invalid());
-        // A merge of lists is by key in one kind of patch, and in the other there is none.
+        // A strategic merge patch merges lists by key; a JSON merge patch does not merge lists.
         let one = json!({"spec": {"containers": [{"name": "b", "image": "3"}]}});
         assert_eq!(images(patch(Patch::Strategic(one.clone())).await.unwrap()), ["1", "3"]);
         assert!(patch(Patch::Merge(one)).await.unwrap_err().is_invalid(), "a container cannot be taken away");

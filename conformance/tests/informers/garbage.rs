@@ -1,4 +1,4 @@
-//! A server that at first answers what no API server says, as a proxy before it may.
+//! A server whose first responses are not from an API server, as from a proxy in front of it.
 
 use std::{
     error::Error,
@@ -22,14 +22,14 @@ use windlass_client::{Client, Config};
 
 use super::{BACKOFF, Run};
 
-/// How often each was asked for.
+/// The number of requests of each type.
 #[derive(Default)]
 struct Asked {
     lists: AtomicUsize,
     watches: AtomicUsize,
 }
 
-/// Answers one request: the first list and the first watch with a page for people.
+/// Answers one request. The first list and the first watch get an HTML page.
 async fn answer(connection: TcpStream, asked: Arc<Asked>) -> std::io::Result<()> {
     let mut connection = BufReader::new(connection);
     let mut request = String::new();
@@ -49,13 +49,13 @@ async fn answer(connection: TcpStream, asked: Arc<Asked>) -> std::io::Result<()>
     connection.write_all(body.as_bytes()).await?;
     connection.flush().await?;
     if is_watch && !is_first {
-        // Until the client goes away.
+        // Waits until the client disconnects.
         connection.read_line(&mut request).await?;
     }
     Ok(())
 }
 
-/// The error with its causes.
+/// Returns the error with its causes.
 fn chain(error: &InformerError) -> String {
     let causes = std::iter::successors(error.source(), |error| (*error).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

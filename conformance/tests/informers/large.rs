@@ -1,4 +1,4 @@
-//! Objects that are too large: passed over while they stream in, named to the hook, and no end to anything.
+//! Oversized objects: they are skipped while they stream in, reported to the error hook, and do not stop the informer.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use windlass_client::{Client, Config};
 
 use super::{Belief, Run, make_namespace, map, on_server, touch, until_equal};
 
-/// What an informer has told of objects that are too large.
+/// The reported oversized objects.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -91,7 +91,7 @@ async fn an_object_beyond_the_limit_is_passed_over_by_lists_and_watches_of_each_
 
 const MIB: usize = 1 << 20;
 
-/// Answers one request: a list, or a watch that stays open, with an object of 100 MiB in the midst of small ones.
+/// Answers one request: a list, or a watch that stays open, with an object of 100 MiB between small ones.
 async fn answer(connection: TcpStream) -> std::io::Result<()> {
     let object = |name: &str, version: u32| {
         format!(
@@ -126,7 +126,7 @@ async fn answer(connection: TcpStream) -> std::io::Result<()> {
     answer.write_all(after.as_bytes()).await?;
     answer.flush().await?;
     if is_watch {
-        // Until the client goes away.
+        // Waits until the client disconnects.
         connection.read_line(&mut request).await?;
     }
     Ok(())

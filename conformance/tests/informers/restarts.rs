@@ -1,4 +1,4 @@
-//! Servers that go away and come back, with what they had, with less, or with nothing.
+//! Servers that restart with all, less or no data.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use windlass_client::Client;
 use super::{Belief, Run, map, touch, until_equal};
 use crate::wire::Wire;
 
-/// There from the start, or soon after.
+/// Exists from the start, or soon after it.
 const NAMESPACE: &str = "default";
 
 async fn create(client: &Client, name: &str) {
@@ -24,7 +24,7 @@ async fn create(client: &Client, name: &str) {
     eventually("the map is created", || async { client.create(&map).await.ok() }).await;
 }
 
-/// Lets the server's version pass by an informer of what the tests make.
+/// Raises the server's version without events for the informer.
 async fn write_aside(client: &Client) {
     let mut aside = map(NAMESPACE, "aside");
     aside.metadata.labels = None;
@@ -35,7 +35,7 @@ async fn write_aside(client: &Client) {
     }
 }
 
-/// What an informer tells its error hook.
+/// The errors that an informer reports.
 #[derive(Clone, Default)]
 struct Errors(Arc<Mutex<Vec<String>>>);
 
@@ -134,7 +134,7 @@ async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
         let run = Run::start(&wire.client(&server.config), NAMESPACE, InformerOptions::default());
         let belief = Belief::of(&run.informer);
         run.informer.has_synced().await.unwrap();
-        // Long enough for a watch that is any good.
+        // Longer than the lifetime of a watch that fails at once.
         create(&client, "last").await;
         until_equal(&client, NAMESPACE, &run.informer, &belief).await;
         wire.hold().await;

@@ -1,4 +1,4 @@
-//! A deployment of 8 replicas loses a pod, and gets it back; is scaled, rolled, rolled back, and deleted.
+//! A Deployment of 8 replicas: a pod is replaced, then it is scaled, rolled out, rolled back and deleted.
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
@@ -50,7 +50,7 @@ async fn keep(target: &Target) {
     let (observed, ()) = Observed::start(client, &controllers(), |_| ()).await;
     client.create(&deployment(&ns)).await.unwrap();
 
-    // Eight pods run, on simulated nodes, and the status says so.
+    // Eight pods run on simulated nodes, and the status reports them.
     eventually("eight replicas are available", || available(client, &ns, REPLICAS)).await;
     let pods = live_pods(client, &ns).await;
     assert_eq!(pods.len(), REPLICAS);
@@ -65,7 +65,7 @@ async fn keep(target: &Target) {
         assert_eq!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     }
 
-    // What happened is told.
+    // The controllers have recorded events.
     let web = pods[0].controller().unwrap().name.clone();
     let told = [
         format!("deployment-controller ScalingReplicaSet Scaled up replica set {web} from 0 to {REPLICAS}"),
@@ -79,7 +79,7 @@ async fn keep(target: &Target) {
     })
     .await;
 
-    // One dies. Its deletion becomes the key of its replica set, which makes another.
+    // A pod is deleted. Its deletion becomes the key of its ReplicaSet, which creates another pod.
     let victim = &pods[0];
     let owner = victim.controller().unwrap().name.clone();
     let start = observed.steps().len();
@@ -98,7 +98,7 @@ async fn keep(target: &Target) {
     .await;
     eventually("the status says so", || available(client, &ns, REPLICAS)).await;
 
-    // Deleted, it takes everything with it.
+    // Its dependents are deleted, too.
     client.delete::<Deployment>("web").within(&ns).propagation(Propagation::Background).await.unwrap();
     eventually("nothing is left", || async {
         let sets = client.list::<ReplicaSet>().within(&ns).await.unwrap();
@@ -108,7 +108,7 @@ async fn keep(target: &Target) {
     observed.stop().await;
 }
 
-/// An event as a line; those about containers name their pods.
+/// Formats an event. Events about containers contain the pod's name.
 fn line(event: &Event) -> String {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     let about = &event.involved_object;
@@ -129,7 +129,7 @@ async fn roll(target: &Target) {
     client.patch::<Deployment>("web", image("two")).within(&ns).await.unwrap();
     let complete = || async {
         let pods = live_pods(client, &ns).await;
-        // 25 % of 8: never more than 10, never fewer than 6.
+        // 25 % of 8: at most 10 and at least 6.
         assert!((6..=10).contains(&pods.len()), "{} pods during the rollout", pods.len());
         let all = pods.iter().all(|pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some("two"));
         (all && available(client, &ns, REPLICAS).await.is_some()).then_some(())
@@ -142,7 +142,7 @@ async fn roll(target: &Target) {
     assert_eq!(progressing.reason.as_deref(), Some("NewReplicaSetAvailable"));
     assert_eq!(client.list::<ReplicaSet>().within(&ns).await.unwrap().len(), 2, "the old one is kept");
 
-    // Back to the first template: its replica set comes back, with a new revision.
+    // The first template again: its ReplicaSet is used again, with a new revision.
     client.patch::<Deployment>("web", image("one")).within(&ns).await.unwrap();
     eventually("the rollback is complete", || async {
         let pods = live_pods(client, &ns).await;
@@ -171,13 +171,13 @@ fn deployment(namespace: &str) -> Deployment {
     .unwrap()
 }
 
-/// Pods that are not on their way out.
+/// Returns the pods that are not in deletion.
 async fn live_pods(client: &Client, namespace: &str) -> Vec<Pod> {
     let pods = client.list::<Pod>().within(namespace).await.unwrap().items;
     pods.into_iter().filter(|pod| !pod.is_deleting()).collect()
 }
 
-/// Whether the deployment's status tells of so many replicas, all of the present template and available.
+/// Reports whether the status has this number of replicas, all available and of the current template.
 async fn available(client: &Client, namespace: &str, replicas: usize) -> Option<()> {
     let deployment = client.get::<Deployment>("web").within(namespace).await.unwrap();
     let status = deployment.status?;

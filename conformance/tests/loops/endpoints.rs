@@ -1,4 +1,4 @@
-//! The pods behind a service are known by their addresses, in both kinds of endpoints.
+//! The addresses of a service's pods, in Endpoints and EndpointSlices.
 
 use k8s_openapi::{
     api::{
@@ -100,7 +100,7 @@ fn pod(ns: &str, name: &str) -> Pod {
     pod
 }
 
-/// The addresses in each slice, in order.
+/// Returns the addresses in each slice, in order.
 async fn slices(client: &Client, ns: &str) -> Vec<Vec<String>> {
     let slices = client.list::<EndpointSlice>().within(ns).await.unwrap();
     let addresses = |slice: &EndpointSlice| {
@@ -112,7 +112,7 @@ async fn slices(client: &Client, ns: &str) -> Vec<Vec<String>> {
     slices.iter().map(addresses).collect()
 }
 
-/// The addresses in the object of the older kind, if there is one.
+/// Returns the addresses in the Endpoints object, if it exists.
 async fn older(client: &Client, ns: &str) -> Option<Vec<String>> {
     let endpoints = client.get_opt::<Endpoints>("web").within(ns).await.unwrap()?;
     let subsets = endpoints.subsets.into_iter().flatten();

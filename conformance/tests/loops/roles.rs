@@ -1,4 +1,4 @@
-//! Roles that gather the rules of others, and what somebody may do by them.
+//! Aggregated roles, and the resulting permissions.
 
 use k8s_openapi::api::{
     authorization::v1::SubjectAccessReview,

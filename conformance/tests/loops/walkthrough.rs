@@ -1,4 +1,4 @@
-//! The walk-through of a replica set from 2 replicas to 3: each step of it is seen.
+//! A ReplicaSet is scaled from 2 replicas to 3: each step is observed.
 
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use parking_lot::Mutex;
@@ -13,11 +13,11 @@ use windlass_runtime::{Change, Watch};
 use super::{Observed, Step, namespace};
 use conformance::{Target, eventually, on_each_target};
 
-/// What a handler saw of an update while it was told of it.
+/// The state at the time of an update notification.
 #[derive(Clone, Debug)]
 struct Update {
     replicas: Option<i32>,
-    /// What the cache showed at that moment, looked up in the namespace.
+    /// The cached replicas at that moment, looked up in the namespace.
     cached: Option<i32>,
 }
 
@@ -52,7 +52,7 @@ async fn walk_through(target: &Target) {
     })
     .await;
 
-    // Two replicas, and the loop at rest.
+    // Two replicas, and an idle control loop.
     client.create(&replica_set(&ns)).await.unwrap();
     let key = format!("{ns}/rs-a");
     eventually("two replicas in the status", || async { (status_replicas(client, &ns).await == 2).then_some(()) })
@@ -60,21 +60,21 @@ async fn walk_through(target: &Target) {
     let before = pods(client, &ns).await;
     assert_eq!(before.len(), 2);
 
-    // (a) The controller watches replica sets and pods.
+    // (a) The controller watches ReplicaSets and pods.
     assert!(["replicasets", "pods"].iter().all(|resource| observed.watched.lock().contains(*resource)));
 
     let start = observed.steps().len();
     let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
     client.patch::<ReplicaSet>("rs-a", patch).within(&ns).await.unwrap();
 
-    // (b) The update arrives, and (c) when handlers hear of it, the cache shows it under its namespace.
+    // (b) The update arrives. (c) When handlers are notified, the cache has it in its namespace.
     let seen = eventually("the update reaches the handlers", || async {
         updates.lock().iter().find(|update| update.replicas == Some(3)).cloned()
     })
     .await;
     assert_eq!(seen.cached, Some(3));
 
-    // (d) The update becomes the key of the replica set.
+    // (d) The update becomes the key of the ReplicaSet.
     let enqueued = eventually("the key is enqueued", || async {
         observed.position(start, |step| {
             matches!(step, Step::Enqueued { kind, change: Change::Updated, key: of, .. } if kind == "ReplicaSet" && *of == key)
@@ -82,7 +82,7 @@ async fn walk_through(target: &Target) {
     })
     .await;
 
-    // (e) A worker takes it, compares, and creates one pod, which the replica set owns.
+    // (e) A worker takes the key, compares, and creates one pod with the ReplicaSet as its owner.
     let started = eventually("a worker takes the key", || async {
         observed.position(enqueued, |step| matches!(step, Step::Started { key: of, .. } if *of == key))
     })
@@ -99,7 +99,7 @@ async fn walk_through(target: &Target) {
         ("ReplicaSet", "rs-a", Some(true))
     );
 
-    // (f) The new pod's arrival becomes the key of its owner.
+    // (f) The event of the new pod becomes the key of its owner.
     let name = new[0].name().to_owned();
     let by_pod = eventually("the pod's owner is enqueued", || async {
         observed.position(started, |step| {
@@ -109,7 +109,7 @@ async fn walk_through(target: &Target) {
     })
     .await;
 
-    // (g) The worker counts its pods and brings the status up to date with the specification.
+    // (g) The worker counts the pods and updates the status.
     eventually("the key is worked off again", || async {
         observed.position(by_pod, |step| matches!(step, Step::Succeeded { key: of, .. } if *of == key))
     })

@@ -1,4 +1,4 @@
-//! What is written by way of webhooks: changed, refused, warned of and converted.
+//! Writes with webhooks: mutated, rejected, with warnings, and converted.
 
 use conformance::{Capability, Target, eventually, on_each_target, on_each_target_with, unique};
 use futures::StreamExt as _;
@@ -22,7 +22,7 @@ use super::{
 const MUTATE: &str = "/mutate--v1-configmap";
 const VALIDATE: &str = "/validate--v1-configmap";
 
-/// Red is dangerous, green is old, and what is kept is not deleted.
+/// Rejects red, warns about green, and forbids deletion of objects with the label `keep`.
 struct Colors;
 
 impl Colors {
@@ -50,7 +50,7 @@ impl Validator<ConfigMap> for Colors {
     }
 }
 
-/// The field of the spec is called otherwise in each version.
+/// The field of the spec has a different name in each version.
 struct Websites;
 
 impl Converter for Websites {
@@ -63,7 +63,7 @@ impl Converter for Websites {
             }
             spec.insert(to.to_owned(), value);
         }
-        // Of the metadata only labels and annotations count.
+        // Only labels and annotations of the metadata are used.
         object["metadata"]["labels"] = json!({"converted-to": to});
         object["metadata"]["generation"] = json!(99);
         Ok(object)
@@ -74,7 +74,7 @@ fn website(group: &str, version: &str) -> ApiResource {
     ApiResource::namespaced(GroupVersionKind::new(group.to_owned(), version.to_owned(), "Website"), "websites")
 }
 
-/// Everything registered, and known to the API server.
+/// Starts a program with all webhooks registered and active.
 async fn shop(target: &Target) -> (Program, String, String) {
     let (client, ns, name) = (&target.client, namespace(target).await, unique("shop"));
     let group = format!("{name}.example.com");

@@ -1,4 +1,4 @@
-//! Certificates that a program makes by itself.
+//! Certificates that a program creates.
 
 use std::{
     collections::BTreeSet,
@@ -36,7 +36,7 @@ async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_tru
         assert_eq!(shown[0], shown[1], "both serve with what is in the Secret");
         let ca = kept(client, &ns, "ca.crt").await.unwrap();
 
-        // They need not be there when the program starts.
+        // The configurations may be created after the program has started.
         register_mutating(client, &name, json!([one.webhook("/mutate--v1-configmap", &["CREATE"])])).await;
         register_validating(client, &name, one.webhook("/validate--v1-configmap", &["CREATE"])).await;
         let webhook = json!({"clientConfig": one.client_config("/convert"), "conversionReviewVersions": ["v1"]});
@@ -93,7 +93,7 @@ async fn certificates_and_authorities_are_replaced_under_load_and_no_call_fails(
             }
         };
         let seen = Mutex::new((BTreeSet::new(), BTreeSet::new()));
-        // Three authorities in a row have signed what is served, while calls go on.
+        // Three successive CAs sign the serving certificate while calls continue.
         let watch = async {
             eventually("three authorities", async || {
                 let (issuer, served) = (kept(client, &ns, "issuer.crt").await?, program.served_with(client).await?);

@@ -1,4 +1,4 @@
-//! Versions that differ in what they ask of an object, and a webhook that knows how.
+//! Versions with different requirements, and a conversion webhook.
 
 use std::{
     mem,
@@ -22,22 +22,22 @@ use windlass_webhook::{WebhookMetrics, WebhookPath, Webhooks, conversion::Conver
 
 use super::{Program, namespace};
 
-/// What a field is called in the first version, and in the second, which is stored.
+/// The names of a field in the first version, and in the second, stored version.
 const NAMES: [(&str, &str); 3] = [("image", "container"), ("replicas", "count"), ("size", "volume")];
 
-/// Converts, and keeps count: of each review, and of each object in it where it came from and where it went.
+/// Converts objects, and counts: each review, and the versions of each object in it.
 ///
-/// The real server asks more often: its caches follow each version, and what is written is read again.
+/// The real server sends more reviews, because its caches follow each version, and it reads written objects again.
 #[derive(Clone, Debug, Default)]
 struct Counted(Arc<Mutex<Vec<String>>>, Arc<AtomicBool>);
 
 impl Counted {
-    /// Rejects objects without the field that their version requires from now on.
+    /// Rejects objects without the required field of their version from now on.
     fn be_strict(&self) {
         self.1.store(true, Ordering::Relaxed);
     }
 
-    /// What has been asked for since the last time.
+    /// Returns and clears the counted reviews.
     fn take(&self) -> Vec<String> {
         mem::take(&mut *self.0.lock())
     }
@@ -70,7 +70,7 @@ impl Converter for Counted {
     }
 }
 
-/// Two versions of which each requires, fills in and scales by fields of its own.
+/// Returns a CRD with two versions, each with its own required fields, defaults and scale.
 fn definition(group: &str, conversion: &Value) -> extensions::CustomResourceDefinition {
     let version = |name: &str, [image, replicas, size]: [&str; 3]| {
         let spec = json!({
@@ -101,7 +101,7 @@ fn definition(group: &str, conversion: &Value) -> extensions::CustomResourceDefi
     serde_json::from_value(definition).unwrap()
 }
 
-/// The two versions, and their objects.
+/// The two versions and their objects.
 struct Websites<'c> {
     client: &'c Client,
     group: String,
@@ -146,7 +146,7 @@ impl Websites<'_> {
     }
 }
 
-/// The spec that was answered with, or why there was none.
+/// Returns the spec of the response, or the error.
 fn answer(answer: windlass_client::Result<DynamicObject>) -> Result<Value, String> {
     match answer {
         Ok(object) => Ok(object.data["spec"].clone()),
@@ -154,7 +154,7 @@ fn answer(answer: windlass_client::Result<DynamicObject>) -> Result<Value, Strin
     }
 }
 
-/// With the versions served, by `conversion`; a webhook of the program's if there is none.
+/// Creates both versions, with a conversion webhook if `converts` is set.
 async fn with_websites(target: &Target, converts: bool) -> (Option<Program>, Counted, Websites<'_>) {
     let (client, namespace, group) =
         (&target.client, namespace(target).await, format!("{}.example.com", unique("versions")));
@@ -189,7 +189,7 @@ async fn with_websites(target: &Target, converts: bool) -> (Option<Program>, Cou
 }
 
 impl Websites<'_> {
-    /// Takes away what would stand in the way of other tests.
+    /// Deletes objects that would affect other tests.
     async fn unregister(self, program: Option<Program>) {
         let name = format!("websites.{}", self.group);
         self.client.delete::<extensions::CustomResourceDefinition>(&*name).await.unwrap();
@@ -265,7 +265,7 @@ async fn what_was_stored_is_filled_in_by_the_version_that_it_was_stored_in() {
             Ok(json!({})),
             "nothing is filled in by the version that is asked for"
         );
-        // What the stored version does not have is lost, be it required or not.
+        // Fields that the stored version does not have are lost, even if they are required.
         assert_eq!(websites.create("v1", "a", json!({"image": "a:1", "replicas": 1})).await, Ok(json!({})));
         assert_eq!(websites.get("v2", "a").await, Ok(json!({"volume": "that of v2"})));
         websites.unregister(program).await;
@@ -285,7 +285,7 @@ async fn apply_across_versions_converts_only_objects_that_exist() {
         assert_eq!(applied, Ok(json!({"image": "a:1", "replicas": 3, "size": "that of v1"})));
         let applied = websites.apply("v2", "a", json!({"count": 4})).await;
         assert_eq!(applied, Ok(json!({"container": "a:1", "count": 4, "volume": "that of v1"})));
-        // What is left without the fields of the last apply is converted too, and lacks what its version requires.
+        // The remainder without the fields of the last apply is converted, too, and lacks a required field.
         let failed = websites.apply("v1", "a", json!({})).await.unwrap_err();
         let step = "failed to prune fields: failed add back owned items: failed to convert pruned object at version ";
         assert!(failed.starts_with(step) && failed.ends_with(": spec.container is missing"), "{failed}");
@@ -295,7 +295,7 @@ async fn apply_across_versions_converts_only_objects_that_exist() {
     .await;
 }
 
-/// Of the real server's caches each has converted what it follows already.
+/// The caches of the real server have already converted the objects they follow.
 #[tokio::test]
 async fn a_watch_begins_with_objects_that_are_converted_together() {
     on_each_target(|target| async {

@@ -1,4 +1,4 @@
-//! Unmodified kubectl, where there is one.
+//! Unmodified kubectl, if available.
 
 use std::{ffi::OsString, process::Stdio};
 
@@ -13,18 +13,18 @@ pub(super) struct Kubectl {
 }
 
 impl Kubectl {
-    /// `None` where there is no kubectl, or no kubeconfig for it.
+    /// Returns `None` without a kubectl or a kubeconfig for it.
     pub(super) fn of(target: &Target) -> Option<Self> {
         let kubeconfig = std::env::var_os(UPSTREAM).filter(|_| target.name == Target::UPSTREAM)?;
         Some(Self { program: std::env::var_os(KUBECTL)?, kubeconfig })
     }
 
-    /// Whether it succeeded, what it printed, and what it said.
+    /// Returns the success, the output and the errors.
     pub(super) async fn run(&self, arguments: impl IntoIterator<Item = String>) -> (bool, String, String) {
         self.pipe(arguments, String::new()).await
     }
 
-    /// The same, with something to read.
+    /// Like `run`, with standard input.
     pub(super) async fn pipe(
         &self,
         arguments: impl IntoIterator<Item = String>,

@@ -1,4 +1,4 @@
-//! Who is asked about what, in which order, and what happens when nobody answers.
+//! Selection and order of webhooks, and failure policies.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use windlass_webhook::{
 
 use super::{Program, config_map, in_force, namespace, register_mutating, trustees, unregister};
 
-/// Says in an annotation that it was there, as often as it was.
+/// Returns a webhook that appends its name to an annotation with each call.
 fn signing(name: &'static str) -> impl Handler {
     Mutating::<ConfigMap, _>::new(move |config: &mut ConfigMap, _: &Request| {
         let signatures = config.annotations_mut().entry("signatures".to_owned()).or_default();
@@ -23,7 +23,7 @@ fn signing(name: &'static str) -> impl Handler {
     })
 }
 
-/// Never answers.
+/// A webhook that never responds.
 struct Silent;
 
 impl Handler for Silent {
@@ -40,7 +40,7 @@ async fn start(target: &Target, ns: &str, name: &str, webhooks: Webhooks) -> Pro
     Program::start(target, ns, webhooks, |made| made.trusted_by(trustees(name))).await
 }
 
-/// A webhook with something changed.
+/// Returns the webhook with changes.
 fn but(mut webhook: Value, name: &str, changes: Value) -> Value {
     webhook["name"] = format!("{name}.shop.example.com").into();
     webhook.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
@@ -79,7 +79,7 @@ async fn rules_and_selectors_say_who_is_asked_and_the_first_to_change_may_look_a
         let all = ["second", "again", "last"];
         in_force(&target, &name, async || (signatures(&target, &labelled(&[])).await == "a").then_some(())).await;
         assert_eq!(signatures(&target, &labelled(&all[..1])).await, "ab");
-        // The last one changes what the one before has made, which wants to see that.
+        // The last webhook changes the object after the previous one, which is called again.
         assert_eq!(signatures(&target, &labelled(&all)).await, "ababa");
         assert_eq!(signatures(&target, &labelled(&all[1..2])).await, "aa", "nobody came after it");
         unregister(&target.client, &name).await;

@@ -1,4 +1,4 @@
-//! Webhooks for `*/*` are asked about what is not an object: scales, bindings, evictions, tokens, reviews, connections.
+//! Webhooks for `*/*` get requests about subresources: scales, bindings, evictions, tokens, reviews, connections.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use windlass_webhook::{
 
 use super::{Program, config_map, in_force, namespace, register_mutating, trustees, unregister};
 
-/// The requests that the webhook was asked about since the last look.
+/// The webhook's requests since the last read.
 #[derive(Default)]
 struct Asked {
     requests: Mutex<Vec<AdmissionRequest>>,
@@ -32,7 +32,7 @@ impl Asked {
         if *self.denies.lock() { Response::denied("not today") } else { Response::allowed() }
     }
 
-    /// The requests as text: operation, resource with subresource, kind, name.
+    /// Returns the requests as text: operation, resource with subresource, kind, name.
     fn take(&self) -> Vec<String> {
         let text = |request: AdmissionRequest| {
             let AdmissionRequest { operation, resource, sub_resource, kind, name, .. } = request;
@@ -51,7 +51,7 @@ impl Asked {
     }
 }
 
-/// Sends a request and returns the code of its answer; 0 for a success.
+/// Sends a request and returns the code of its error, or 0 for success.
 async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) -> (u16, String) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let mut request = client.rest(GroupVersion::new("", "v1")).verb(method).abs_path(path);
@@ -142,7 +142,7 @@ async fn webhooks_are_asked_about_every_subresource() {
     .await;
 }
 
-/// A program whose webhook is asked about everything in its namespace.
+/// Starts a program whose webhook gets all requests in its namespace.
 async fn started(target: &Target, ns: &str, name: &str, asked: &Arc<Asked>) -> Program {
     let handler = {
         let asked = asked.clone();
@@ -163,7 +163,7 @@ async fn started(target: &Target, ns: &str, name: &str, asked: &Arc<Asked>) -> P
     program
 }
 
-/// Checks the object, and its options, by the kind.
+/// Checks the object and its options by kind.
 fn check(request: &AdmissionRequest) {
     let object = &request.object;
     let expected = match &*request.kind.kind {
@@ -176,7 +176,7 @@ fn check(request: &AdmissionRequest) {
         "TokenRequest" => json!([object["spec"]["expirationSeconds"], "authentication.k8s.io/v1", 3600]),
         "LocalSubjectAccessReview" => json!([object["spec"]["user"], "authorization.k8s.io/v1", "u"]),
         "PodExecOptions" => {
-            // Options that are read from a query get no defaults.
+            // Options from a query get no defaults.
             assert_eq!((&object["stdout"], &object["stderr"]), (&Value::Null, &Value::Null));
             json!([object["command"][0], "v1", "ls"])
         }

@@ -1,4 +1,4 @@
-//! Those that follow: ours and the peers, each a program and its flags.
+//! The measured informers: a program and its flags for each.
 
 use std::{
     ffi::OsStr,
@@ -13,20 +13,20 @@ use crate::{
     table::Contending,
 };
 
-/// A follower.
+/// A measured informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// As it is by default.
+    /// With the defaults.
     Windlass,
-    /// Without a budget for bodies.
+    /// With a memory budget of 0.
     Compressed,
     ClientGo,
-    /// For what has protobuf: built-in types, that is.
+    /// Protobuf, for built-in types only.
     ClientGoProtobuf,
     KubeRs,
 }
 
-/// What is run.
+/// The paths of the programs.
 pub(super) struct Programs {
     windlass: PathBuf,
     client_go: PathBuf,
@@ -48,7 +48,7 @@ impl Contending for Contender {
 }
 
 impl Contender {
-    /// One run against a server of its own.
+    /// Runs once with a new server.
     pub(super) fn measure(self, part: &Part, programs: &Programs) -> Result<Figures> {
         let updates = part.updates.to_string();
         let updates = ["--updates", &updates];
@@ -85,7 +85,7 @@ impl Contender {
 // === impl Programs ===
 
 impl Programs {
-    /// Builds the peers; `windlass` is built.
+    /// Builds the other programs; `windlass` is already built.
     pub(super) fn build(windlass: &Path) -> Result<Self> {
         Ok(Self {
             windlass: windlass.to_path_buf(),

@@ -1,38 +1,38 @@
-//! The parts of the measurement: what is replayed, who follows it, and what of it is told.
+//! The parts of the benchmark: the replayed objects, the measured informers, and the reported figures.
 
 use super::{columns, contender::Contender};
 use crate::table::Column;
 
-/// A table.
+/// A part of the benchmark, with its table.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(super) name: &'static str,
     pub(super) heading: &'static str,
-    /// Flags of `windlass-bench replay`.
+    /// The flags of `windlass-bench replay`.
     pub(super) replay: &'static [&'static str],
-    /// Flags that all followers know.
+    /// The flags that all informers support.
     pub(super) follow: &'static [&'static str],
-    /// Flags that only ours know.
+    /// The flags that only windlass supports.
     pub(super) ours: &'static [&'static str],
     pub(super) updates: u64,
     pub(super) contenders: &'static [Contender],
     pub(super) columns: &'static [Column],
-    /// At most so many.
+    /// The maximum number of rounds.
     pub(super) rounds: usize,
 }
 
-/// All who follow built-in types.
+/// All informers of built-in types.
 const ALL: &[Contender] =
     &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::ClientGoProtobuf, Contender::KubeRs];
-/// There is no protobuf of custom resources.
+/// Custom resources have no protobuf encoding.
 const OF_CUSTOM: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
-/// client-go's heap is the same whatever it reads.
+/// client-go's heap does not depend on the encoding.
 const EXCEPT_JSON: &[Contender] =
     &[Contender::Windlass, Contender::Compressed, Contender::ClientGoProtobuf, Contender::KubeRs];
 const OURS: &[Contender] = &[Contender::Windlass, Contender::Compressed];
 
-/// What most parts are: uniform pods, in a burst.
+/// The base of most parts: uniform pods, in a burst.
 const PODS: Part = Part {
     name: "uniform",
     heading: "Uniform pods",

@@ -8,19 +8,19 @@ use super::{
 };
 use crate::table::{Column, Contending as _, Table};
 
-/// Left of the bars are the names.
+/// The width of the names at the left of the bars.
 const NAMES: f64 = 190.0;
 const BARS: f64 = 520.0;
 const LINE: f64 = 16.0;
 const WIDTH: f64 = NAMES + BARS + 90.0;
 
-/// The parts that show a column, one below the other, on one scale.
+/// The bars of one column for all parts, on one scale.
 struct Panel<'a> {
     column: &'a Column,
     tables: Vec<&'a Table<Contender>>,
 }
 
-/// Memory and processor time of the parts that have them.
+/// Draws memory and CPU time of the parts that have them.
 pub(super) fn draw(tables: &[Table<Contender>]) -> String {
     let panels = [&PER_OBJECT, &CPU].map(|column| {
         let shows = |table: &&Table<Contender>| {
@@ -63,7 +63,7 @@ impl Panel<'_> {
                 text(svg, 16.0, y, "", contender.name());
                 let Some(figure) = table.median(line, self.column) else { continue };
                 let width = (figure / most * BARS).max(1.0);
-                // Writing to a String does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = writeln!(
                     svg,
                     "<rect x=\"{NAMES}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\"/>",
@@ -90,7 +90,7 @@ fn colour(contender: Contender) -> &'static str {
 }
 
 fn text(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
-    // The headings and names have nothing to escape.
+    // The headings and names need no escapes.
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" {style}>{text}</text>");
 }
 

@@ -1,4 +1,4 @@
-//! The server that replays, as a process.
+//! The replay server in a separate process.
 
 use std::{
     ffi::OsStr,
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{Result, upstream::root};
 
-/// `windlass-bench replay`; stopped when dropped.
+/// A running `windlass-bench replay`. It is killed on drop.
 pub(super) struct Replay {
     process: Child,
-    /// The flag, and its value, that leads a client here.
+    /// The flag and value that connect a client to this server.
     pub(super) target: [String; 2],
 }
 
@@ -32,9 +32,9 @@ impl Replay {
         let mut replay = Self { process, target: [String::new(), String::new()] };
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        let line: Value = serde_json::from_str(&line).map_err(|error| format!("the replay said {line:?}: {error}"))?;
+        let line: Value = serde_json::from_str(&line).map_err(|error| format!("replay printed {line:?}: {error}"))?;
         let told = ["kubeconfig", "server"].into_iter().find_map(|name| Some((name, line[name].as_str()?)));
-        let (name, value) = told.ok_or("the replay did not say where it is")?;
+        let (name, value) = told.ok_or("the replay did not print its address")?;
         replay.target = [format!("--{name}"), value.to_owned()];
         Ok(replay)
     }
@@ -42,7 +42,7 @@ impl Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

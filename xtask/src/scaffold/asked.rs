@@ -1,4 +1,4 @@
-//! What a cluster with the project's manager does for whoever asks with kubectl.
+//! Queries a cluster with the project's manager, with kubectl.
 
 use std::{
     fs,
@@ -11,20 +11,20 @@ use std::{
 use super::{Way, running::Running};
 use crate::{Result, upstream};
 
-/// One that says as little as it can.
+/// A minimal object.
 const HOME: &str = "apiVersion: shop.example.com/v1
 kind: Website
 metadata: {name: home}
 spec: {message: Welcome}
 ";
 
-/// kubectl, and what it is told of the cluster.
+/// kubectl and the kubeconfig of the cluster.
 struct Kubectl {
     program: PathBuf,
     kubeconfig: String,
 }
 
-/// Runs the project, and asks for each of the things that it was made for. Gives the lines of the manifests that were typed.
+/// Runs the project and checks each of its features. Returns the number of manifest lines that the user wrote.
 pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
     let begun = Instant::now();
     let mut command = Command::new(&way.windlass);
@@ -40,7 +40,7 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
         0
     };
 
-    // Edit, save, see.
+    // Edit a file, save it, and wait for the effect.
     let begun = Instant::now();
     let source = way.folder.project().join("src/controller/website.rs");
     let edited = fs::read_to_string(&source)?.replace("the object is reconciled", "all is well");
@@ -49,7 +49,7 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
     let took = running.wait_for("restarted in ")?;
     println!("{:6.1} s  an edit: restarted in {took}", begun.elapsed().as_secs_f64());
 
-    // What the cluster alone is told of does not stop the manager.
+    // A change that only affects the cluster does not restart the manager.
     let begun = Instant::now();
     let webhooks = way.folder.project().join("config/webhook/manifests.yaml");
     let edited = fs::read_to_string(&webhooks)?.replace("sideEffects: None", "sideEffects: None\n  timeoutSeconds: 7");
@@ -93,7 +93,7 @@ fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
     let path = "jsonpath={.apiVersion} {.spec.message}";
     let read = ["get", "websites.v1beta1.shop.example.com", "home", "--output", path];
     kubectl.says(way, &read, "shop.example.com/v1beta1 Welcome")?;
-    // Not by its name alone: it is the manager who is asked.
+    // The name is not enough: the manager must do the conversion.
     let path = "jsonpath={.spec.conversion.strategy} {.spec.conversion.webhook.clientConfig.url}";
     let asked = ["get", "crd", "websites.shop.example.com", "--output", path];
     let output = kubectl.run(way, &asked, "")?;
@@ -101,7 +101,7 @@ fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
 }
 
 impl Kubectl {
-    /// A command that must end well, and say this.
+    /// Runs a command that must succeed with this output.
     fn says(&self, way: &mut Way, arguments: &[&str], expected: &str) -> Result {
         let (begun, typed) = (Instant::now(), format!("kubectl {}", arguments.join(" ")));
         expect(&typed, &self.run(way, arguments, "")?, true, expected)?;
@@ -121,7 +121,7 @@ impl Kubectl {
     }
 }
 
-/// Whether a command ended as it should, and said this.
+/// Checks a command's exit status and output.
 fn expect(typed: &str, output: &Output, success: bool, expected: &str) -> Result {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() == success && said.contains(expected) {
@@ -130,7 +130,7 @@ fn expect(typed: &str, output: &Output, success: bool, expected: &str) -> Result
     Err(format!("{typed}: {}, without {expected:?}:\n{said}", output.status).into())
 }
 
-/// The one that the user would call.
+/// Returns the `kubectl` in `PATH`.
 fn on_path() -> Option<PathBuf> {
     let output = Command::new("kubectl").args(["version", "--client"]).output().ok()?;
     output.status.success().then(|| PathBuf::from("kubectl"))

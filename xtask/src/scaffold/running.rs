@@ -1,4 +1,4 @@
-//! `windlass run`, as it runs.
+//! A running `windlass run`.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -10,14 +10,14 @@ use std::{
 
 use crate::Result;
 
-/// How long it may say nothing: it builds meanwhile.
+/// The maximum time without output. It includes builds.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// The command, which ends with us.
+/// The process. It is stopped on drop.
 pub(super) struct Running {
     process: Child,
     lines: Receiver<String>,
-    /// What it has said so far.
+    /// The output so far.
     said: String,
 }
 
@@ -27,12 +27,12 @@ impl Running {
         let mut process = process.map_err(|error| format!("starting windlass run: {error}"))?;
         let output = BufReader::new(process.stdout.take().ok_or("a process without output")?);
         let (send, lines) = mpsc::channel();
-        // Ends when the output does, or nobody listens any more.
+        // Ends with the output, or when the receiver is dropped.
         thread::spawn(move || output.lines().map_while(std::result::Result::ok).try_for_each(|line| send.send(line)));
         Ok(Self { process, lines, said: String::new() })
     }
 
-    /// The rest of the next line that begins so.
+    /// Returns the rest of the next line with this prefix.
     pub(super) fn wait_for(&mut self, beginning: &str) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -42,23 +42,23 @@ impl Running {
                 return Ok(rest.to_owned());
             }
         }
-        Err(format!("windlass run has not said {beginning:?} but:\n{}", self.said).into())
+        Err(format!("windlass run did not print {beginning:?}, but:\n{}", self.said).into())
     }
 
-    /// As Ctrl-C does; it must end well.
+    /// Stops the process as Ctrl-C does. Returns an error if it fails.
     pub(super) fn stop(mut self) -> Result {
         let asked = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status()?;
         let ended = self.process.wait()?;
         if asked.success() && ended.success() {
             return Ok(());
         }
-        Err(format!("windlass run did not stop well ({ended}):\n{}", self.said).into())
+        Err(format!("windlass run failed to stop ({ended}):\n{}", self.said).into())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody left to tell.
+        // The process may have exited already, so the error is ignored.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

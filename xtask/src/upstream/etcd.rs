@@ -1,4 +1,4 @@
-//! What only etcd itself can be asked for, over its JSON gateway.
+//! Requests to etcd over its JSON gateway.
 
 use std::{
     io::{Read, Write},
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::Result;
 
-/// Forgets every revision before the present one.
+/// Compacts every revision before the current one.
 pub(super) fn compact(port: u16) -> Result {
-    // The version of an answer to whatever question; the key is a zero byte.
+    // The revision is part of every response. The key is a zero byte.
     let answer = ask(port, "/v3/kv/range", &json!({"key": "AA=="}))?;
-    let present = answer["header"]["revision"].as_str().ok_or_else(|| format!("etcd tells no revision: {answer}"))?;
+    let present = answer["header"]["revision"].as_str().ok_or_else(|| format!("etcd sent no revision: {answer}"))?;
     ask(port, "/v3/kv/compaction", &json!({"revision": present, "physical": true}))?;
     Ok(())
 }
@@ -21,7 +21,7 @@ pub(super) fn compact(port: u16) -> Result {
 fn ask(port: u16, path: &str, question: &Value) -> Result<Value> {
     let question = question.to_string();
     let mut connection = TcpStream::connect(("127.0.0.1", port))?;
-    // An older HTTP, whose answers end with their connection.
+    // HTTP/1.0 responses end with their connection.
     write!(connection, "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{question}", question.len())?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer)?;

@@ -1,4 +1,4 @@
-//! The programs that the pinned Go modules hold, built once into a cache outside the clone.
+//! The programs of the pinned Go modules, built once into a cache outside the clone.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use super::root;
 use crate::Result;
 
-/// What the control plane consists of: the program's name and its Go package. The versions are those of `tools/go.mod`.
+/// The parts of the control plane: program name and Go package. `tools/go.mod` has the versions.
 const CONTROL_PLANE: &[(&str, &str)] = &[
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -20,12 +20,12 @@ const CONTROL_PLANE: &[(&str, &str)] = &[
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 ];
 
-/// A kubectl of another version than the control plane's, pinned in `tools/kubectl`.
+/// A kubectl with a different version than the control plane, pinned in `tools/kubectl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OtherKubectl {
-    /// The newest that can be had.
+    /// The newest released version.
     Newer,
-    /// Two minors older.
+    /// Two minor versions older.
     Older,
 }
 
@@ -38,16 +38,16 @@ enum Output {
     Tests,
 }
 
-/// A Go module of this repository, which pins the versions of others.
+/// A Go module of this repository, which pins the versions of its dependencies.
 struct Module {
     directory: PathBuf,
-    /// Its go.mod; a directory may have several, for several versions of the same.
+    /// Its go.mod file. A directory may have several, for several versions of a dependency.
     file: &'static str,
 }
 
-/// Builds what is not in the cache yet, and says where it is.
+/// Builds the programs that are missing in the cache, and returns their directory.
 ///
-/// The cache lies outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
+/// The cache is outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
 pub(crate) fn build() -> Result<PathBuf> {
     let module = Module { directory: root().join("tools"), file: "go.mod" };
     let version = module.version_of("k8s.io/kubernetes")?;
@@ -57,7 +57,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     directory(&version)
 }
 
-/// Builds Polaris, which `tools/polaris` pins, if it is not in the cache yet, and says where it is.
+/// Builds Polaris, which `tools/polaris` pins, if it is missing in the cache, and returns its path.
 pub(crate) fn build_polaris() -> Result<PathBuf> {
     const POLARIS: &str = "github.com/polarismesh/polaris";
     let module = Module { directory: root().join("tools").join("polaris"), file: "go.mod" };
@@ -65,14 +65,15 @@ pub(crate) fn build_polaris() -> Result<PathBuf> {
     module.compile("polaris-server", POLARIS, &version)
 }
 
-/// Builds Kubernetes' end-to-end tests, which `tools/e2e` pins, if they are not in the cache yet, and returns the program.
+/// Builds Kubernetes' end-to-end tests, which `tools/e2e` pins, if they are missing in the cache, and returns the
+/// program.
 pub(crate) fn build_e2e() -> Result<PathBuf> {
     let module = Module { directory: root().join("tools").join("e2e"), file: "go.mod" };
     let version = module.version_of("k8s.io/kubernetes")?;
     module.compile_as(Output::Tests, "e2e.test", "k8s.io/kubernetes/test/e2e", &version)
 }
 
-/// The kubectl of the control plane's version, if the cache has it.
+/// Returns the kubectl of the control plane's version, if the cache has it.
 pub(crate) fn built_kubectl() -> Option<PathBuf> {
     let module = Module { directory: root().join("tools"), file: "go.mod" };
     let version = module.version_of("k8s.io/kubernetes").ok()?;
@@ -93,14 +94,14 @@ impl Output {
 // === impl OtherKubectl ===
 
 impl OtherKubectl {
-    /// Builds it if it is not in the cache yet, and says where it is.
+    /// Builds it if it is missing in the cache, and returns its path.
     pub(crate) fn build(self) -> Result<PathBuf> {
         let file = match self {
             Self::Newer => "go.mod",
             Self::Older => "older.mod",
         };
         let module = Module { directory: root().join("tools").join("kubectl"), file };
-        // The modules that Kubernetes is published in carry a 0 for its 1.
+        // Kubernetes publishes its modules with major version 0 instead of 1.
         let version = module.version_of("k8s.io/kubectl")?.replacen("v0.", "v1.", 1);
         module.compile("kubectl", ".", &version)
     }
@@ -109,7 +110,7 @@ impl OtherKubectl {
 // === impl Module ===
 
 impl Module {
-    /// The version that it requires of another.
+    /// Returns the required version of a dependency.
     fn version_of(&self, required: &str) -> Result<String> {
         let file = self.directory.join(self.file);
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -131,7 +132,7 @@ impl Module {
         }
         eprintln!("building {program} {version}, once; the first takes minutes");
         let started = Instant::now();
-        // Built beside its place and moved there, so that a build that was cut off leaves nothing that looks whole.
+        // The output has a temporary name until it is complete, so an aborted build leaves no broken file.
         let unfinished = directory.join(format!("{program}.unfinished"));
         let status = Command::new("go")
             .args(output.go_command())
@@ -151,14 +152,14 @@ impl Module {
     }
 }
 
-/// Where the programs of a version are.
+/// Returns the directory with the programs of a version.
 fn directory(version: &str) -> Result<PathBuf> {
     let directory = cache()?.join("upstream").join(version);
     fs::create_dir_all(&directory)?;
     Ok(directory)
 }
 
-/// The folder for what is built once, outside the clone.
+/// Returns the directory of the build cache, outside the clone.
 pub(crate) fn cache() -> Result<PathBuf> {
     if let Some(own) = env::var_os("WINDLASS_CACHE") {
         return Ok(own.into());
@@ -169,12 +170,12 @@ pub(crate) fn cache() -> Result<PathBuf> {
 }
 
 fn required_version<'t>(required: &str, go_mod: &'t str) -> Option<&'t str> {
-    // What follows the version is a comment of go's own, `// indirect`.
+    // The version may be followed by the comment `// indirect`.
     let mut requirements = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").split_whitespace());
     requirements.find_map(|mut words| (words.next() == Some(required)).then(|| words.next())?)
 }
 
-/// Without these the programs call themselves v0.0.0-master, and clients refuse features by that.
+/// Without these flags the programs report version v0.0.0-master, and clients disable features.
 fn linker_flags(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());

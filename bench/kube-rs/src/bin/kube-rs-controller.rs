@@ -1,4 +1,4 @@
-//! The peer of `windlass-bench-controller`: the same controller, the same figures in the same lines.
+//! The equivalent of `windlass-bench-controller`: the same controller and the same output.
 
 use std::{
     collections::BTreeMap,
@@ -32,14 +32,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::{sync::Notify, time::Instant};
 
-/// How long no reconcile may have ended for the work to be done.
+/// The time without reconciles after which the work is done.
 const QUIET: Duration = Duration::from_secs(1);
 
-// As ours.
+// The same allocator as in windlass-bench-controller.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-// What the derive of kube writes, without the schema.
+// The output of kube's derive, without the schema.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Widget {
@@ -83,14 +83,14 @@ impl k8s_openapi::Metadata for Widget {
     }
 }
 
-/// What the reconcilers have.
+/// The shared state of the reconcilers.
 struct Shared {
     client: Client,
     children: Store<ConfigMap>,
     count: Count,
 }
 
-/// As in windlass-bench.
+/// The counters, as in windlass-bench.
 #[derive(Default)]
 struct Count {
     ended: AtomicU64,
@@ -99,7 +99,7 @@ struct Count {
     progress: Notify,
 }
 
-// As in windlass-bench-controller.
+// One thread, as in windlass-bench-controller.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -164,7 +164,7 @@ async fn reconcile(widget: Arc<Widget>, shared: Arc<Shared>) -> Result<Action, E
     result.map(|_| Action::await_change())
 }
 
-/// Makes the child as it should be, and says so in the status; whether it has.
+/// Applies the desired child and updates the status. Returns whether the status was written.
 async fn bring_about(widget: &Widget, shared: &Shared) -> Result<bool, Error> {
     let (name, namespace) = (widget.metadata.name.as_deref().unwrap(), widget.metadata.namespace.as_deref().unwrap());
     let children = Api::<ConfigMap>::namespaced(shared.client.clone(), namespace);
@@ -220,14 +220,14 @@ impl Count {
         self.progress.notify_one();
     }
 
-    /// Until so many statuses have been written.
+    /// Waits for this number of written statuses.
     async fn ready(&self, objects: usize) {
         while self.took.lock().unwrap().len() < objects {
             self.progress.notified().await;
         }
     }
 
-    /// Until none has ended for so long.
+    /// Waits until no reconcile has ended for this time.
     async fn quiet(&self, time: Duration) {
         while tokio::time::timeout(time, self.progress.notified()).await.is_ok() {}
     }

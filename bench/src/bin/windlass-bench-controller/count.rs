@@ -1,4 +1,4 @@
-//! What the reconciles of a run came to.
+//! Statistics of a run's reconciles.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,19 +10,19 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::Wrote;
 
-/// Counts the reconciles, and times those that wrote a status: there is one for each object.
+/// Counts all reconciles, and times those that write a status, one per object.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     begun: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
-    /// How long each took that wrote.
+    /// The durations of reconciles that wrote.
     took: Mutex<Vec<Duration>>,
-    /// Told of each end.
+    /// Notified at the end of each reconcile.
     progress: Notify,
 }
 
-/// How long the reconciles took that wrote.
+/// The distribution of durations of reconciles that wrote.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latency {
     pub(super) objects: usize,
@@ -31,7 +31,7 @@ pub(super) struct Latency {
 }
 
 impl Count {
-    /// One reconcile.
+    /// Runs one reconcile and records it.
     pub(super) async fn around<T, E>(&self, reconcile: impl Future<Output = Result<(T, Wrote), E>>) -> Result<T, E> {
         self.begun.fetch_add(1, Relaxed);
         let start = Instant::now();
@@ -50,7 +50,7 @@ impl Count {
         self.begun.load(Relaxed)
     }
 
-    /// How many have ended.
+    /// Returns the number of completed reconciles.
     pub(super) fn all(&self) -> u64 {
         self.ended.load(Relaxed)
     }
@@ -59,21 +59,21 @@ impl Count {
         self.failed.load(Relaxed)
     }
 
-    /// Until so many reconciles have ended.
+    /// Waits for this number of completed reconciles.
     pub(super) async fn ended(&self, reconciles: u64) {
         while self.all() < reconciles {
             self.progress.notified().await;
         }
     }
 
-    /// Until so many statuses have been written.
+    /// Waits for this number of written statuses.
     pub(super) async fn ready(&self, objects: usize) {
         while self.took.lock().len() < objects {
             self.progress.notified().await;
         }
     }
 
-    /// Until none has ended for so long.
+    /// Waits until no reconcile has ended for this time.
     pub(super) async fn quiet(&self, time: Duration) {
         while tokio::time::timeout(time, self.progress.notified()).await.is_ok() {}
     }

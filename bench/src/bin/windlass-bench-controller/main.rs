@@ -1,6 +1,6 @@
-//! A controller of custom resources: what a reconcile costs that writes a child and a status.
+//! A controller of custom resources, to measure the cost of a reconcile that writes a child and a status.
 //!
-//! The peers in `bench/client-go/controller` and `bench/kube-rs` do the same, and print the same lines.
+//! The programs in `bench/client-go/controller` and `bench/kube-rs` do the same, and print the same lines.
 
 mod count;
 
@@ -22,34 +22,35 @@ use windlass_runtime::{
 
 use self::count::Count;
 
-/// Reconcile the objects that `windlass-bench populate` has made, and say what that took
+/// Reconcile the objects of `windlass-bench populate`, and print the figures
 #[derive(Debug, Parser)]
 #[command(name = "windlass-bench-controller")]
 struct Options {
-    /// The server
+    /// The kubeconfig of the server
     #[arg(long, value_name = "PATH")]
     kubeconfig: PathBuf,
-    /// How many objects there are
+    /// The number of objects
     #[arg(long, default_value_t = 10_000)]
     objects: usize,
-    /// How many are reconciled at a time
+    /// The number of concurrent reconciles
     #[arg(long, default_value_t = 8)]
     concurrency: usize,
-    /// Hold an election, say when so many reconciles have ended, and go on until SIGTERM, in place of measuring
+    /// Instead of measuring, hold a leader election, print a line after this number of reconciles, and continue until
+    /// SIGTERM
     #[arg(long, value_name = "RECONCILES")]
     stop_after: Option<u64>,
 }
 
-/// How long no reconcile may have begun for the work to be done.
+/// The time without reconciles after which the work is done.
 const QUIET: Duration = Duration::from_secs(1);
 
 const READY: &str = "Ready";
 
-// As the operators that are shipped; so has the peer in Rust.
+// The allocator of distributed operators; the kube-rs program uses it, too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-// One thread, as what waits for the network all the time needs no second one, and is spared waking it.
+// The program mostly waits for the network, so a second thread would only cost wake-ups.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Options::parse()).await {
@@ -102,10 +103,10 @@ async fn run(options: Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Whether it has written the status, for [`Count`].
+/// Reports to [`Count`] whether the reconcile has written the status.
 type Wrote = bool;
 
-/// Makes the child as it should be, and says so in the status.
+/// Applies the desired child, and updates the status.
 async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> {
     let wanted = settings_of(&widget);
     match cx.client().get_opt::<ConfigMap>(wanted.object_ref()).await? {

@@ -11,12 +11,12 @@ use super::{
 
 pub(super) const LIST_TAIL: &[u8] = b"]}";
 
-/// Without the opening brace: kind and apiVersion stand before the rest, where they stand.
+/// Returns a template without the opening brace, because kind and apiVersion precede it.
 pub(super) fn template(object: &Value) -> Template {
     Template::new(object.to_string().as_bytes()[1..].to_vec())
 }
 
-/// The template's object, marks and all but times.
+/// Returns the template's object, with all marks except times.
 pub(super) fn object(template: &Template) -> Vec<u8> {
     let mut object = vec![b'{'];
     object.extend(template.with_times());

@@ -1,10 +1,10 @@
-//! What servers add to objects: metadata, and the managers of fields.
+//! Server-set parts of objects: metadata and managed fields.
 
 use serde_json::{Map, Value, json};
 
 use super::template::{Mark, mark};
 
-/// Name, namespace, owner and what servers add; `managed` says which managers own which parts of the rest.
+/// Adds name, namespace, owner and server-set metadata. `managed` lists the managers and their parts of the object.
 pub(super) fn with_meta(name: &str, labels: Value, annotations: Value, owner: Option<&str>, rest: Value) -> Value {
     let mut metadata = json!({
         "name": format!("{name}-{}", mark(Mark::Number)),
@@ -50,10 +50,11 @@ pub(super) fn with_meta(name: &str, labels: Value, annotations: Value, owner: Op
     object
 }
 
-/// Lists that have one owner as a whole, though their members have names.
+/// Lists with a single owner, although their items have names.
 const ATOMIC: [&str; 1] = ["containerStatuses"];
 
-/// The set of fields of a value, as managedFields spell it: members of lists by what names them, where something does.
+/// Returns the field set of a value in the format of managedFields. List items are identified by their keys, if they
+/// have any.
 fn fields(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

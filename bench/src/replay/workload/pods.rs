@@ -1,4 +1,4 @@
-//! Pods, alike and varied.
+//! Uniform and varied pods.
 
 use serde_json::{Map, Value, json};
 use windlass_api::Entropy;
@@ -9,7 +9,7 @@ use super::{
     template::{Mark, mark},
 };
 
-/// A container; `number` tells one from another within a pod.
+/// Returns a container; `number` is unique within the pod.
 fn container(name: &str, env: Vec<Value>, args: Vec<String>, image: &str) -> Value {
     let probe = |path: &str| {
         json!({"httpGet": {"path": path, "port": 8080, "scheme": "HTTP"}, "initialDelaySeconds": 5,
@@ -69,7 +69,7 @@ fn pod(app: &str, labels: Value, annotations: Value, containers: &[Value]) -> Va
     )
 }
 
-/// Two containers; the same but for names, numbers and hashes.
+/// Returns a pod with two containers. Pods differ in names, numbers and hashes only.
 pub(super) fn uniform(_: &Entropy, at: usize) -> Value {
     let app = format!("app-{}", at % 50);
     let env = |of: &str| {
@@ -84,7 +84,7 @@ pub(super) fn uniform(_: &Entropy, at: usize) -> Value {
     pod(&app, labels, annotations, &containers)
 }
 
-/// One to three containers, with environment, arguments and annotations of their own.
+/// Returns a pod with one to three containers, with their own environment, arguments and annotations.
 pub(super) fn varied(entropy: &Entropy, at: usize) -> Value {
     let app = format!("{}-{}", words(entropy, 1), at % 150);
     let containers: Vec<_> = (0..=entropy.below(3))

@@ -1,5 +1,6 @@
-//! Lists and events in protobuf, as Kubernetes has it. The messages of the objects are made by Go's own encoder, once, when
-//! the replay starts; what is around them is written here: lengths, which are known, because marks keep theirs.
+//! Lists and events in Kubernetes' protobuf encoding. Go's encoder creates the messages of the objects once, at the
+//! start of the replay. This module encodes the surrounding messages; their lengths are known, because marks have a
+//! fixed width.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,13 +19,13 @@ use super::{
 pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 pub(super) const WATCH_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// What every body begins with.
+/// The prefix of every body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// What every body ends with: two fields of the outer message that are empty.
+/// The end of every body: two empty fields of the outer message.
 pub(super) const ENVELOPE_TAIL: &[u8] = b"\x1a\0\"\0";
 
-/// Has the program make messages of these objects, and makes templates of the messages.
+/// Encodes these objects with the program, and returns templates of the messages.
 pub(super) fn templates(program: &Path, kind: &str, objects: Vec<Vec<u8>>) -> Result<Vec<Template>, BoxError> {
     let mut encoder = Command::new(program)
         .args(["--encode", kind])
@@ -34,7 +35,7 @@ pub(super) fn templates(program: &Path, kind: &str, objects: Vec<Vec<u8>>) -> Re
         .map_err(|error| format!("starting {}: {error}", program.display()))?;
     let (input, output) = (encoder.stdin.take(), encoder.stdout.take());
     let (mut input, mut output) = (input.ok_or("no stdin")?, output.ok_or("no stdout")?);
-    // Both pipes are small: one is filled while the other is emptied.
+    // The pipes have small buffers, so they are written and read concurrently.
     let writer = std::thread::spawn(move || {
         objects.iter().try_for_each(|object| input.write_all(object).and_then(|()| input.write_all(b"\n")))
     });
@@ -78,7 +79,7 @@ impl Workload {
         message.write(out, self.filling(object, 0));
     }
 
-    /// A frame: a length, and in it type and object.
+    /// Appends a frame: a length, then event type and object.
     pub(super) fn protobuf_event(&self, out: &mut Vec<u8>, object: usize, change: u64) {
         let message = self.message(object);
         let mut envelope = Vec::new();
@@ -100,7 +101,7 @@ impl Workload {
         &self.messages[object % self.messages.len()]
     }
 
-    /// The outer message up to the inner one, which is `length` bytes long.
+    /// Appends the outer message up to the inner one, which has `length` bytes.
     fn envelope(&self, out: &mut Vec<u8>, suffix: &str, length: usize) {
         let mut types = Vec::new();
         field(&mut types, 1, self.api_version.as_bytes());
@@ -113,26 +114,26 @@ impl Workload {
 
 // === wire ===
 
-/// A field of bytes. Numbers are below 16.
+/// Appends a field of bytes. Field numbers are below 16.
 fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     head(out, number, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Its number and length.
+/// Appends a field's number and length.
 fn head(out: &mut Vec<u8>, number: u8, length: usize) {
     out.push(number << 3 | 2);
     varint(out, length);
 }
 
-/// With number and length.
+/// Returns the length of a field, including its number and length prefix.
 fn field_length(length: usize) -> usize {
     let mut head_of = Vec::new();
     head(&mut head_of, 1, length);
     head_of.len() + length
 }
 
-/// Seven bits to a byte, the lowest first.
+/// Appends a varint: seven bits per byte, the lowest first.
 fn varint(out: &mut Vec<u8>, mut number: usize) {
     loop {
         let [lowest, ..] = number.to_le_bytes();

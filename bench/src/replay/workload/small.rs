@@ -9,7 +9,7 @@ use super::{
     template::{Mark, mark},
 };
 
-/// What the data of a Secret or ConfigMap amounts to: half of them are below the first figure, all between the others.
+/// The distribution of data sizes in Secrets and ConfigMaps: median, minimum, maximum.
 const DATA: (f64, f64, f64) = (1_500.0, 100.0, 200_000.0);
 
 pub(super) fn widget(entropy: &Entropy, at: usize) -> Value {
@@ -29,7 +29,7 @@ pub(super) fn secret(entropy: &Entropy, at: usize) -> Value {
         json!({"app": format!("app-{}", at % 50)}),
         json!({"example/digest": mark(Mark::Hash)}),
         None,
-        // In groups of four characters: it is base64.
+        // The value is base64, so its length is a multiple of four.
         json!({"data": data(entropy, "", |length| noise(entropy, length.next_multiple_of(4))), "type": "Opaque"}),
     )
 }
@@ -51,7 +51,7 @@ pub(super) fn config_map(entropy: &Entropy, at: usize) -> Value {
     )
 }
 
-/// One to four entries of about the same size; `text` makes one.
+/// Returns one to four entries of about the same size; `text` creates an entry.
 fn data(entropy: &Entropy, suffix: &str, text: impl Fn(usize) -> String) -> Map<String, Value> {
     let all = size(entropy, DATA);
     let entries = 1 + pick(entropy, 4);

@@ -1,4 +1,4 @@
-//! What names and configurations are made of.
+//! Random names and configuration values.
 
 use windlass_api::Entropy;
 
@@ -17,7 +17,7 @@ pub(super) fn words(entropy: &Entropy, count: usize) -> String {
     (0..count).map(|_| WORDS[pick(entropy, WORDS.len())]).collect::<Vec<_>>().join("-")
 }
 
-/// What configurations are made of: words, numbers, addresses, keys.
+/// Returns a configuration value: words, numbers, addresses or keys.
 pub(super) fn value(entropy: &Entropy) -> String {
     match entropy.below(5) {
         0 => entropy.below(100_000).to_string(),
@@ -33,15 +33,15 @@ pub(super) fn value(entropy: &Entropy) -> String {
     }
 }
 
-/// What does not compress.
+/// Returns incompressible text.
 pub(super) fn noise(entropy: &Entropy, length: usize) -> String {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     (0..length).map(|_| char::from(alphabet[pick(entropy, alphabet.len())])).collect()
 }
 
-/// A size from a log-normal distribution: half are below `median`, all between `least` and `most`.
+/// Returns a size from a log-normal distribution with this median, clamped to `least` and `most`.
 pub(super) fn size(entropy: &Entropy, (median, least, most): (f64, f64, f64)) -> usize {
-    /// How far the sizes spread: two thirds of them are within a factor of five of the median.
+    /// The spread of the sizes: two thirds of them are within a factor of five of the median.
     const SIGMA: f64 = 1.6;
     #[expect(clippy::cast_precision_loss, reason = "twenty bits")]
     let uniform = || (entropy.below(1 << 20) as f64 + 0.5) / f64::from(1 << 20);

@@ -1,46 +1,46 @@
-//! Encoded objects with marks in the places that differ from object to object and from event to event.
+//! Encoded objects with marks at positions that differ between objects or events.
 
-/// An object's bytes, and where its marks are.
+/// An object's bytes, and the positions of its marks.
 #[derive(Debug)]
 pub(super) struct Template {
     bytes: Vec<u8>,
     marks: Vec<(usize, Mark)>,
 }
 
-/// What the marks of a template are filled in from.
+/// The values for the marks of a template.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filling {
     /// The number of the object.
     pub(super) object: u64,
-    /// The number of its owner, which a few have in common.
+    /// The number of its owner, which several objects share.
     pub(super) owner: u64,
-    /// The number of the change; 0 is before the first.
+    /// The number of the change; 0 is the initial state.
     pub(super) change: u64,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) nodes: u64,
 }
 
-/// What a mark stands for. Each has one width.
+/// The meaning of a mark. Each has a fixed width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// The object's number.
+    /// The number of the object.
     Number,
     /// The number of its namespace.
     Namespace,
-    /// The number of its node: the higher the number, the more objects a node has.
+    /// The number of its node. Nodes with higher numbers have more objects.
     Node,
-    /// Its uid.
+    /// The UID of the object.
     Uid,
-    /// The uid of its owner.
+    /// The UID of its owner.
     Owner,
     /// The hash of its owner.
     OwnerHash,
     Version,
-    /// A time of the last change.
+    /// A time that depends on the last change.
     Time,
     /// 64 hexadecimal digits that change with each event.
     Digest,
-    /// 16 of them.
+    /// 16 hexadecimal digits that change with each event.
     Hash,
 }
 
@@ -57,13 +57,13 @@ const MARKS: [(Mark, char, usize); 10] = [
     (Mark::Hash, 'h', 16),
 ];
 
-/// Stands for no text that occurs, and JSON does not escape it.
+/// A character that does not occur in texts, and that JSON does not escape.
 pub(super) const MARKER: char = '\u{7f}';
 
 /// The version before the first change.
 pub(crate) const FIRST_VERSION: u64 = 1_000_000_000;
 
-/// The text that stands for it in a template.
+/// Returns the text that represents a mark in a template.
 pub(super) fn mark(which: Mark) -> String {
     let (_, letter, width) = MARKS.iter().find(|(mark, ..)| *mark == which).expect("every mark is in the table");
     let mut text = String::from(MARKER);
@@ -75,7 +75,7 @@ pub(super) fn mark(which: Mark) -> String {
 // === impl Template ===
 
 impl Template {
-    /// Finds the marks.
+    /// Parses the marks.
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         let mut marks = Vec::new();
         let mut at = 0;
@@ -90,12 +90,12 @@ impl Template {
         Self { bytes, marks }
     }
 
-    /// How long every object is that is made of it.
+    /// Returns the length of each object of this template.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes with their marks, but for the times, which must be times to those who read them as such.
+    /// Returns the bytes with their marks, except times, which must be valid for parsers.
     pub(super) fn with_times(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (at, mark) in self.marks.iter().filter(|(_, mark)| *mark == Mark::Time) {
@@ -115,7 +115,8 @@ impl Template {
 }
 
 impl Mark {
-    /// The mark that the text begins with, and its width. A marker alone makes none: in a message it may be a length.
+    /// Returns the mark at the start of the text, and its width. A marker without a valid mark is ignored: in a message
+    /// it may be a length.
     fn starting(text: &[u8]) -> Option<(Self, usize)> {
         let [first, letter, ..] = text else { return None };
         let (mark, _, width) = MARKS.iter().find(|(_, known, _)| *known == char::from(*letter))?;
@@ -170,7 +171,7 @@ fn uuid(out: &mut [u8], seed: u64) {
     out[14] = b'4';
 }
 
-/// A number that looks random, always the same for the same two.
+/// Returns a pseudo-random number that only depends on the two arguments.
 fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     for _ in 0..2 {

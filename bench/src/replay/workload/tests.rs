@@ -5,7 +5,7 @@ use super::{
     *,
 };
 
-/// The objects of a workload, as a list has them.
+/// Returns the sizes of the objects in a list.
 fn sizes(kind: Kind, objects: usize) -> Vec<usize> {
     let workload = Workload::new(kind, objects);
     let size = |at| {
@@ -79,7 +79,7 @@ fn nodes_differ_in_how_many_pods_they_have() {
 #[test]
 fn messages_are_framed_and_their_marks_filled_in() {
     let mut workload = Workload::new(Kind::Uniform, 10);
-    // Its length is that of the marker.
+    // The length byte is equal to the marker.
     let message = [b"\x0a\x7f".to_vec(), vec![b'n'; 127], template::mark(Mark::Number).into_bytes()].concat();
     workload.messages = vec![Template::new(message.clone())];
     let filled = [&message[..129], b"0000003"].concat();

@@ -1,4 +1,4 @@
-//! The attacks, in the order of the issue's items.
+//! The list of all attacks, by topic.
 
 use futures::future::BoxFuture;
 
@@ -6,15 +6,15 @@ use crate::{identity, numbers, proxy, server::Server, sizes, transport};
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// One attack.
+/// An attack.
 pub(crate) struct Attack {
-    /// The item of the issue.
+    /// The number of its topic.
     pub(crate) item: u8,
     pub(crate) name: &'static str,
     pub(crate) run: fn(Server) -> BoxFuture<'static, Result<Held, Error>>,
 }
 
-/// Reports whether the server held, with what it did.
+/// The result of an attack, with a description.
 #[derive(Debug)]
 pub(crate) enum Held {
     Yes(String),
@@ -22,7 +22,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// Holds if the condition does.
+    /// Returns `Yes` if the condition is true.
     pub(crate) fn when(condition: bool, outcome: impl Into<String>) -> Self {
         if condition { Self::Yes(outcome.into()) } else { Self::No(outcome.into()) }
     }

@@ -1,4 +1,4 @@
-//! Acting as someone else, or with rights that one does not have.
+//! Attacks on authentication and authorization: acting as another user, or with more permissions.
 
 use serde_json::{Value, json};
 
@@ -8,13 +8,13 @@ use crate::{
     wire::Ask,
 };
 
-/// A user without rights of its own.
+/// A user without permissions.
 const ATTACKER: &str = "attacker";
 
 const SELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// "é" as Latin-1, and bytes that are no text at all.
+/// "é" in Latin-1, and invalid UTF-8.
 const FOREIGN: &[u8] = b"caf\xe9\xff";
 
 pub(crate) async fn foreign_user(server: Server) -> Result<Held, Error> {
@@ -29,7 +29,7 @@ pub(crate) async fn foreign_extra(server: Server) -> Result<Held, Error> {
     foreign(&server, &[("Impersonate-User", b"x"), ("Impersonate-Extra-Scopes", FOREIGN)]).await
 }
 
-/// The request must be refused, or be that of the user whom the headers name with all that they say.
+/// The request must be rejected, or run as the user in the headers with all their attributes.
 async fn foreign(server: &Server, headers: &[(&str, &[u8])]) -> Result<Held, Error> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let ask = headers.iter().fold(Ask::new(server, "POST", SELF), |ask, (name, value)| ask.header(name, value));
@@ -44,7 +44,7 @@ async fn foreign(server: &Server, headers: &[(&str, &[u8])]) -> Result<Held, Err
     Ok(Held::when(is_other && is_complete, format!("{}: as {}", answer.code, user["username"])))
 }
 
-/// Gives the attacker some verbs for a resource.
+/// Grants the attacker some verbs for a resource.
 async fn allow(server: &Server, name: &str, group: &str, resource: &str, verbs: &[&str]) -> Result<(), Error> {
     let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": verbs}]);
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
@@ -75,7 +75,7 @@ pub(crate) async fn create_by_put(server: Server) -> Result<Held, Error> {
     Ok(Held::when(answer.code == 403, answer.brief()))
 }
 
-/// The real server follows roles with a delay; an attack that is refused too early would show nothing.
+/// The real server applies roles with a delay. Retries, because a premature rejection would hide the attack.
 async fn eventually<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     answer.await
@@ -118,7 +118,7 @@ pub(crate) async fn deleted_account(server: Server) -> Result<Held, Error> {
 
 pub(crate) async fn masters_certificate(server: Server) -> Result<Held, Error> {
     use base64::Engine as _;
-    // A request of a client for the organization system:masters.
+    // A CertificateSigningRequest of a client in the organization system:masters.
     let mut subject = rcgen::CertificateParams::default();
     subject.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
     subject.distinguished_name.push(rcgen::DnType::CommonName, "root");

@@ -1,9 +1,9 @@
-//! Attacks a running API server as a hostile client, with a well-behaved client beside it: `cargo xtask long attacks` starts
-//! the server and runs this.
+//! Attacks a running API server as a hostile client, with a well-behaved client in parallel. `cargo xtask long attacks`
+//! starts the server and runs this program.
 //!
-//! For each attack the program prints one row of a Markdown table: the outcome, the latency of the well-behaved client (its
-//! median and its maximum), and the memory of the server before, at most and after. It fails if an attack succeeds, if the
-//! well-behaved client waits too long, or if the memory does not come back.
+//! For each attack the program prints a row of a Markdown table: the outcome, the median and maximum latency of the
+//! well-behaved client, and the server's memory before, at its peak and after. It fails if an attack succeeds, the
+//! well-behaved client waits too long, or the memory is not released.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 
@@ -25,13 +25,13 @@ use memory::Memory;
 use neighbour::Neighbour;
 use server::Server;
 
-/// An attack is given up after so long.
+/// The timeout of an attack.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// The time in which the server has to give its memory back: the server's time limits are a minute.
+/// The time for the server to release its memory. The server's timeouts are one minute.
 const SETTLE: Duration = Duration::from_secs(100);
 
-/// The bounds of issue 19.
+/// The latency limits of the well-behaved client.
 const MEDIAN: Duration = Duration::from_millis(100);
 const MAXIMUM: Duration = Duration::from_secs(2);
 const LEFT: u64 = 64 << 20;

@@ -13,7 +13,7 @@ use tokio::{task::JoinHandle, time};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Watches the memory of a process.
+/// Samples the memory of a process.
 #[derive(Debug)]
 pub(crate) struct Memory {
     process: u32,
@@ -22,12 +22,12 @@ pub(crate) struct Memory {
     sampling: JoinHandle<()>,
 }
 
-/// Bytes in use.
+/// Memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
     pub(crate) before: u64,
     pub(crate) peak: u64,
-    /// None if the process is gone.
+    /// `None` if the process has ended.
     pub(crate) after: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Memory {
         Self { process, before, peak, sampling }
     }
 
-    /// Waits until the memory is back within a margin, as long as is allowed.
+    /// Waits until the memory has returned to its initial value plus a margin, up to the timeout.
     pub(crate) async fn settle(self, margin: u64, allowed: Duration) -> Used {
         let started = Instant::now();
         loop {
@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-/// The resident memory of a process; None if it is gone, or a zombie.
+/// Returns the resident memory of a process, or `None` if it has ended or is a zombie.
 fn resident(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! The well-behaved client beside an attack.
+//! The well-behaved client that runs during an attack.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) struct Neighbour {
     asking: JoinHandle<Waits>,
 }
 
-/// How long the client waited for its answers.
+/// The latencies of the client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) median: Duration,

@@ -1,4 +1,4 @@
-//! Numbers at the edges of their types.
+//! Attacks with numbers at the limits of their types.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ pub(crate) async fn grace_period_of_request(server: Server) -> Result<Held, Erro
 }
 
 pub(crate) async fn watch_timeout(server: Server) -> Result<Held, Error> {
-    // The watch does not end: only its beginning counts.
+    // The watch does not end, so only the first bytes are checked.
     let mut client = crate::wire::http2(&server, 1 << 20).await?;
     let path = format!("{PODS}?watch=true&timeoutSeconds={}", i64::MAX);
     let code = client.send_request(crate::wire::get(&server, &path, "application/json")?).await?.status().as_u16();
@@ -57,7 +57,7 @@ pub(crate) async fn queries(server: Server) -> Result<Held, Error> {
             format!("timeout={number}s"),
         ] {
             let answer = Ask::new(&server, "GET", &format!("{PODS}?{query}")).send().await?;
-            // Of a version in the future the real server says 504, too.
+            // The real server also returns 504 for future versions.
             if answer.code >= 500 && answer.code != 504 {
                 failures.push(format!("{query}: {}", answer.brief()));
             }

@@ -1,4 +1,4 @@
-//! The proxy that has the administrator's credentials: `windlass proxy`, or `kubectl proxy`.
+//! Attacks on the proxy with the administrator's credentials: `windlass proxy` or `kubectl proxy`.
 
 use std::process::Stdio;
 
@@ -52,7 +52,7 @@ pub(crate) async fn bypasses(server: Server) -> Result<Held, Error> {
     ))
 }
 
-/// A page of another name that is made to point here.
+/// Sends a request as a web page of another host, after DNS rebinding.
 async fn ask_as(address: &str, host: &str) -> Result<u16, Error> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(format!("GET /version HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).await?;

@@ -1,10 +1,10 @@
-//! The attacked server, as a client reaches it.
+//! The attacked server, with the data that clients need.
 
 use std::{error::Error, sync::Arc};
 
 use windlass_client::{Auth, Client, Config, Kubeconfig, config::kubeconfig::Selection};
 
-/// Where the server is, and the administrator's credentials.
+/// The address of the server, and the administrator's credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Server(Arc<Inner>);
 
@@ -13,7 +13,7 @@ struct Inner {
     kubeconfig: String,
     config: Config,
     token: String,
-    /// The program that `proxy` is a command of: windlass or kubectl.
+    /// The program with the command `proxy`: windlass or kubectl.
     proxy: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Server {
         Ok(Self(Arc::new(Inner { kubeconfig: kubeconfig.to_owned(), config, token, proxy })))
     }
 
-    /// A client with connections of its own, and without a rate limit.
+    /// Returns a client with its own connections and without a rate limit.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.0.config.clone()).expect("the configuration was read").without_rate_limit()
     }

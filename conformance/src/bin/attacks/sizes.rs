@@ -1,4 +1,4 @@
-//! Input that is small for its sender and large for the server.
+//! Attacks with input that is small for the sender and expensive for the server.
 
 use futures::future::try_join_all;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
 const DEFAULT: &str = "/api/v1/namespaces/default";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// A request of the client's fault is answered with 4xx: anything else is a server that was overwhelmed, or took it.
+/// Expects a 4xx response. Any other response means that the server failed or accepted the request.
 fn refused(answer: &Answer) -> Held {
     Held::when((400..500).contains(&answer.code), answer.brief())
 }
@@ -164,7 +164,7 @@ pub(crate) async fn deep_json(server: Server) -> Result<Held, Error> {
     Ok(refused(&Ask::new(&server, "POST", &path).body("application/json", object).send().await?))
 }
 
-/// The server may take it or refuse it, but has to answer.
+/// The server may accept or reject the request, but must respond.
 fn finished(answer: &Answer) -> Held {
     Held::when(answer.code < 500, answer.brief())
 }

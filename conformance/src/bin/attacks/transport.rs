@@ -1,4 +1,4 @@
-//! Clients that do not read, do not finish and do not leave.
+//! Attacks with clients that do not read, do not finish their requests, or do not disconnect.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// How long an attack that only waits goes on.
+/// The duration of attacks that only wait.
 const HOLD: Duration = Duration::from_secs(15);
 
-/// Makes the answer to a list about 18 MiB.
+/// Creates objects until a list response has about 18 MiB.
 async fn fill(server: &Server) -> Result<(), Error> {
     for number in 0..18 {
         let data = json!({"text": "x".repeat(1 << 20)});
@@ -39,11 +39,11 @@ async fn empty(server: &Server) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for lists on streams whose answers are not read.
+/// Requests lists on streams whose responses are not read.
 async fn unread(server: &Server, connection: &Http2, streams: usize) -> Result<usize, Error> {
     let mut answers = Vec::new();
     for number in 0..streams {
-        // Whole documents, and lists that are made while they are sent.
+        // Complete documents, and lists that are encoded while they are sent.
         let accept = ["application/yaml", "application/vnd.kubernetes.protobuf", "application/json"][number % 3];
         let request = get(server, CONFIG_MAPS, accept)?;
         let mut connection = connection.clone();
@@ -130,7 +130,7 @@ pub(crate) async fn slow_heads(server: Server) -> Result<Held, Error> {
     for _ in 0..15 {
         time::sleep(Duration::from_secs(1)).await;
         for stream in &mut connections {
-            // One that was closed does not matter.
+            // The server may have closed the connection.
             let _ = stream.write_all(format!("X-Slow: {}\r\n", "x".repeat(4 << 10)).as_bytes()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Connections without the good manners of a client library.
+//! Low-level connections for malformed and slow requests.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{catalog::Error, server::Server};
 
-/// A request that is not answered within this time is an error.
+/// The timeout for a response.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) type Http2 = http2::SendRequest<BoxBody<Bytes, Infallible>>;
 
-/// An answer with its body.
+/// A response with its body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The code, and the beginning of the message.
+    /// Returns the status code and the start of the message.
     pub(crate) fn brief(&self) -> String {
         let status: serde_json::Value = serde_json::from_str(&self.body).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_default().replace('|', "/");
@@ -35,7 +35,7 @@ impl Answer {
     }
 }
 
-/// A request on a connection of its own.
+/// A request on its own connection.
 pub(crate) struct Ask<'s> {
     server: &'s Server,
     request: http::request::Builder,
@@ -63,7 +63,7 @@ impl<'s> Ask<'s> {
         self
     }
 
-    /// As a user whose rights are only those that roles give.
+    /// Sends the request as a user whose permissions only come from roles.
     pub(crate) fn by(self, user: &str) -> Self {
         self.header("Impersonate-User", user.as_bytes())
     }
@@ -94,7 +94,7 @@ impl<'s> Ask<'s> {
     }
 }
 
-/// A TLS connection for a protocol.
+/// Opens a TLS connection for a protocol.
 pub(crate) async fn tls(server: &Server, protocol: &[u8]) -> Result<TlsStream<TcpStream>, Error> {
     let mut config = conformance::trusting_any_certificate()?;
     config.alpn_protocols = vec![protocol.to_vec()];
@@ -102,7 +102,7 @@ pub(crate) async fn tls(server: &Server, protocol: &[u8]) -> Result<TlsStream<Tc
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
 }
 
-/// An HTTP/2 connection that lets the server send so many bytes on each stream.
+/// Opens an HTTP/2 connection with this receive window per stream.
 pub(crate) async fn http2(server: &Server, window: u32) -> Result<Http2, Error> {
     let stream = tls(server, b"h2").await?;
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -113,7 +113,7 @@ pub(crate) async fn http2(server: &Server, window: u32) -> Result<Http2, Error> 
     Ok(sender)
 }
 
-/// The administrator's GET, for an HTTP/2 connection.
+/// Returns the administrator's GET request for an HTTP/2 connection.
 pub(crate) fn get(server: &Server, path: &str, accept: &str) -> Result<Request<BoxBody<Bytes, Infallible>>, Error> {
     let request = Request::get(format!("https://{}{path}", server.address()))
         .header(header::AUTHORIZATION, format!("Bearer {}", server.token()))
