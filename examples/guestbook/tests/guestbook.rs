@@ -18,7 +18,7 @@ async fn a_guestbook_has_a_page() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(page.data.unwrap()["index.html"], "<h1>Guestbook</h1><ul><li>hello</li></ul>");
     env.eventually::<Guestbook>("lobby", |book| book.status == Some(GuestbookStatus { entries: 1 })).await;
 
-    // Somebody throws the page away: it comes back.
+    // A deleted page is created again.
     let first = page.metadata.uid;
     env.client().delete::<ConfigMap>("lobby").await?;
     env.eventually::<ConfigMap>("lobby", |page| page.metadata.uid != first).await;
