@@ -9,9 +9,11 @@ use crate::Arguments;
 const HEAD: &str = "\
 # Commands
 
-What `windlass --help` and the help of each command say, on one page; a test holds the two together. `windlass` is `cargo run --release --` in the checkout, or the binary `target/release/windlass`.
-`up`, `run` and `demo` are told of in [run a project](../how-to/run-a-project.md), `init`, `create`, `edit` and `generate` in [scaffold a project](../how-to/scaffold-a-project.md), and
-where the flags of a scaffolded *program* come from in [configuration](configuration.md).
+This page contains the output of `windlass --help` and of the help of each command; a test keeps it up to date. `windlass` is `cargo run --release --` in the checkout, or the binary `target/release/windlass`.
+
+- [Run a project](../how-to/run-a-project.md) explains `run`.
+- [Scaffold a project](../how-to/scaffold-a-project.md) explains `init`, `create`, `edit` and `generate`.
+- [Configuration](configuration.md) explains the flags of a generated *program*.
 ";
 
 #[test]
