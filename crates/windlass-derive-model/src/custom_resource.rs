@@ -36,10 +36,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let mut given = Declaration::new();
     let identity = Identity::read_with(input, &mut |name, meta| given.take(name, meta))?;
     if identity.group.is_empty() {
-        return Err(Error::new(
-            input.ident.span(),
-            "a custom resource needs a group: the core group is reserved",
-        ));
+        return Err(Error::new(input.ident.span(), "a custom resource needs a group: the core group is reserved"));
     }
     let markers = Markers::read(&input.attrs, Place::Type)?;
     let schema = schema::schema(input, &markers, &["metadata", "api_version", "kind"])?;
@@ -172,8 +169,9 @@ fn pairs(meta: &ParseNestedMeta<'_>, pairs: &mut Vec<(LitStr, LitStr)>) -> Resul
 fn scale(meta: &ParseNestedMeta<'_>) -> Result<TokenStream> {
     let [spec, status, selector] = fields(meta, ["spec", "status", "selector"])?;
     let (Some(spec), Some(status)) = (&spec, &status) else {
-        return Err(meta
-            .error("expected scale(spec = \".spec.replicas\", status = \".status.replicas\"), optionally with a selector"));
+        return Err(meta.error(
+            "expected scale(spec = \".spec.replicas\", status = \".status.replicas\"), optionally with a selector",
+        ));
     };
     for path in [Some(spec), Some(status), selector.as_ref()].into_iter().flatten() {
         check_path(path)?;

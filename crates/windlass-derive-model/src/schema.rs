@@ -134,7 +134,8 @@ fn of_field(field: &Field) -> Result<OfField> {
         && markers.stand_in.is_none()
         && !markers.is_whole
     {
-        let why = "the output of the function is unknown: declare it with #[schema(as = Type)] or #[schema(type = \"…\")]";
+        let why =
+            "the output of the function is unknown: declare it with #[schema(as = Type)] or #[schema(type = \"…\")]";
         return Err(Error::new(span, why));
     }
     let (mut value, of_type) = if markers.is_whole {

@@ -45,10 +45,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site { name: () }",
         "4:8: error: missing metadata: add a field `metadata: ObjectMeta`",
     ),
-    (
-        "#[resource(group = \"x.io\", version = \"v1\")]\nenum Site { A }",
-        "4:6: error: a kind must be a struct",
-    ),
+    ("#[resource(group = \"x.io\", version = \"v1\")]\nenum Site { A }", "4:6: error: a kind must be a struct"),
     (
         "#[resource(group = \"x.io\", version = \"v1\")]\nstruct Site<T> { metadata: T }",
         "4:12: error: a kind cannot have type parameters",
@@ -113,10 +110,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
         "struct A { #[schema(list_type = \"map\")] a: Vec<i32> }",
         "3:33: error: a list of type \"map\" needs keys: map_keys(\"name\")",
     ),
-    (
-        "struct A { #[schema(map_keys(\"name\"))] a: Vec<i32> }",
-        "3:21: error: map_keys requires list_type = \"map\"",
-    ),
+    ("struct A { #[schema(map_keys(\"name\"))] a: Vec<i32> }", "3:21: error: map_keys requires list_type = \"map\""),
     ("struct A { #[schema(map_keys())] a: Vec<i32> }", "3:21: error: the list is empty"),
     ("struct A { #[schema(enum())] a: i32 }", "3:21: error: expected at least one value"),
     ("struct A { #[schema(any_of())] a: i32 }", "3:21: error: expected at least one value"),
@@ -129,10 +123,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(crate = x)] a: i32 }", "3:21: error: `crate` is only valid for types"),
     ("#[schema(optional)] struct A { a: i32 }", "3:10: error: `optional` is only valid for fields"),
     ("#[schema(exactly_one_of(\"a\", \"b\"))] struct A { a: i32 }", "3:30: error: no field is serialized as \"b\""),
-    (
-        "struct A { #[schema(rule(message = \"no\"))] a: i32 }",
-        "3:21: error: the rule is missing: rule(rule = \"…\")",
-    ),
+    ("struct A { #[schema(rule(message = \"no\"))] a: i32 }", "3:21: error: the rule is missing: rule(rule = \"…\")"),
     ("struct A { #[schema(rule(rule = \" \"))] a: i32 }", "3:33: error: the text is empty"),
     (
         "struct A { #[schema(rule(rule = \"true\", reason = \"Bad\"))] a: i32 }",

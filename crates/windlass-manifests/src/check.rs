@@ -65,7 +65,10 @@ pub(crate) fn check(
             Ok(definition) => {
                 let name = definition.metadata.name.clone().unwrap_or_default();
                 if names.contains(&name) {
-                    problems.push(Problem::new(&name, "it is defined twice: combine the versions of a kind in one definition"));
+                    problems.push(Problem::new(
+                        &name,
+                        "it is defined twice: combine the versions of a kind in one definition",
+                    ));
                 }
                 names.push(name);
                 for version in &definition.spec.versions {

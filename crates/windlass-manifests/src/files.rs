@@ -90,8 +90,7 @@ pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Prob
             let documents = policies.documents.iter();
             let documents = documents.flat_map(|(policy, binding)| [yaml::document(policy), yaml::document(binding)]);
             let mut file = whole(documents.collect(), "policy/policies.yaml".to_owned())?;
-            let left_out =
-                policies.left_out.iter().map(|rule| format!("# Omitted: {}\n", one_line(&rule.to_string())));
+            let left_out = policies.left_out.iter().map(|rule| format!("# Omitted: {}\n", one_line(&rule.to_string())));
             file.text.insert_str(HEADER.len(), &left_out.collect::<String>());
             files.push(file);
         }

@@ -158,7 +158,10 @@ async fn the_last_failure_tells_of_the_one_before() {
     let stage = Stage::new([Later(503, "0"), Lose(io::ErrorKind::ConnectionRefused)]);
     let error = stage.client().get::<Pod>("p").await.unwrap_err();
     let chain = error.chain();
-    assert!(chain.contains("attempt 2 failed; previous attempt: the server answered 503: connection refused"), "{chain}");
+    assert!(
+        chain.contains("attempt 2 failed; previous attempt: the server answered 503: connection refused"),
+        "{chain}"
+    );
     let same = Stage::new([Lose(io::ErrorKind::ConnectionReset)]).client().get::<Pod>("p").await.unwrap_err();
     assert!(!same.chain().contains("attempt"), "{}", same.chain());
 }

@@ -260,10 +260,7 @@ async fn the_error_tells_what_became_of_the_request() {
         (Fate::Failed, r#"the certificate signing request "csr-1" was not granted: Failed: it is so"#),
         (Fate::Deleted, r#"the certificate signing request "csr-1" was deleted"#),
         (Fate::SignedWrongly, "the key does not match the certificate"),
-        (
-            Fate::Ignored,
-            r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": timed out after 900s"#,
-        ),
+        (Fate::Ignored, r#"watch certificatesigningrequests.certificates.k8s.io "csr-1": timed out after 900s"#),
     ] {
         let cluster = Cluster::new([fate]);
         let manager = cluster.manager(MemoryStore::default());
