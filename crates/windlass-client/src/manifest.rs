@@ -141,7 +141,7 @@ mod tests {
         let odd = read("apiVersion: a/b/c\nkind: Pod").unwrap_err();
         assert_eq!(odd, "object 0 has an invalid apiVersion: unexpected GroupVersion string: a/b/c");
         assert!(
-            read("apiVersion: v1\nkind: Pod\nmetadata: {name: [1]}").unwrap_err().starts_with("object 0 is none: ")
+            read("apiVersion: v1\nkind: Pod\nmetadata: {name: [1]}").unwrap_err().starts_with("object 0 is invalid: ")
         );
         assert!(read("a: [").unwrap_err().starts_with("it cannot be read as YAML: "));
     }

@@ -24,7 +24,7 @@ fn one_kind_is_one_type() {
     scheme.register::<Pod>().unwrap();
     let pods = Pod::api_resource().gvk();
     let error = scheme.register_as::<ConfigMap>(pods.clone()).unwrap_err().to_string();
-    assert!(error.starts_with("/v1, Kind=Pod is registered as") && error.contains("ConfigMap"), "{error}");
+    assert!(error.starts_with("/v1, Kind=Pod is already registered as") && error.contains("ConfigMap"), "{error}");
     scheme.register_as::<Pod>(GroupVersionKind::new("x.io", "v1", "Pod")).unwrap();
     assert_eq!(scheme.kinds_of::<Pod>().count(), 2);
     assert!(scheme.recognizes(&pods) && !scheme.recognizes(&ConfigMap::api_resource().gvk()));

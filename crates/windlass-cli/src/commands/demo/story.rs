@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_conflict_is_explained_to_those_who_meet_it_first() {
-        assert!(meaning(409, "Conflict").contains("tried again"));
+        assert!(meaning(409, "Conflict").contains("retried"));
         assert!(meaning(409, "AlreadyExists").contains("already exists"));
         assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is already deleted)", ""));
     }

@@ -147,7 +147,7 @@ async fn a_part_of_an_object_is_shown_by_its_name() {
     let table = printed(&client, "deploy web --subresource=scale").await;
     assert!(table.starts_with("NAME") && table.contains("web"), "{table}");
     assert!(printed(&client, "deploy web --subresource=status").await.contains("0/2"));
-    assert!(get(&client, "deploy --subresource scale").await.unwrap_err().contains("Name them"));
+    assert!(get(&client, "deploy --subresource scale").await.unwrap_err().contains("specify the objects of the scale"));
     assert!(get(&client, "deploy web --subresource soul").await.unwrap_err().contains("[possible values: status"));
 }
 
