@@ -452,7 +452,7 @@ mod tests {
         assert!(issuer().verify(token.as_bytes(), &own).is_ok());
         assert_eq!(issuer().configuration("x")["issuer"], NAME);
         let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
-        for (pem, why) in [(other.as_str(), "P-256"), ("no key", "read as PEM")] {
+        for (pem, why) in [(other.as_str(), "P-256"), ("no key", "as PEM")] {
             let error = TokenIssuer::default().signing_with(pem).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
