@@ -42,7 +42,7 @@ use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
 use crate::{
     Cluster, Watch,
-    own_writes::{self, Unseen},
+    read_your_writes::{self, Unseen},
 };
 
 /// Reads from a manager's caches and writes to the server.
@@ -106,6 +106,16 @@ pub struct CachedList<K> {
 
 /// The index of objects by the UIDs of their owners. The first list by owner adds it to a cache.
 const OWNER_INDEX: &str = "windlass.dev/owner";
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Returns the client that reads from the caches.
+    #[must_use]
+    pub fn cached_client(&self) -> CachedClient {
+        CachedClient::new(self.client().clone(), self.clone())
+    }
+}
 
 // === impl CachedClient ===
 
@@ -264,7 +274,7 @@ impl<K: Object> CachedKind<K> {
         informers.has_synced().await.map_err(stopped)?;
         if self.client.freshness == Freshness::OwnWrites {
             let limit = self.client.cluster().own_writes_timeout();
-            own_writes::wait(&informers, reads, limit).await.map_err(|unseen| match unseen {
+            read_your_writes::wait(&informers, reads, limit).await.map_err(|unseen| match unseen {
                 Unseen::Stopped(source) => stopped(source),
                 Unseen::Late { object, limit } => {
                     let (operation, object) = (Box::new(operation.clone()), object.to_string());

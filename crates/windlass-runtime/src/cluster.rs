@@ -12,10 +12,10 @@ use windlass_cache::{Index, InformerFactory, InformerOptions, InformerStatus, In
 use windlass_client::Client;
 
 use crate::{
-    CacheOptions, CachedClient, Error, Result, Watch,
+    CacheOptions, Error, Result, Watch,
     caches::{Caches, Share},
     events::{Outlet, Recorder},
-    own_writes,
+    read_your_writes,
 };
 
 /// Creates the list-watch source of a cache, for a resource in one namespace or in all.
@@ -73,7 +73,7 @@ impl Cluster {
         events: Outlet,
     ) -> Self {
         let journals = WriteJournals::default();
-        let client = own_writes::recorded(client, &journals);
+        let client = read_your_writes::recorded(client, &journals);
         let list_watches = list_watches.unwrap_or_else(|| {
             let client = client.clone();
             Arc::new(move |resource: &ApiResource, namespace: Option<&str>| {
@@ -146,19 +146,13 @@ impl Cluster {
     /// freed when the last reader drops it. Use it for kinds that were discovered at run time and are no longer needed.
     ///
     /// Controllers that still watch the objects, or hold the store, see no further changes. A new use, such as a read
-    /// of a [`CachedClient`], starts a new informer. The counterpart of controller-runtime's `RemoveInformer`.
+    /// of a [`CachedClient`](crate::CachedClient), starts a new informer. The counterpart of controller-runtime's `RemoveInformer`.
     pub async fn forget<T: Object>(&self, watch: &Watch<T>) -> bool {
         let mut found = false;
         for (factory, selection) in self.caches.parts_of(watch) {
             found |= factory.remove::<T>(watch.resource.clone(), selection).await;
         }
         found
-    }
-
-    /// Returns the client that reads from the caches.
-    #[must_use]
-    pub fn cached_client(&self) -> CachedClient {
-        CachedClient::new(self.client.clone(), self.clone())
     }
 
     /// Adds an index to the cache of all objects of a type, and starts the cache if it does not run yet. An index with

@@ -33,13 +33,11 @@
 
 mod apply;
 mod document;
-mod error;
 #[cfg(feature = "flags")]
 mod flags;
 mod logging;
 mod parts;
 mod rules;
-pub(crate) mod units;
 
 use std::time::Duration;
 
@@ -48,12 +46,13 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "flags")]
 pub use self::flags::ManagerFlags;
 pub use self::{
-    error::ConfigurationError,
     logging::{LogFormat, LogLevel, Logging, TimeEncoding},
     parts::{
         Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Shards, Webhook,
     },
 };
+pub use crate::error::ConfigurationError;
+use crate::units;
 
 /// The settings of a manager that an operator of the program may want to change.
 ///

@@ -30,20 +30,19 @@
 
 mod answers;
 mod events;
-mod history;
-mod ledger;
 mod server;
-pub mod state;
-mod story;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use tokio::net::TcpListener;
 use windlass_api::Clock;
 
-pub(crate) use self::ledger::{Ledger, Opened, Shown};
 use self::server::Server;
-use crate::serving::Listen;
+pub use crate::console_data::state;
+use crate::{console_data::ConsoleData, serving::Listen};
 
 /// The address and the allowed host names of a console, for
 /// [`ManagerBuilder::console`](crate::ManagerBuilder::console). Converts from a port, an address, or a listener.
@@ -80,10 +79,10 @@ impl Console {
         self
     }
 
-    /// Returns the console's server and the ledger that it shows.
-    pub(crate) fn server(self, clock: Clock) -> (Server, std::sync::Arc<Ledger>) {
-        let ledger = std::sync::Arc::new(Ledger::new(clock));
-        (Server::new(self, std::sync::Arc::clone(&ledger)), ledger)
+    /// Returns the console's server and the data that it shows.
+    pub(crate) fn server(self, clock: Clock) -> (Server, Arc<ConsoleData>) {
+        let data = Arc::new(ConsoleData::new(clock));
+        (Server::new(self, Arc::clone(&data)), data)
     }
 }
 

@@ -1,11 +1,9 @@
 //! Controllers: the objects to reconcile, the related objects to watch, and the reconciler.
 
-mod defaults;
 mod handle;
-mod life;
 mod moves;
 mod need;
-mod overrides;
+mod run;
 mod worker;
 
 use std::{
@@ -20,12 +18,7 @@ use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Resource};
 use windlass_cache::Cached;
 use windlass_queue::RateLimiter;
 
-pub(crate) use self::overrides::Overrides;
-pub use self::{
-    defaults::ControllerDefaults,
-    handle::{ControllerHandle, Watching},
-    overrides::ControllerOverride,
-};
+pub use self::handle::{ControllerHandle, Watching};
 use self::{
     handle::Additions,
     need::Need,
@@ -33,9 +26,10 @@ use self::{
 };
 use crate::{
     Action, Context, Reconciler, Result, Watch,
+    controller_settings::{Choices, Order},
     handler::{self, Owners},
     layer::Layer,
-    manager::{Group, Runnable, Running},
+    runnable::{Group, Runnable, Running},
     source::{Informed, Source},
 };
 
@@ -100,24 +94,6 @@ pub struct Controller<K, R = NoReconciler> {
     layers: Vec<Box<dyn Layer>>,
     leadership: Need,
     reconciler: R,
-}
-
-/// Settings of one controller that override the manager's [`ControllerDefaults`].
-#[derive(Clone, Copy, Debug, Default)]
-struct Choices {
-    concurrency: Option<NonZeroUsize>,
-    sync_timeout: Option<Duration>,
-    reconcile_timeout: Option<Duration>,
-    order: Option<Order>,
-}
-
-/// The order in which workers take keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// The key that has been ready for longest.
-    Arrival,
-    /// Keys of changed objects first, then keys from lists and resyncs.
-    Priority,
 }
 
 /// A placeholder for a missing reconciler.
@@ -287,15 +263,15 @@ impl<K: Object, R> Controller<K, R> {
         ControllerHandle::new(self.root.clone(), &self.additions)
     }
 
-    /// Sets the maximum number of concurrent reconciles. Defaults to the manager's [`ControllerDefaults`], or 1. The
-    /// value 0 means 1.
+    /// Sets the maximum number of concurrent reconciles. Defaults to the manager's
+    /// [`ControllerDefaults`](crate::ControllerDefaults), or 1. The value 0 means 1.
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.choices.concurrency = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
     /// Sets how long to wait for the caches at the start before the controller fails. Defaults to the manager's
-    /// [`ControllerDefaults`], or 2 minutes.
+    /// [`ControllerDefaults`](crate::ControllerDefaults), or 2 minutes.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.choices.sync_timeout = Some(timeout);
         self
@@ -315,8 +291,8 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
-    /// Limits the duration of a reconcile. Defaults to the manager's [`ControllerDefaults`], or no limit. A reconcile
-    /// that exceeds the limit is dropped at an await point and retried with back-off.
+    /// Limits the duration of a reconcile. Defaults to the manager's [`ControllerDefaults`](crate::ControllerDefaults),
+    /// or no limit. A reconcile that exceeds the limit is dropped at an await point and retried with back-off.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.choices.reconcile_timeout = Some(limit);
         self
@@ -386,7 +362,7 @@ impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        life::run(*self, running, |informers, limit, reconciler| WithObjects {
+        run::run(*self, running, |informers, limit, reconciler| WithObjects {
             store: informers.store(),
             informers,
             limit,
@@ -412,7 +388,7 @@ where
     }
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        life::run(self.0, running, |_informers, _limit, reconcile| WithKeys(reconcile)).boxed()
+        run::run(self.0, running, |_informers, _limit, reconcile| WithKeys(reconcile)).boxed()
     }
 }
 

@@ -1,9 +1,17 @@
 //! Errors that end a manager, and that reconcilers return with `?`.
 
+#[cfg(feature = "config")]
+pub(crate) mod configuration;
+mod coordination;
+
 use std::time::Duration;
 
 use thiserror::Error;
 use windlass_api::{ApiResource, BoxError};
+
+#[cfg(feature = "config")]
+pub use self::configuration::ConfigurationError;
+pub use self::coordination::{InvalidElection, InvalidSharding};
 
 /// An error of the runtime, or an error of a lower layer that a reconciler returned.
 #[derive(Debug, Error)]
@@ -20,7 +28,7 @@ pub enum Error {
     /// The configuration of the program is invalid.
     #[cfg(feature = "config")]
     #[error(transparent)]
-    Configuration(#[from] crate::config::ConfigurationError),
+    Configuration(#[from] ConfigurationError),
 
     /// Two runnables of a manager have the same name, so their logs and metrics would be indistinguishable.
     #[error("two runnables have the name {name:?}: rename one of them with `.named(..)`")]
@@ -129,11 +137,11 @@ pub enum Error {
 
     /// The leader election of the manager is invalid.
     #[error("invalid leader election")]
-    Election(#[from] crate::leader_election::InvalidElection),
+    Election(#[from] InvalidElection),
 
     /// The sharding of the manager is invalid.
     #[error("invalid sharding")]
-    Sharding(#[from] crate::sharding::InvalidSharding),
+    Sharding(#[from] InvalidSharding),
 
     /// The manager uses sharding, and a runnable must run only once in the cluster.
     #[error("{name} would run in every replica: shard it with `.sharded()`, or use leader election as well")]

@@ -33,7 +33,6 @@ use std::{
     time::Duration,
 };
 
-use thiserror::Error;
 use windlass_api::{Clock, Entropy};
 use windlass_client::Client;
 
@@ -43,6 +42,7 @@ pub use self::{
     metrics::ElectionMetrics,
 };
 use self::{lock::LeaseLock, metrics::NoMetrics};
+pub use crate::error::InvalidElection;
 use crate::{Cluster, events::Recorder, host};
 
 /// The factor by which the renew deadline must exceed the retry period.
@@ -96,27 +96,6 @@ enum OnStop {
     Release,
     /// It expires.
     Keep,
-}
-
-/// The reason why the settings of an election are invalid. The texts are those of client-go and controller-runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "the error texts describe the variants")]
-pub enum InvalidElection {
-    #[error("leaseDuration must be greater than renewDeadline")]
-    LeaseNotLongerThanDeadline,
-    #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
-    DeadlineNotLongerThanRetry,
-    #[error("leaseDuration must be greater than zero")]
-    NoLeaseDuration,
-    #[error("renewDeadline must be greater than zero")]
-    NoRenewDeadline,
-    #[error("retryPeriod must be greater than zero")]
-    NoRetryPeriod,
-    #[error("Lock identity is empty")]
-    NoIdentity,
-    #[error("LeaderElectionID must be configured")]
-    NoLease,
 }
 
 // === impl LeaderElection ===

@@ -34,66 +34,75 @@
 //! - Two processes that run the same manager both act, unless they use [`leader_election`] or [`sharding`]. These
 //!   modules document their own limits.
 
-mod caches;
-pub mod client;
-pub mod cluster;
-pub mod watch;
-
-mod source;
-
-mod handler;
-pub mod predicate;
-
-pub mod controller;
-pub mod finalizers;
-pub mod layer;
-pub mod owners;
-pub mod reconcile;
-pub mod status;
-pub mod upsert;
-
-pub mod events;
-
-pub mod leader_election;
-pub mod sharding;
-
-#[cfg(feature = "webhook")]
-pub mod webhook;
-
-pub mod manager;
-pub mod shutdown;
-
-#[cfg(feature = "config")]
-pub mod config;
-
-pub mod console;
-pub mod health;
-pub mod metrics;
-pub mod observer;
-
-mod own_writes;
-mod serving;
-mod writes;
-
 pub mod contracts;
 
 mod error;
 mod host;
+pub mod shutdown;
+#[cfg(feature = "config")]
+mod units;
+
+pub mod predicate;
+pub mod watch;
+
+mod caches;
+pub mod cluster;
+pub mod events;
+mod read_your_writes;
+
+pub mod client;
+pub mod reconcile;
+
+pub mod finalizers;
+pub mod owners;
+pub mod status;
+pub mod upsert;
+
+mod console_data;
+pub mod observer;
+mod reporter;
+
+mod handler;
+mod source;
+
+pub mod leader_election;
+pub mod sharding;
+
+mod controller_settings;
+pub mod runnable;
+
+pub mod controller;
+pub mod layer;
+mod write_attribution;
+
+pub mod console;
+pub mod health;
+pub mod metrics;
+mod serving;
+#[cfg(feature = "webhook")]
+pub mod webhook;
+
+pub mod manager;
+
+#[cfg(feature = "config")]
+pub mod config;
 
 pub use caches::CacheOptions;
 pub use client::CachedClient;
 pub use cluster::Cluster;
 pub use console::Console;
-pub use controller::{Controller, ControllerDefaults, ControllerHandle, ControllerOverride, Watching};
+pub use controller::{Controller, ControllerHandle, Watching};
+pub use controller_settings::{ControllerDefaults, ControllerOverride};
 pub use error::{Error, Result};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};
-pub use manager::{Added, Group, Manager, ManagerBuilder, ManagerHandle, Runnable, Running, Task};
-pub use metrics::ControllerMetrics;
+pub use manager::{Manager, ManagerBuilder};
 pub use observer::{
-    Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, ReconcileWrote, Trigger,
+    Change, ControllerMetrics, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted,
+    ReconcileWrote, Trigger,
 };
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler, Retry};
+pub use runnable::{Group, ManagerHandle, Runnable, RunnableHandle, Running, Task};
 pub use sharding::{Shard, Sharding};
 pub use watch::Watch;

@@ -1,13 +1,10 @@
 //! The manager: starts controllers and other runnables in order, and stops them.
 
-mod additions;
-mod beside;
+mod background_task;
 mod builder;
-mod campaign;
+mod election;
 mod groups;
-mod reporter;
-mod runnable;
-mod sharing;
+mod sharding;
 
 use std::{
     borrow::Cow,
@@ -23,26 +20,18 @@ use tokio::{sync::mpsc, task::JoinSet};
 use windlass_api::{BoxError, ErrorChain};
 use windlass_client::Client;
 
-pub(crate) use self::reporter::Reporter;
-pub use self::{
-    additions::{Added, ManagerHandle},
-    builder::ManagerBuilder,
-    runnable::{Group, Runnable, Running, Task},
-};
-use self::{
-    additions::{Addition, Request},
-    campaign::Campaign,
-    groups::Groups,
-    sharing::Sharing,
-};
+pub use self::builder::ManagerBuilder;
+use self::{election::ElectionTask, groups::Groups, sharding::ShardingTask};
 use crate::{
-    ControllerDefaults, Error, LeaderElection, ReconcileObserver, Result, Sharding,
+    ControllerDefaults, Error, LeaderElection, ManagerHandle, ReconcileObserver, Result, Runnable, Sharding,
     cluster::Cluster,
-    console::Ledger,
-    controller::Overrides,
+    console_data::ConsoleData,
+    controller_settings::Overrides,
     events::{EventApi, Queue, Writer},
     health::Probes,
-    metrics::ControllerMetrics,
+    observer::ControllerMetrics,
+    reporter::Reporter,
+    runnable::{Addition, Request},
     shutdown::Stopper,
 };
 
@@ -80,7 +69,7 @@ pub struct Manager {
     /// The probes configured by the builder, if any.
     probes: Probes,
     /// The data of the console, if there is one.
-    ledger: Option<Arc<Ledger>>,
+    console: Option<Arc<ConsoleData>>,
 }
 
 impl Manager {
@@ -171,7 +160,7 @@ impl Manager {
             event_api,
             observers,
             metrics,
-            ledger,
+            console,
         } = self;
         if probes.are_answered() {
             runnables.push(Box::new(probes));
@@ -194,10 +183,10 @@ impl Manager {
         let (mut writer, writer_stop) = (JoinSet::new(), Stopper::new());
         let events = Writer::new(cluster.client().clone(), events, cluster.entropy().clone(), event_api);
         writer.spawn(events.run(writer_stop.handle()));
-        let mut campaign = Campaign::new(elector);
-        let mut sharing = Sharing::new(membership);
-        let reporter = Reporter::new(observers, metrics, ledger);
-        let (leadership, shard) = (campaign.leadership().clone(), sharing.shard().clone());
+        let mut election_task = ElectionTask::new(elector);
+        let mut sharding_task = ShardingTask::new(membership);
+        let reporter = Reporter::new(observers, metrics, console);
+        let (leadership, shard) = (election_task.leadership().clone(), sharding_task.shard().clone());
         let mut groups = Groups::new(cluster, reporter, leadership, shard, defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);
 
@@ -219,17 +208,17 @@ impl Manager {
         //      election.
         //    - Runnables added later start at once, or with them.
         //    - Sharded runnables start when the process has its shard.
-        campaign.start();
-        sharing.start();
-        let leadership = campaign.leadership().clone();
+        election_task.start();
+        sharding_task.start();
+        let leadership = election_task.leadership().clone();
         let mut elected = pin!(leadership.acquired().fuse());
         let mut leads = false;
         let mut first_error = loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break None,
-                error = campaign.failure() => break Some(error),
-                error = sharing.failure() => break Some(error),
+                error = election_task.failure() => break Some(error),
+                error = sharding_task.failure() => break Some(error),
                 error = groups.failure() => break Some(error),
                 () = &mut elected => {
                     leads = true;
@@ -258,15 +247,15 @@ impl Manager {
         //    A process that has lost an election may not act any more, so it gets no grace period.
         let grace = if matches!(first_error, Some(Error::LeadershipLost)) { Duration::ZERO } else { grace };
         let stop = async {
-            groups.stop(&mut campaign, &mut sharing, &mut first_error).await;
+            groups.stop(&mut election_task, &mut sharding_task, &mut first_error).await;
             writer_stop.stop();
             writer.join_next().await
         };
         if tokio::time::timeout(grace, stop).await.is_err() {
             writer.shutdown().await;
             let names = groups.abort().await;
-            campaign.abort().await;
-            sharing.abort().await;
+            election_task.abort().await;
+            sharding_task.abort().await;
             tracing::error!(?names, ?grace, "aborted runnables after the grace period");
             first_error.get_or_insert(Error::GraceExceeded { names, grace });
         }

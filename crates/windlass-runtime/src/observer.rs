@@ -3,11 +3,14 @@
 //! For live views, tests and the [`console`](crate::console). For metrics, see
 //! [`ControllerMetrics`](crate::ControllerMetrics); logs use `tracing`.
 
+mod metrics;
+
 use std::time::Duration;
 
 use windlass_api::{ApiResource, ObjectKey};
 use windlass_client::Operation;
 
+pub use self::metrics::{ControllerMetrics, NoMetrics, UnfinishedProbe};
 use crate::{Action, Retry};
 
 /// Receives each step of a manager's controllers. Closures are observers.

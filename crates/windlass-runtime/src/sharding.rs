@@ -87,17 +87,14 @@ use std::{
     time::Duration,
 };
 
-use thiserror::Error;
 use tokio::time::Instant;
 use windlass_api::validation;
 
 pub(crate) use self::{gate::ShardGate, membership::Membership, ring::Point, shard::Permit};
 use self::{member::Member, membership::Leases, metrics::NoMetrics};
 pub use self::{metrics::ShardMetrics, shard::Shard};
-use crate::{
-    Cluster, host,
-    leader_election::{InvalidElection, Timings},
-};
+pub use crate::error::InvalidSharding;
+use crate::{Cluster, host, leader_election::Timings};
 
 /// The label with the group's name, on the lease of each member.
 const GROUP_LABEL: &str = "sharding.windlass.dev/group";
@@ -132,31 +129,6 @@ pub(crate) enum Writes {
     /// Only writes with a precondition.
     Conditional,
     Any,
-}
-
-/// The reason why the settings of sharding are invalid.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum InvalidSharding {
-    /// The durations are inconsistent.
-    #[error(transparent)]
-    Timings(#[from] InvalidElection),
-    /// The group's name is not a valid label value. It is used as a label and as the prefix of lease names.
-    #[error("the group {group:?} is not a valid label value: {}", .why.join(", "))]
-    Group {
-        /// The group's name.
-        group: String,
-        /// The violated rules.
-        why: Vec<String>,
-    },
-    /// The name of a lease, formed from the group and the identity, is invalid.
-    #[error("{lease:?} is not a valid lease name: {}", .why.join(", "))]
-    Lease {
-        /// The lease's name.
-        lease: String,
-        /// The violated rules.
-        why: Vec<String>,
-    },
 }
 
 // === impl Sharding ===
@@ -248,8 +220,8 @@ impl Sharding {
     /// Checks the settings that do not depend on the member's identity.
     pub(crate) fn validate(&self) -> Result<(), InvalidSharding> {
         self.timings.validate()?;
-        let (group, why) = (self.group.clone(), validation::label_value(&self.group));
-        if group.is_empty() || !why.is_empty() { Err(InvalidSharding::Group { group, why }) } else { Ok(()) }
+        let (group, reasons) = (self.group.clone(), validation::label_value(&self.group));
+        if group.is_empty() || !reasons.is_empty() { Err(InvalidSharding::Group { group, reasons }) } else { Ok(()) }
     }
 
     /// Creates the manager's membership.
@@ -260,9 +232,9 @@ impl Sharding {
         let identity =
             identity.unwrap_or_else(|| format!("{}-{}", label(&host::name()), cluster.entropy().name_suffix(8)));
         let lease = format!("{group}-{identity}");
-        let why = validation::dns_subdomain(&lease);
-        if !why.is_empty() {
-            return Err(InvalidSharding::Lease { lease, why });
+        let reasons = validation::dns_subdomain(&lease);
+        if !reasons.is_empty() {
+            return Err(InvalidSharding::Lease { lease, reasons });
         }
         let (group, name): (Arc<str>, Arc<str>) = (group.into(), lease.into());
         let client = cluster.client().clone().with_timeout(timings.request_timeout()).without_rate_limit();

@@ -11,10 +11,10 @@ use crate::{
     Watch,
     cluster::Cluster,
     handler::Mapper,
-    manager::Reporter,
     observer::{Change, ReconcileEvent, Trigger},
     predicate::Predicate,
     reconcile::Stores,
+    reporter::Reporter,
 };
 
 /// A source with its object type erased.

@@ -44,7 +44,7 @@ use windlass_webhook::Server;
 pub use self::{certificates::WebhookCertificates, numbers::WebhookNumbers, trustee::Trustee};
 use crate::{
     Error, Result,
-    manager::{Group, Runnable, Running},
+    runnable::{Group, Runnable, Running},
 };
 
 impl Runnable for Server {

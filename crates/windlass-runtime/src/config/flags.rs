@@ -4,7 +4,8 @@ use std::{io::Write as _, net::IpAddr, path::PathBuf, process, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use super::{ConfigurationError, LogFormat, LogLevel, ManagerConfiguration, TimeEncoding, units};
+use super::{ConfigurationError, LogFormat, LogLevel, ManagerConfiguration, TimeEncoding};
+use crate::units;
 use windlass_api::ErrorChain;
 
 /// Command-line flags of a program that runs a manager: the flags of kubebuilder's programs, and a few more. Flatten

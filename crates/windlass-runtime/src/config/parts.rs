@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, num::NonZeroUsize, path::PathBuf, 
 
 use serde::{Deserialize, Serialize};
 
-use super::units;
-use crate::ControllerOverride;
+use crate::{ControllerOverride, units};
 
 /// `metrics`: the [`MetricsServer`](crate::metrics::MetricsServer).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::ledger::Ledger;
-use crate::shutdown::Stop;
+use crate::{console_data::ConsoleData, shutdown::Stop};
 
 /// The interval of `story` events.
 const PACE: Duration = Duration::from_millis(200);
@@ -21,7 +20,7 @@ const STATE: Duration = Duration::from_secs(1);
 
 /// A client of the event stream.
 pub(super) struct Reader<S> {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) data: Arc<ConsoleData>,
     /// Returns the state as JSON.
     pub(super) state: S,
     /// The number of the next line.
@@ -51,9 +50,9 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
                     told = Some(Instant::now());
                     event(&mut events, "state", None, &(reader.state)());
                 }
-                if let Some((chapter, next)) = reader.ledger.since(reader.next) {
+                if let Some((chapter, next)) = reader.data.since(reader.next) {
                     reader.next = next;
-                    event(&mut events, "story", Some((reader.ledger.started().0, next)), &json(&chapter));
+                    event(&mut events, "story", Some((reader.data.started().0, next)), &json(&chapter));
                 }
                 if !events.is_empty() {
                     return Some((Ok(events.into()), (reader, told)));
@@ -63,7 +62,7 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
     }
 }
 
-/// Returns the next line for a reader that reconnects: the line after its last one if the ID belongs to this ledger,
+/// Returns the next line for a reader that reconnects: the line after its last one if the ID belongs to this data,
 /// otherwise 0.
 pub(super) fn resume(last_event_id: &str, started: i64) -> u64 {
     let place =

@@ -21,12 +21,15 @@ use super::{
     Console,
     answers::{Place, place, protect},
     events::{Reader, json, resume},
-    history::EVERY,
-    ledger::Ledger,
-    state::{CacheState, LeadershipState, Process, State},
 };
 use crate::{
-    Error, Group, Leadership, Result, Runnable, Running, host,
+    Error, Group, Leadership, Result, Runnable, Running,
+    console_data::{
+        ConsoleData,
+        history::EVERY,
+        state::{CacheState, LeadershipState, Process, State},
+    },
+    host,
     metrics::{selector, short},
     serving::{serve, text},
 };
@@ -34,17 +37,17 @@ use crate::{
 /// The maximum number of concurrent readers of the event stream.
 const READERS: usize = 16;
 
-/// Serves the data of a ledger.
+/// Serves the data of a console.
 #[derive(Debug)]
 pub(crate) struct Server {
     console: Console,
-    ledger: Arc<Ledger>,
+    data: Arc<ConsoleData>,
 }
 
 /// The data of a running manager. Cheap to clone.
 #[derive(Clone)]
 struct View {
-    ledger: Arc<Ledger>,
+    data: Arc<ConsoleData>,
     running: Running,
     caches: Arc<dyn Fn() -> Vec<InformerStatus> + Send + Sync>,
     hosts: Arc<[String]>,
@@ -57,8 +60,8 @@ type Body = Either<Full<Bytes>, StreamBody<BoxStream<'static, Result<Frame<Bytes
 // === impl Server ===
 
 impl Server {
-    pub(super) fn new(console: Console, ledger: Arc<Ledger>) -> Self {
-        Self { console, ledger }
+    pub(super) fn new(console: Console, data: Arc<ConsoleData>) -> Self {
+        Self { console, data }
     }
 }
 
@@ -73,14 +76,14 @@ impl Runnable for Server {
 
     fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
         async move {
-            let Self { console: Console { listen, hosts }, ledger } = *self;
+            let Self { console: Console { listen, hosts }, data } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, "serving the console");
             }
             let stop = running.stop().clone();
             let view = View {
-                ledger: Arc::clone(&ledger),
+                data: Arc::clone(&data),
                 caches: Arc::new(running.cluster().cache_statuses()),
                 running,
                 hosts: hosts.into(),
@@ -92,7 +95,7 @@ impl Runnable for Server {
             });
             tokio::select! {
                 () = serving => {}
-                () = sample(&ledger) => {}
+                () = sample(&data) => {}
             }
             Ok(())
         }
@@ -101,12 +104,12 @@ impl Runnable for Server {
 }
 
 /// Takes samples forever.
-async fn sample(ledger: &Ledger) {
+async fn sample(data: &ConsoleData) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        ledger.sample();
+        data.sample();
     }
 }
 
@@ -130,8 +133,8 @@ impl View {
                 Ok(permit) => {
                     let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok());
                     let reader = Reader {
-                        next: resume(last.unwrap_or_default(), self.ledger.started().0),
-                        ledger: Arc::clone(&self.ledger),
+                        next: resume(last.unwrap_or_default(), self.data.started().0),
+                        data: Arc::clone(&self.data),
                         state: {
                             let view = self.clone();
                             move || view.state()
@@ -151,9 +154,9 @@ impl View {
 
     /// Returns the state as JSON.
     fn state(&self) -> Bytes {
-        let (started, uptime) = self.ledger.started();
+        let (started, uptime) = self.data.started();
         json(&State {
-            at: self.ledger.now(),
+            at: self.data.now(),
             process: Process {
                 program: program(),
                 host: host::name(),
@@ -163,7 +166,7 @@ impl View {
                 resident_bytes: host::resident_bytes(),
             },
             leadership: leadership(self.running.leadership()),
-            controllers: self.ledger.read(),
+            controllers: self.data.read(),
             caches: (self.caches)().iter().map(cache).collect(),
         })
     }
@@ -171,7 +174,7 @@ impl View {
 
 impl Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("ledger", &self.ledger).finish_non_exhaustive()
+        f.debug_struct("View").field("data", &self.data).finish_non_exhaustive()
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::{
 use windlass_api::{ApiResource, Object, ObjectRef};
 use windlass_cache::Cached;
 
-use super::life;
+use super::run;
 use crate::{
     Error, Result, Running, Watch,
     handler::{self, Mapper, Owners},
@@ -181,7 +181,7 @@ impl<K: Object> Additions<K> {
 /// Runs an added watch until its removal or the controller's stop.
 async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, limit: Duration, running: Running) {
     let Started { resource, indexed, synced, registrations } = started;
-    let ready = timeout(limit, life::ready(&resource, indexed, synced));
+    let ready = timeout(limit, run::ready(&resource, indexed, synced));
     let synced = tokio::select! {
         biased;
         () = running.stop().requested() => None,

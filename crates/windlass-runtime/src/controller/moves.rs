@@ -6,7 +6,7 @@ use windlass_api::{Object, ObjectRef};
 use windlass_cache::Lister;
 use windlass_queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 
-use crate::{Shard, manager::Running, sharding::Point};
+use crate::{Shard, runnable::Running, sharding::Point};
 
 /// Enqueues the keys that this process gains while the controller runs. Keys that it loses are dropped when a worker
 /// takes them.

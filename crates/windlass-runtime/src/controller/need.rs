@@ -1,6 +1,6 @@
 //! The conditions under which a controller may act.
 
-use crate::{Error, Leadership, Result, Shard, manager::Running};
+use crate::{Error, Leadership, Result, Shard, runnable::Running};
 
 /// The behaviour of a controller in processes that are not the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,13 +13,13 @@ use crate::{
     Action, Context, Error, Leadership, Reconciler, Retry, Shard,
     error::panic_message,
     layer::{Call, Failure, Layer, Reconciling},
-    manager::Reporter,
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
-    own_writes::{self, Unseen},
+    read_your_writes::{self, Unseen},
     reconcile::Shared,
+    reporter::Reporter,
     sharding::{Permit, Point},
     shutdown::Stop,
-    writes::{self, Acting},
+    write_attribution::{self, CurrentReconcile},
 };
 
 /// The processing of a key.
@@ -59,7 +59,7 @@ pub(crate) struct Worker<K, W> {
 
 impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
-        match own_writes::wait(&self.informers, Reads::Object(key.key()), self.limit).await {
+        match read_your_writes::wait(&self.informers, Reads::Object(key.key()), self.limit).await {
             // A stopped cache is read in its last state, because the manager is stopping, too.
             Ok(()) | Err(Unseen::Stopped(_)) => {}
             Err(Unseen::Late { object, limit }) => {
@@ -134,7 +134,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         self.reporter.metrics.started(controller);
         self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
         let start = Instant::now();
-        let acting = || Acting {
+        let current = || CurrentReconcile {
             reporter: self.reporter.clone(),
             controller: Arc::clone(&self.shared.controller),
             key: key.key().clone(),
@@ -146,7 +146,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             let attempt = permit.guard(attempt).await;
             attempt.unwrap_or_else(|| Err(Failure { error: Error::ShardLost.into(), retry: Retry::Backoff }))
         };
-        let attempt = writes::during(&self.reporter, acting, attempt);
+        let attempt = write_attribution::during(&self.reporter, current, attempt);
         let attempt = AssertUnwindSafe(attempt);
         let result = attempt.catch_unwind().instrument(span.clone()).await;
         let duration = start.elapsed();

@@ -9,16 +9,16 @@ use std::{
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch};
 use windlass_client::Client;
 
-use super::{Manager, ManagerHandle, Runnable};
+use super::Manager;
 use crate::{
-    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection, Sharding,
+    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection, ManagerHandle, Runnable, Sharding,
     caches::Caches,
     cluster::{Cluster, ListWatches},
-    controller::{ControllerOverride, Overrides},
+    controller_settings::{ControllerOverride, Overrides},
     events::{EventApi, Outlet},
     health::Probes,
     metrics::{MetricsServer, NoMetrics, Registry},
-    own_writes,
+    read_your_writes,
 };
 
 /// The default grace period.
@@ -55,7 +55,7 @@ impl ManagerBuilder {
             client: client.without_default_rate_limit(),
             list_watches: None,
             caches: Caches::default(),
-            own_writes_timeout: own_writes::TIMEOUT,
+            own_writes_timeout: read_your_writes::TIMEOUT,
             clock: Clock::system(),
             entropy: Entropy::os(),
             overrides: Overrides::default(),
@@ -252,9 +252,9 @@ impl ManagerBuilder {
             runnables.push(Box::new(server(&registry)));
         }
         let console = self.console.map(|console| console.server(clock));
-        let ledger = console.map(|(server, ledger)| {
+        let console = console.map(|(server, data)| {
             runnables.push(Box::new(server));
-            ledger
+            data
         });
         let (handle, requests) = ManagerHandle::new();
         Manager {
@@ -272,7 +272,7 @@ impl ManagerBuilder {
             event_api: self.event_api,
             observers: Vec::new(),
             metrics,
-            ledger,
+            console,
         }
     }
 }

@@ -7,17 +7,17 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
 };
 
-use super::{
-    Group, ManagerHandle, Reporter, Running,
-    additions::{Addition, Ending},
-    campaign::Campaign,
-    sharing::Sharing,
-};
 use windlass_api::ErrorChain;
 
+use super::{election::ElectionTask, sharding::ShardingTask};
 use crate::{
-    ControllerDefaults, Error, Leadership, Result, Shard, cluster::Cluster, controller::Overrides,
-    error::panic_message, shutdown::Stopper,
+    ControllerDefaults, Error, Group, Leadership, ManagerHandle, Result, Running, Shard,
+    cluster::Cluster,
+    controller_settings::Overrides,
+    error::panic_message,
+    reporter::Reporter,
+    runnable::{Addition, Ending},
+    shutdown::Stopper,
 };
 
 /// Owns every task of a manager. Dropping it aborts them.
@@ -109,13 +109,13 @@ impl Groups {
     /// them. Logs all failures, and stores the first one in `first_error`.
     pub(super) async fn stop(
         &mut self,
-        campaign: &mut Campaign,
-        sharing: &mut Sharing,
+        election: &mut ElectionTask,
+        sharding: &mut ShardingTask,
         first_error: &mut Option<Error>,
     ) {
         for group in Group::IN_START_ORDER.into_iter().rev() {
             if group == Group::Others {
-                futures::join!(campaign.stop(), sharing.stop());
+                futures::join!(election.stop(), sharding.stop());
             }
             self.started.values().filter(|started| started.group == group).for_each(|started| started.stopper.stop());
             while self.started.values().any(|started| started.group == group) {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    manager::{Group, Runnable, Running},
+    runnable::{Group, Runnable, Running},
 };
 
 const DAY: Duration = Duration::from_hours(24);

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::state::{History, Latency};
 
 /// The interval between samples.
-pub(super) const EVERY: Duration = Duration::from_secs(2);
+pub(crate) const EVERY: Duration = Duration::from_secs(2);
 
 /// The number of samples: two minutes.
 const SAMPLES: usize = 60;
@@ -42,7 +42,7 @@ impl Samples {
 
     pub(super) fn read(&self) -> History {
         let of = |which: usize| self.taken.iter().map(|sample| sample[which]).collect();
-        let every_millis = super::ledger::millis(EVERY);
+        let every_millis = super::millis(EVERY);
         History { every_millis, reconciles: of(0), failures: of(1), depth: of(2) }
     }
 }

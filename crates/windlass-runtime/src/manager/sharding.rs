@@ -1,20 +1,20 @@
 //! The membership of a manager in a sharding group, if enabled.
 
-use super::beside::Beside;
+use super::background_task::BackgroundTask;
 use crate::{Error, Shard, sharding::Membership};
 
 /// The manager's membership. Dropping it aborts the membership.
-pub(super) struct Sharing {
+pub(super) struct ShardingTask {
     shard: Shard,
     /// The membership, until it is started.
     membership: Option<Membership>,
-    task: Beside<()>,
+    task: BackgroundTask<()>,
 }
 
-impl Sharing {
+impl ShardingTask {
     pub(super) fn new(membership: Option<Membership>) -> Self {
         let shard = membership.as_ref().map_or_else(Shard::alone, |membership| membership.shard().clone());
-        Self { shard, membership, task: Beside::new("sharding") }
+        Self { shard, membership, task: BackgroundTask::new("sharding") }
     }
 
     pub(super) fn shard(&self) -> &Shard {

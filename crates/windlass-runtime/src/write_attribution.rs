@@ -13,13 +13,13 @@ use windlass_client::{
 };
 
 use crate::{
-    manager::Reporter,
     observer::{ReconcileEvent, ReconcileWrote},
+    reporter::Reporter,
 };
 
 /// A running reconcile.
 #[derive(Clone, Debug)]
-pub(crate) struct Acting {
+pub(crate) struct CurrentReconcile {
     pub(crate) reporter: Reporter,
     pub(crate) controller: Arc<str>,
     pub(crate) key: ObjectKey,
@@ -28,35 +28,35 @@ pub(crate) struct Acting {
 
 /// Receives the requests of a controller's client.
 #[derive(Debug)]
-struct Writes;
+struct WriteReporter;
 
 tokio::task_local! {
-    static ACTING: Acting;
+    static CURRENT: CurrentReconcile;
 }
 
 /// Reports the writes of a future to the observers, if there are any. The future must send them through a client
-/// returned by [`told`].
-pub(crate) fn during<F: Future, A: FnOnce() -> Acting>(
+/// returned by [`reporting_client`].
+pub(crate) fn during<F: Future, C: FnOnce() -> CurrentReconcile>(
     reporter: &Reporter,
-    acting: A,
+    current: C,
     reconcile: F,
-) -> impl Future<Output = F::Output> + use<F, A> {
-    if reporter.is_observed() { Either::Left(ACTING.scope(acting(), reconcile)) } else { Either::Right(reconcile) }
+) -> impl Future<Output = F::Output> + use<F, C> {
+    if reporter.is_observed() { Either::Left(CURRENT.scope(current(), reconcile)) } else { Either::Right(reconcile) }
 }
 
 /// Returns a controller's client that reports its writes to observers, or the same client if there are none.
-pub(crate) fn told(client: Client, reporter: &Reporter) -> Client {
-    if reporter.is_observed() { client.with_metrics(Writes) } else { client }
+pub(crate) fn reporting_client(client: Client, reporter: &Reporter) -> Client {
+    if reporter.is_observed() { client.with_metrics(WriteReporter) } else { client }
 }
 
-impl ClientMetrics for Writes {
+impl ClientMetrics for WriteReporter {
     fn attempted(&self, attempt: &Attempt<'_>) {
         let &Attempt { operation, status, took, .. } = attempt;
         if matches!(operation.verb, Verb::Get | Verb::List | Verb::Watch | Verb::Connect) || attempt.method.is_safe() {
             return;
         }
         // Writes outside of a reconcile are not attributed.
-        let _ = ACTING.try_with(|Acting { reporter, controller, key, id }| {
+        let _ = CURRENT.try_with(|CurrentReconcile { reporter, controller, key, id }| {
             let status = status.map(|status| status.as_u16());
             reporter.observe(&ReconcileEvent::Wrote(ReconcileWrote { controller, key, id, operation, status, took }));
         });

@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    ControllerMetrics, ReconcileEvent, ReconcileObserver,
-    console::{Ledger, Opened, Shown},
+    console_data::{ConsoleData, ControllerEntry, ControllerGuard},
     error::panic_message,
+    observer::{ControllerMetrics, ReconcileEvent, ReconcileObserver},
 };
 
 /// Cheap to clone.
@@ -18,17 +18,17 @@ pub(crate) struct Reporter {
     observers: Arc<[Arc<dyn ReconcileObserver>]>,
     pub(crate) metrics: Arc<dyn ControllerMetrics>,
     /// The data of the console, if there is one. It is also one of the observers.
-    ledger: Option<Arc<Ledger>>,
+    console: Option<Arc<ConsoleData>>,
 }
 
 impl Reporter {
     pub(crate) fn new(
         mut observers: Vec<Arc<dyn ReconcileObserver>>,
         metrics: Arc<dyn ControllerMetrics>,
-        ledger: Option<Arc<Ledger>>,
+        console: Option<Arc<ConsoleData>>,
     ) -> Self {
-        observers.extend(ledger.clone().map(|ledger| ledger as Arc<dyn ReconcileObserver>));
-        Self { observers: observers.into(), metrics, ledger }
+        observers.extend(console.clone().map(|console| console as Arc<dyn ReconcileObserver>));
+        Self { observers: observers.into(), metrics, console }
     }
 
     /// Reports whether there are observers.
@@ -38,8 +38,8 @@ impl Reporter {
 
     /// Adds a controller with a queue to the console, before it fills the queue. The controller is removed when the
     /// returned guard is dropped.
-    pub(crate) fn opened(&self, controller: impl FnOnce() -> Opened) -> Option<Shown> {
-        self.ledger.as_ref().map(|ledger| ledger.open(controller()))
+    pub(crate) fn add_controller(&self, controller: impl FnOnce() -> ControllerEntry) -> Option<ControllerGuard> {
+        self.console.as_ref().map(|console| console.add_controller(controller()))
     }
 
     /// Calls the observers. A panic of an observer is logged and does not stop the observed work.

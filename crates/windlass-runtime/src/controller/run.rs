@@ -12,16 +12,17 @@ use windlass_cache::{AddIndexError, Informers, Registrations, Stopped};
 use windlass_queue::WorkQueue;
 
 use super::{
-    Controller, Order, moves,
+    Controller, moves,
     worker::{Work, Worker},
 };
 use crate::{
     CachedClient, Error, Result, Running,
-    console::Opened,
+    console_data::ControllerEntry,
+    controller_settings::Order,
     reconcile::{Shared, Stores},
     sharding::ShardGate,
     source::{Started, Target},
-    writes,
+    write_attribution,
 };
 
 /// Runs a controller until shutdown.
@@ -55,7 +56,8 @@ where
     let queue = queue.build();
     let unfinished = queue.clone();
     running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
-    let _shown = running.reporter.opened(|| Opened::new(&name, &controller.root, workers, queue.clone()));
+    let _guard =
+        running.reporter.add_controller(|| ControllerEntry::new(&name, &controller.root, workers, queue.clone()));
 
     // 2. Start all sources before waiting for any of them, so that they list concurrently. Sources added later are not
     //    waited for.
@@ -87,7 +89,7 @@ where
     }
     let informers = stores.informers::<K>(&controller.root);
     let informers = informers.expect("the root's source was started").clone();
-    let mut client = writes::told(running.cluster().client_for(&name), &running.reporter);
+    let mut client = write_attribution::reporting_client(running.cluster().client_for(&name), &running.reporter);
     if shard.is_shared() {
         client = client.with_gate(ShardGate::new(shard.clone()));
         tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), running.clone()));

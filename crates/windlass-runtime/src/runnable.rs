@@ -1,4 +1,6 @@
-//! Runnables of a manager.
+//! Runnables: the parts of a program that a manager runs, and handles that add and remove them.
+
+mod handle;
 
 use std::{
     convert::Infallible,
@@ -10,8 +12,12 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
-use super::{ManagerHandle, Reporter};
-use crate::{ControllerDefaults, Leadership, Result, Shard, cluster::Cluster, controller::Overrides, shutdown::Stop};
+pub(crate) use self::handle::{Addition, Ending, Request};
+pub use self::handle::{ManagerHandle, RunnableHandle};
+use crate::{
+    ControllerDefaults, Leadership, Result, Shard, cluster::Cluster, controller_settings::Overrides,
+    reporter::Reporter, shutdown::Stop,
+};
 
 /// A part of a program that runs as long as the manager: a [`Controller`](crate::Controller), a [`Task`], or your own
 /// type.
@@ -55,16 +61,16 @@ pub enum Group {
 /// The running manager, as a runnable sees it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Running {
-    pub(super) cluster: Cluster,
-    pub(super) stop: Stop,
-    pub(super) leadership: Leadership,
-    pub(super) shard: Shard,
+    pub(crate) cluster: Cluster,
+    pub(crate) stop: Stop,
+    pub(crate) leadership: Leadership,
+    pub(crate) shard: Shard,
     pub(crate) reporter: Reporter,
     pub(crate) defaults: Arc<ControllerDefaults>,
     pub(crate) overrides: Arc<Overrides>,
-    pub(super) manager: ManagerHandle,
+    pub(crate) manager: ManagerHandle,
     /// No value is sent. The manager waits until all clones are dropped.
-    pub(super) _alive: mpsc::Sender<Infallible>,
+    pub(crate) _alive: mpsc::Sender<Infallible>,
 }
 
 /// A named runnable that is not a controller: a function of [`Running`].
@@ -77,11 +83,11 @@ pub struct Task<F> {
 
 impl Group {
     /// The same order as `Ord`.
-    pub(super) const IN_START_ORDER: [Self; 5] =
+    pub(crate) const IN_START_ORDER: [Self; 5] =
         [Self::Servers, Self::Webhooks, Self::Others, Self::WarmUps, Self::Controllers];
 
     /// Reports whether the group waits until this process is elected, if there is an election.
-    pub(super) fn needs_leadership(self) -> bool {
+    pub(crate) fn needs_leadership(self) -> bool {
         self == Self::Controllers
     }
 }

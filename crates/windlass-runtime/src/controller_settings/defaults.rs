@@ -32,12 +32,12 @@ pub struct ControllerDefaults {
 
 /// The resulting settings of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub(super) concurrency: NonZeroUsize,
-    pub(super) sync_timeout: Duration,
+pub(crate) struct Settings {
+    pub(crate) concurrency: NonZeroUsize,
+    pub(crate) sync_timeout: Duration,
     /// `None`: no time limit.
-    pub(super) reconcile_timeout: Option<Duration>,
-    pub(super) order: Order,
+    pub(crate) reconcile_timeout: Option<Duration>,
+    pub(crate) order: Order,
 }
 
 impl ControllerDefaults {
@@ -82,7 +82,7 @@ impl ControllerDefaults {
 
     /// Combines the settings. The controller's own settings take precedence over those of its kind, which take
     /// precedence over the defaults.
-    pub(super) fn settle(&self, chosen: &Choices, root: &ApiResource) -> Settings {
+    pub(crate) fn settle(&self, chosen: &Choices, root: &ApiResource) -> Settings {
         let of_kind = || {
             let named = |kind: &GroupKind| kind.kind == root.kind && kind.group == root.group;
             self.by_kind.iter().find(|(kind, _)| named(kind)).map(|(_, workers)| *workers)

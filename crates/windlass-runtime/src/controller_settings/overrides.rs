@@ -24,14 +24,14 @@ pub struct ControllerOverride {
         serde(
             rename = "cacheSyncTimeout",
             skip_serializing_if = "Option::is_none",
-            with = "crate::config::units::optional_duration"
+            with = "crate::units::optional_duration"
         )
     )]
     pub sync_timeout: Option<Duration>,
     /// The time limit of a reconcile.
     #[cfg_attr(
         feature = "config",
-        serde(skip_serializing_if = "Option::is_none", with = "crate::config::units::optional_duration")
+        serde(skip_serializing_if = "Option::is_none", with = "crate::units::optional_duration")
     )]
     pub reconcile_timeout: Option<Duration>,
 }
@@ -55,7 +55,7 @@ impl Overrides {
     }
 
     /// Applies the overrides of the controller with this name.
-    pub(super) fn over(&self, name: &str, settings: Settings) -> Settings {
+    pub(crate) fn over(&self, name: &str, settings: Settings) -> Settings {
         let of = self.0.get(name).copied().unwrap_or_default();
         Settings {
             concurrency: of.concurrency.unwrap_or(settings.concurrency),

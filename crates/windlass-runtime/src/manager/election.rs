@@ -1,23 +1,23 @@
 //! The leader election of a manager, if enabled.
 
-use super::beside::Beside;
+use super::background_task::BackgroundTask;
 use crate::{
     Error, Leadership,
     leader_election::{Elector, Verdict},
 };
 
 /// The manager's candidate. Dropping it aborts the candidacy.
-pub(super) struct Campaign {
+pub(super) struct ElectionTask {
     leadership: Leadership,
     /// The elector, until it is started.
     elector: Option<Elector>,
-    task: Beside<Verdict>,
+    task: BackgroundTask<Verdict>,
 }
 
-impl Campaign {
+impl ElectionTask {
     pub(super) fn new(elector: Option<Elector>) -> Self {
         let leadership = elector.as_ref().map_or_else(Leadership::alone, Elector::leadership);
-        Self { leadership, elector, task: Beside::new("leader election") }
+        Self { leadership, elector, task: BackgroundTask::new("leader election") }
     }
 
     pub(super) fn leadership(&self) -> &Leadership {

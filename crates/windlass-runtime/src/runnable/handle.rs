@@ -35,7 +35,7 @@ pub struct ManagerHandle {
 
 /// A runnable added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
 #[must_use = "this handle is the only way to stop a single runnable"]
-pub struct Added {
+pub struct RunnableHandle {
     name: String,
     stopper: Stopper,
     /// Closed when the runnable has ended, or will never start. No value is sent.
@@ -45,10 +45,10 @@ pub struct Added {
 
 /// The names of a manager's runnables.
 #[derive(Clone, Default)]
-pub(super) struct Names(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct Names(Arc<Mutex<HashSet<String>>>);
 
 /// A request of a handle to the manager.
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Starts a runnable.
     Add(Addition),
     /// Removes the runnable with this name, if it has not started.
@@ -56,14 +56,14 @@ pub(super) enum Request {
 }
 
 /// A runnable to start.
-pub(super) struct Addition {
-    pub(super) runnable: Box<dyn Runnable>,
-    pub(super) stopper: Stopper,
-    pub(super) ending: Ending,
+pub(crate) struct Addition {
+    pub(crate) runnable: Box<dyn Runnable>,
+    pub(crate) stopper: Stopper,
+    pub(crate) ending: Ending,
 }
 
 /// Frees the name when the runnable has ended, and notifies waiting callers.
-pub(super) struct Ending {
+pub(crate) struct Ending {
     name: String,
     names: Names,
     _ended: watch::Sender<()>,
@@ -72,7 +72,7 @@ pub(super) struct Ending {
 // === impl ManagerHandle ===
 
 impl ManagerHandle {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Request>) {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Request>) {
         let (requests, receiver) = mpsc::unbounded_channel();
         (Self { names: Names::default(), requests }, receiver)
     }
@@ -82,7 +82,7 @@ impl ManagerHandle {
     /// fails.
     ///
     /// Returns an error if a runnable with this name has not ended, or if the manager is stopping.
-    pub fn add(&self, runnable: impl Runnable) -> Result<Added> {
+    pub fn add(&self, runnable: impl Runnable) -> Result<RunnableHandle> {
         let (addition, added) = self.prepare(Box::new(runnable))?;
         match self.requests.send(Request::Add(addition)) {
             Ok(()) => Ok(added),
@@ -91,14 +91,15 @@ impl ManagerHandle {
     }
 
     /// Reserves the name.
-    pub(super) fn prepare(&self, runnable: Box<dyn Runnable>) -> Result<(Addition, Added)> {
+    pub(crate) fn prepare(&self, runnable: Box<dyn Runnable>) -> Result<(Addition, RunnableHandle)> {
         let name = runnable.name();
         if !self.names.0.lock().insert(name.clone()) {
             return Err(Error::DuplicateName { name });
         }
         let (sender, ended) = watch::channel(());
         let stopper = Stopper::new();
-        let added = Added { name: name.clone(), stopper: stopper.clone(), ended, requests: self.requests.clone() };
+        let added =
+            RunnableHandle { name: name.clone(), stopper: stopper.clone(), ended, requests: self.requests.clone() };
         let ending = Ending { name, names: self.names.clone(), _ended: sender };
         Ok((Addition { runnable, stopper, ending }, added))
     }
@@ -110,9 +111,9 @@ impl Debug for ManagerHandle {
     }
 }
 
-// === impl Added ===
+// === impl RunnableHandle ===
 
-impl Added {
+impl RunnableHandle {
     /// Returns the runnable's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -135,20 +136,20 @@ impl Added {
     }
 }
 
-impl Debug for Added {
+impl Debug for RunnableHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Added").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("RunnableHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 // === impl Addition ===
 
 impl Addition {
-    pub(super) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         self.runnable.group()
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.ending.name
     }
 }

@@ -1,5 +1,9 @@
 //! The data of a console, recorded as things happen and read on request.
 
+pub(crate) mod history;
+pub mod state;
+mod story;
+
 use std::{
     collections::HashMap,
     fmt::{self, Debug},
@@ -13,7 +17,7 @@ use windlass_api::{ApiResource, Clock, Object, ObjectKey, ObjectRef};
 use windlass_client::Operation;
 use windlass_queue::WorkQueue;
 
-use super::{
+use self::{
     history::{Latencies, Samples},
     state::{Chapter, ControllerState, InFlight, LastFailure, Step, Totals},
     story::Story,
@@ -26,7 +30,7 @@ use crate::{
 const MESSAGE: usize = 2_000;
 
 /// A controller and its queue.
-pub(crate) struct Opened {
+pub(crate) struct ControllerEntry {
     name: Arc<str>,
     /// The reconciled resource.
     resource: ApiResource,
@@ -37,13 +41,13 @@ pub(crate) struct Opened {
 
 /// A guard that removes a controller from the console when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Shown {
-    ledger: Arc<Ledger>,
+pub(crate) struct ControllerGuard {
+    data: Arc<ConsoleData>,
     name: Arc<str>,
 }
 
 /// The data of a console.
-pub(crate) struct Ledger {
+pub(crate) struct ConsoleData {
     clock: Clock,
     /// The start of the recording: in milliseconds since the Unix epoch, and as an instant for durations.
     started: (i64, Instant),
@@ -59,7 +63,7 @@ struct Controllers {
 }
 
 struct Controller {
-    opened: Opened,
+    entry: ControllerEntry,
     counts: Mutex<Counts>,
 }
 
@@ -72,9 +76,9 @@ struct Counts {
     samples: Samples,
 }
 
-// === impl Opened ===
+// === impl ControllerEntry ===
 
-impl Opened {
+impl ControllerEntry {
     pub(crate) fn new<K: Object>(
         name: &Arc<str>,
         resource: &ApiResource,
@@ -85,50 +89,50 @@ impl Opened {
     }
 }
 
-// === impl Ledger ===
+// === impl ConsoleData ===
 
-impl Ledger {
+impl ConsoleData {
     pub(crate) fn new(clock: Clock) -> Self {
         let started = (clock.now().as_millisecond(), Instant::now());
         Self { clock, started, controllers: RwLock::default(), story: Story::new() }
     }
 
     /// Adds a controller. Running controllers have unique names.
-    pub(crate) fn open(self: &Arc<Self>, opened: Opened) -> Shown {
-        let controller = Arc::new(Controller { opened, counts: Mutex::default() });
-        let name = Arc::clone(&controller.opened.name);
+    pub(crate) fn add_controller(self: &Arc<Self>, entry: ControllerEntry) -> ControllerGuard {
+        let controller = Arc::new(Controller { entry, counts: Mutex::default() });
+        let name = Arc::clone(&controller.entry.name);
         let mut controllers = self.controllers.write();
         controllers.all.push(Arc::clone(&controller));
         controllers.by_name.insert(Arc::clone(&name), controller);
         drop(controllers);
-        Shown { ledger: Arc::clone(self), name }
+        ControllerGuard { data: Arc::clone(self), name }
     }
 
     /// Returns the start of the recording in milliseconds since the Unix epoch, and the time since then.
-    pub(super) fn started(&self) -> (i64, Duration) {
+    pub(crate) fn started(&self) -> (i64, Duration) {
         (self.started.0, self.started.1.elapsed())
     }
 
     /// Returns the current time in milliseconds since the Unix epoch.
-    pub(super) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.clock.now().as_millisecond()
     }
 
-    pub(super) fn read(&self) -> Vec<ControllerState> {
+    pub(crate) fn read(&self) -> Vec<ControllerState> {
         let controllers = self.controllers.read().all.clone();
         controllers.iter().map(|controller| controller.read()).collect()
     }
 
     /// Returns the newest lines starting at a number, and the number after them.
-    pub(super) fn since(&self, from: u64) -> Option<(Chapter, u64)> {
+    pub(crate) fn since(&self, from: u64) -> Option<(Chapter, u64)> {
         self.story.since(from)
     }
 
-    /// Takes a sample. Must be called at regular intervals, see [`EVERY`](super::history::EVERY).
-    pub(super) fn sample(&self) {
+    /// Takes a sample. Must be called at regular intervals, see [`EVERY`](self::history::EVERY).
+    pub(crate) fn sample(&self) {
         let controllers = self.controllers.read().all.clone();
         for controller in controllers {
-            let depth = u64::try_from((controller.opened.depth)()).unwrap_or(u64::MAX);
+            let depth = u64::try_from((controller.entry.depth)()).unwrap_or(u64::MAX);
             let counts = &mut *controller.counts.lock();
             counts.samples.take(counts.totals.reconciles, counts.totals.failures, depth);
         }
@@ -138,12 +142,12 @@ impl Ledger {
         self.controllers.read().by_name.get(name).cloned()
     }
 
-    fn tell(&self, controller: &Controller, key: &ObjectKey, step: Step) {
-        self.story.add(self.now(), Arc::clone(&controller.opened.name), key.clone(), step);
+    fn record(&self, controller: &Controller, key: &ObjectKey, step: Step) {
+        self.story.add(self.now(), Arc::clone(&controller.entry.name), key.clone(), step);
     }
 }
 
-impl ReconcileObserver for Ledger {
+impl ReconcileObserver for ConsoleData {
     fn observe(&self, event: &ReconcileEvent<'_>) {
         let (name, key) = match event {
             ReconcileEvent::Triggered(Trigger { controller, key, .. })
@@ -158,22 +162,22 @@ impl ReconcileObserver for Ledger {
             ReconcileEvent::Wrote(wrote) => controller.wrote(wrote),
             ReconcileEvent::Finished(finished) => controller.finished(finished, self.now()),
         };
-        self.tell(&controller, key, step);
+        self.record(&controller, key, step);
     }
 }
 
-impl Debug for Ledger {
+impl Debug for ConsoleData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("controllers", &self.controllers.read().all.len()).finish_non_exhaustive()
+        f.debug_struct("ConsoleData").field("controllers", &self.controllers.read().all.len()).finish_non_exhaustive()
     }
 }
 
-// === impl Shown ===
+// === impl ControllerGuard ===
 
-impl Drop for Shown {
+impl Drop for ControllerGuard {
     fn drop(&mut self) {
-        let mut controllers = self.ledger.controllers.write();
-        controllers.all.retain(|controller| controller.opened.name != self.name);
+        let mut controllers = self.data.controllers.write();
+        controllers.all.retain(|controller| controller.entry.name != self.name);
         controllers.by_name.remove(&self.name);
     }
 }
@@ -182,7 +186,7 @@ impl Drop for Shown {
 
 impl Controller {
     fn read(&self) -> ControllerState {
-        let Opened { name, resource, workers, depth } = &self.opened;
+        let ControllerEntry { name, resource, workers, depth } = &self.entry;
         let depth = depth();
         let now = Instant::now();
         let counts = self.counts.lock();
@@ -287,6 +291,6 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -60,7 +60,7 @@ fn text_of(duration: Duration) -> String {
 }
 
 /// Parses a duration such as `1m30s`.
-pub(super) fn duration_of(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration_of(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text).map_err(|error| error.to_string())?;
     duration.try_into().map_err(|_| format!("a duration of {text} is negative"))
 }

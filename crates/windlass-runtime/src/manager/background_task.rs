@@ -10,14 +10,14 @@ use crate::{
 };
 
 /// A task that may have been started. Dropping it aborts the task.
-pub(super) struct Beside<T> {
+pub(super) struct BackgroundTask<T> {
     /// The name of the task in errors.
     name: &'static str,
     stopper: Stopper,
     task: JoinSet<T>,
 }
 
-impl<T: Send + 'static> Beside<T> {
+impl<T: Send + 'static> BackgroundTask<T> {
     pub(super) fn new(name: &'static str) -> Self {
         Self { name, stopper: Stopper::new(), task: JoinSet::new() }
     }

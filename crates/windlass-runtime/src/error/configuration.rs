@@ -67,7 +67,7 @@ pub struct Place {
 
 impl ConfigurationError {
     /// Returns the same place in a file.
-    pub(super) fn in_file(mut self, path: &Path) -> Self {
+    pub(crate) fn in_file(mut self, path: &Path) -> Self {
         match &mut self {
             Self::Document { place: Place { file, .. }, .. } | Self::Invalid { file, .. } => {
                 *file = Some(path.to_owned());
