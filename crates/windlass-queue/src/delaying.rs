@@ -1,8 +1,7 @@
-//! The second layer: delayed keys.
+//! The second layer: additions after a delay.
 //!
-//! A binary heap holds the delayed keys by time. Each entry knows its position, so a key is in the heap once and can be
-//! moved to an earlier time. One timer task per queue sleeps until the first time in the heap. The task starts with the
-//! first delay. It ends with the shutdown or when the last handle is dropped.
+//! One timer task per queue sleeps until the first delay ends. The task starts with the first delay. It ends with the
+//! shutdown or when the last handle is dropped.
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -10,46 +9,12 @@ use std::{
     time::Duration,
 };
 
-use hashbrown::DefaultHashBuilder;
-use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
 
-use crate::{
-    DEFAULT_PRIORITY, WorkQueue,
-    queue::{
-        Inner,
-        entries::{NOT_WAITING, Phase, Slot},
-        state::{Dirtied, State},
-    },
-};
-
-/// A binary heap by `(ready_at, seq)`, least first. `entries[slot].heap` is the index of the element with that slot.
-#[derive(Debug, Default)]
-pub(crate) struct Delayed {
-    heap: Vec<Waiting>,
-    next_seq: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    ready_at: Instant,
-    /// The order of arrival, which is kept for equal times.
-    seq: u64,
-    slot: Slot,
-}
-
-/// The task that makes delayed keys ready.
-#[derive(Debug, Default)]
-pub(crate) struct Timer {
-    /// `None` before the first delay and after a drain. This lock is taken before the state's, never after it.
-    task: Mutex<Option<JoinHandle<()>>>,
-    /// Notified when the first time in the heap becomes earlier.
-    changed: Arc<Notify>,
-}
+use crate::{DEFAULT_PRIORITY, WorkQueue, queue::Inner, state::Dirtied};
 
 // === impl WorkQueue ===
 
@@ -93,47 +58,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         drop(state);
         if let Some(metrics) = inner.metrics() {
             metrics.retried();
-            inner.tell(raised, priority);
+            inner.report(raised, priority);
         }
-        inner.timer.ensure_running(inner);
+        inner.timer.ensure_running(|| inner.lock().is_open(), |changed| run(Arc::downgrade(inner), changed));
         if first {
-            inner.timer.changed.notify_one();
+            inner.timer.wake();
         }
-    }
-}
-
-// === impl Timer ===
-
-impl Timer {
-    #[track_caller]
-    fn ensure_running<T: Clone + Eq + Hash + Send + Sync + 'static>(&self, inner: &Arc<Inner<T>>) {
-        let mut task = self.task.lock();
-        // If the task has finished, its runtime was shut down and this is a different one.
-        if task.as_ref().is_none_or(JoinHandle::is_finished) && inner.lock().is_open() {
-            *task = Some(tokio::spawn(run(Arc::downgrade(inner), Arc::clone(&self.changed))));
-        }
-    }
-
-    /// Aborts the task, if there is one.
-    pub(crate) fn stop(&self) {
-        if let Some(task) = &*self.task.lock() {
-            task.abort();
-        }
-    }
-
-    /// Waits until the aborted task has ended. Of several concurrent callers only one waits.
-    pub(crate) async fn ended(&self) {
-        let task = self.task.lock().take();
-        if let Some(task) = task {
-            // Takes one more turn of the scheduler. The result can only be a cancellation.
-            let _ = task.await;
-        }
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -160,7 +90,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
     /// Queues all keys whose time has come. Returns the next time.
     fn promote(&self, now: Instant) -> Option<Instant> {
         let mut wakers = Vec::new();
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         let mut state = self.lock();
         while let Some(slot) = state.pop_due(now) {
             let priority = state.priority(slot);
@@ -169,131 +99,17 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> Inner<T> {
                 wakers.extend(state.next_waker());
             }
             if self.metrics().is_some() {
-                told.push((dirtied, priority));
+                changes.push((dirtied, priority));
             }
         }
-        let next = state.delayed.heap.first().map(|waiting| waiting.ready_at);
+        let next = state.next_due();
         drop(state);
         for waker in wakers {
             waker.wake();
         }
-        for (dirtied, priority) in told {
-            self.tell(dirtied, priority);
+        for (dirtied, priority) in changes {
+            self.report(dirtied, priority);
         }
         next
-    }
-}
-
-// === impl State ===
-
-impl<T: Clone + Eq + Hash> State<T> {
-    /// Delays `slot` until `ready_at`, unless it already waits for an earlier time. Returns `true` if it is now the
-    /// first in the heap at a new time, together with the change of its priority if it is dirty.
-    fn wait_until(&mut self, slot: Slot, priority: i32, ready_at: Instant) -> (bool, Dirtied) {
-        if let Some(priorities) = self.ready.priorities() {
-            let raised = priorities.raise(slot, priority);
-            if matches!(self.entries.get(slot).phase, Phase::Queued | Phase::Reprocess) {
-                return (false, raised.map_or(Dirtied::Already, Dirtied::Raised));
-            }
-        }
-        let index = self.entries.get(slot).heap as usize;
-        let first = if self.entries.get(slot).heap == NOT_WAITING {
-            let seq = self.delayed.next_seq;
-            self.delayed.next_seq += 1;
-            self.delayed.heap.push(Waiting { ready_at, seq, slot });
-            self.sift_up(self.delayed.heap.len() - 1) == 0
-        } else if ready_at < self.delayed.heap[index].ready_at {
-            self.delayed.heap[index].ready_at = ready_at;
-            self.sift_up(index) == 0
-        } else {
-            false
-        };
-        (first, Dirtied::Already)
-    }
-
-    /// Removes a slot from the heap before its time, if present.
-    pub(crate) fn stop_delaying(&mut self, slot: Slot) {
-        let place = self.entries.get(slot).heap;
-        if place == NOT_WAITING {
-            return;
-        }
-        self.entries.get_mut(slot).heap = NOT_WAITING;
-        let index = place as usize;
-        self.delayed.heap.swap_remove(index);
-        if index < self.delayed.heap.len() {
-            let index = self.sift_up(index);
-            self.sift_down(index);
-        }
-    }
-
-    /// Removes the first slot from the heap if its time has come.
-    fn pop_due(&mut self, now: Instant) -> Option<Slot> {
-        let first = *self.delayed.heap.first()?;
-        if first.ready_at > now {
-            return None;
-        }
-        self.stop_delaying(first.slot);
-        Some(first.slot)
-    }
-
-    /// Removes all delays. Returns the items that are no longer stored, to be dropped after the lock is released.
-    pub(crate) fn drop_delayed(&mut self, hasher: &DefaultHashBuilder) -> Vec<T> {
-        let mut dropped = Vec::new();
-        for waiting in std::mem::take(&mut self.delayed.heap) {
-            let entry = self.entries.get_mut(waiting.slot);
-            entry.heap = NOT_WAITING;
-            if entry.phase == Phase::Idle {
-                dropped.extend(self.entries.remove(waiting.slot, hasher));
-            }
-        }
-        dropped
-    }
-
-    /// Moves the element towards the root until its parent is not later. Returns its new position.
-    fn sift_up(&mut self, mut index: usize) -> usize {
-        while index > 0 {
-            let parent = (index - 1) / 2;
-            if !self.delayed.before(index, parent) {
-                break;
-            }
-            self.delayed.heap.swap(index, parent);
-            self.note_place(index);
-            index = parent;
-        }
-        self.note_place(index);
-        index
-    }
-
-    /// Moves the element away from the root until no child is earlier.
-    fn sift_down(&mut self, mut index: usize) {
-        loop {
-            let mut least = index;
-            for child in [2 * index + 1, 2 * index + 2] {
-                if child < self.delayed.heap.len() && self.delayed.before(child, least) {
-                    least = child;
-                }
-            }
-            if least == index {
-                break;
-            }
-            self.delayed.heap.swap(index, least);
-            self.note_place(index);
-            index = least;
-        }
-        self.note_place(index);
-    }
-
-    fn note_place(&mut self, index: usize) {
-        let slot = self.delayed.heap[index].slot;
-        self.entries.get_mut(slot).heap = u32::try_from(index).expect("the heap is not larger than the slab");
-    }
-}
-
-// === impl Delayed ===
-
-impl Delayed {
-    fn before(&self, a: usize, b: usize) -> bool {
-        let key = |index: usize| (self.heap[index].ready_at, self.heap[index].seq);
-        key(a) < key(b)
     }
 }

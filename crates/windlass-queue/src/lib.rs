@@ -46,24 +46,41 @@
 //!
 //! # Implementation
 //!
-//! One type with three layers, one file each: `queue` (dirty, processing), `delaying` ([`WorkQueue::add_after`]) and
-//! `rate_limiting` ([`WorkQueue::add_rate_limited`], with a [`RateLimiter`]). All layers share one lock and one table
-//! with one entry per key. The module `order` decides the order of ready keys: first in first out, [by
-//! priority](Builder::by_priority), or with a custom [`Order`]. The crate does not depend on Kubernetes.
+//! One type with three layers. All layers share one lock and one table with one entry per key. The crate does not depend
+//! on Kubernetes. The modules, from the table of keys to the additions:
 //!
-//! [`Parallelize`] runs a fixed number of tasks that need no queue.
+//! | module | content |
+//! |---|---|
+//! | `entries` | the table of keys: each key is stored once |
+//! | `order` | the order of ready keys: first in first out, [by priority](Builder::by_priority), or a custom [`Order`] |
+//! | `state` | the state under the lock: dirty, processed and delayed keys, waiting workers |
+//! | `timer` | the task that makes delayed keys ready |
+//! | `metrics` | the receiver of measurements |
+//! | `rate_limiter` | delays of failed keys |
+//! | `queue` | the first layer: [`WorkQueue::add`], [`WorkQueue::get`], [`WorkQueue::done`], shutdown |
+//! | `delaying` | the second layer: [`WorkQueue::add_after`] |
+//! | `rate_limiting` | the third layer: [`WorkQueue::add_rate_limited`], with a [`RateLimiter`] |
+//! | `add` | additions with options: [`WorkQueue::add_with`] |
+//! | `parallelize` | [`Parallelize`] runs a fixed number of tasks that need no queue |
 
 pub mod contracts;
 
-mod add;
-mod metrics;
+mod entries;
 mod order;
+mod state;
+mod timer;
+
+mod metrics;
+mod rate_limiter;
+
 mod queue;
 
 mod delaying;
-mod parallelize;
-mod rate_limiter;
 mod rate_limiting;
+
+mod add;
+
+mod parallelize;
 
 pub use add::AddOptions;
 pub use metrics::{QueueMetrics, UnfinishedWork};

@@ -5,7 +5,7 @@ mod by_priority;
 use std::{collections::VecDeque, fmt::Debug, hash::Hash};
 
 pub(crate) use self::by_priority::ByPriority;
-use crate::queue::entries::{Entries, Slot};
+use crate::entries::{Entries, Slot};
 
 /// The priority of keys added without a priority.
 pub const DEFAULT_PRIORITY: i32 = 0;

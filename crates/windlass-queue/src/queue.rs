@@ -1,8 +1,6 @@
 //! The first layer: dirty keys, keys in processing, waiting workers, shutdown.
 
-pub(crate) mod entries;
 mod get;
-pub(crate) mod state;
 
 use std::{
     collections::VecDeque,
@@ -16,14 +14,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 pub use self::get::{Get, GetWithPriority};
-use self::{
-    entries::Phase,
-    state::{Dirtied, Lifecycle, State},
-};
 use crate::{
     DEFAULT_PRIORITY, DefaultRateLimiter, Order, QueueMetrics, RateLimiter, UnfinishedWork,
-    delaying::Timer,
+    entries::Phase,
     order::{ByPriority, Ready},
+    state::{Dirtied, Lifecycle, State},
+    timer::Timer,
 };
 
 /// A queue of keys for workers. Clones are handles to the same queue. See the [crate documentation](crate).
@@ -101,7 +97,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<T> {
         let waker = if dirtied == Dirtied::Queued { state.next_waker() } else { None };
         let priority = state.priority(slot);
         drop(state);
-        inner.tell(dirtied, priority);
+        inner.report(dirtied, priority);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -273,7 +269,7 @@ impl<T> Inner<T> {
     }
 
     /// Reports the effect of an addition to the metrics. `priority` is the item's, in a queue by priority.
-    pub(crate) fn tell(&self, dirtied: Dirtied, priority: Option<i32>) {
+    pub(crate) fn report(&self, dirtied: Dirtied, priority: Option<i32>) {
         let Some(metrics) = &self.metrics else { return };
         match dirtied {
             Dirtied::Already => {}

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::DEFAULT_PRIORITY;
-use crate::queue::entries::Slot;
+use crate::entries::Slot;
 
 /// The ready slots, and the priorities of all ready, delayed and reprocessed slots.
 #[derive(Debug, Default)]

@@ -10,7 +10,8 @@ use std::{
 
 use tokio::task::coop;
 
-use super::{WorkQueue, state::Taken};
+use super::WorkQueue;
+use crate::state::Taken;
 
 /// The future of [`WorkQueue::get`]. Dropping it loses no key.
 #[must_use = "futures do nothing unless awaited"]

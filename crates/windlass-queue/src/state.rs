@@ -1,5 +1,7 @@
 //! The state that the lock protects, and its transitions.
 
+mod delayed;
+
 use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hash},
@@ -10,25 +12,28 @@ use std::{
 use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
-use super::entries::{Entries, NOT_WAITING, Phase, Slot};
-use crate::{delaying::Delayed, order::Ready};
+use self::delayed::Delayed;
+use crate::{
+    entries::{Entries, NOT_WAITING, Phase, Slot},
+    order::Ready,
+};
 
 pub(crate) struct State<T> {
-    pub(super) lifecycle: Lifecycle,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) entries: Entries<T>,
     /// The slots in `Phase::Queued`.
     pub(crate) ready: Ready<T>,
     /// The number of slots in `Processing` or `Reprocess`.
-    pub(super) processing: usize,
+    pub(crate) processing: usize,
     /// Workers that found no item and have not been woken since. Non-empty only while each key in `ready` has a woken
     /// worker.
-    pub(super) waiters: VecDeque<Waiter>,
+    pub(crate) waiters: VecDeque<Waiter>,
     next_waiter: u64,
-    pub(crate) delayed: Delayed,
+    delayed: Delayed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lifecycle {
+pub(crate) enum Lifecycle {
     /// Accepts new keys.
     Open,
     /// Accepts no new keys, and hands out the queued ones.
@@ -37,9 +42,9 @@ pub(super) enum Lifecycle {
     Closed,
 }
 
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     id: u64,
-    pub(super) waker: Waker,
+    pub(crate) waker: Waker,
 }
 
 /// The effect of `mark_dirty`.
@@ -57,17 +62,17 @@ pub(crate) enum Dirtied {
 
 /// The item that a worker gets.
 #[derive(Debug)]
-pub(super) struct Taken<T> {
-    pub(super) item: T,
-    pub(super) priority: i32,
+pub(crate) struct Taken<T> {
+    pub(crate) item: T,
+    pub(crate) priority: i32,
     /// How long the item was dirty, if recorded.
-    pub(super) waited: Option<Duration>,
+    pub(crate) waited: Option<Duration>,
 }
 
 // === impl State ===
 
 impl<T: Clone + Eq + Hash> State<T> {
-    pub(super) fn new(ready: Ready<T>, timed: bool) -> Self {
+    pub(crate) fn new(ready: Ready<T>, timed: bool) -> Self {
         Self {
             lifecycle: Lifecycle::Open,
             entries: Entries::new(timed),
@@ -120,13 +125,13 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 
     /// Queues a reprocessed slot after `done`.
-    pub(super) fn requeue(&mut self, slot: Slot) {
+    pub(crate) fn requeue(&mut self, slot: Slot) {
         self.entries.get_mut(slot).phase = Phase::Queued;
         self.ready.push(slot, &self.entries);
     }
 
     /// Reports whether a slot is delayed.
-    pub(super) fn is_delayed(&self, slot: Slot) -> bool {
+    pub(crate) fn is_delayed(&self, slot: Slot) -> bool {
         self.entries.get(slot).heap != NOT_WAITING
     }
 
@@ -136,12 +141,12 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 
     /// Reports whether no item is queued or being processed.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.processing == 0
     }
 
     /// Takes the next item for a worker.
-    pub(super) fn take(&mut self, hasher: &DefaultHashBuilder, timed: bool) -> Option<Taken<T>> {
+    pub(crate) fn take(&mut self, hasher: &DefaultHashBuilder, timed: bool) -> Option<Taken<T>> {
         let entries = &self.entries;
         let (slot, priority) = self.ready.pop(|item| {
             let slot = entries.find(hasher.hash_one(item), item)?;
@@ -160,7 +165,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 
     /// Adds a waiting worker, or renews its waker.
-    pub(super) fn wait(&mut self, waiter: &mut Option<u64>, waker: &Waker) {
+    pub(crate) fn wait(&mut self, waiter: &mut Option<u64>, waker: &Waker) {
         if let Some(id) = *waiter
             && let Some(waiting) = self.waiters.iter_mut().find(|waiting| waiting.id == id)
         {
@@ -174,7 +179,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     }
 
     /// Removes a waiting worker. Returns `false` if it had been woken.
-    pub(super) fn stop_waiting(&mut self, id: u64) -> bool {
+    pub(crate) fn stop_waiting(&mut self, id: u64) -> bool {
         let position = self.waiters.iter().position(|waiter| waiter.id == id);
         position.is_some_and(|position| self.waiters.remove(position).is_some())
     }
