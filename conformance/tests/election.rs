@@ -7,7 +7,7 @@ use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
 };
-use windlass_runtime::{Error, LeaderElection, Leadership, Manager, Running, Task};
+use windlass_runtime::{Error, LeaderElection, Leadership, Manager, RunnableContext, Task};
 
 use crate::process::{Order, Process};
 
@@ -35,7 +35,7 @@ impl Replica {
         let (tell, told) = oneshot::channel();
         let make = |client| {
             let mut manager = Manager::builder(client).leader_election(election).build();
-            manager.add(Task::new("teller", async |running: Running| {
+            manager.add(Task::new("teller", async |running: RunnableContext| {
                 drop(tell.send(running.leadership().clone()));
                 Ok(())
             }));

@@ -20,7 +20,7 @@ use tokio::{
 use windlass_api::{ObjectBuilder as _, ObjectExt as _, ObjectRef, Patch};
 use windlass_client::{Client, Closing, Config};
 use windlass_runtime::{
-    Action, Context, Controller, Group, LeaderElection, Manager, Result, Running, Task, Watch,
+    Action, Context, Controller, Group, LeaderElection, Manager, Result, RunnableContext, Task, Watch,
     metrics::{MetricsServer, Registry},
     webhook::WebhookCertificates,
 };
@@ -190,7 +190,7 @@ impl Parts {
         let reconcile = move |object, cx| reconcile(object, cx, log.clone(), gate.clone());
         manager.add(Controller::watching(objects).concurrency(IN_FLIGHT).reconcile(reconcile));
         // Runnables that need leadership are stopped together.
-        let listening = Task::new("listening", async move |running: Running| {
+        let listening = Task::new("listening", async move |running: RunnableContext| {
             running.stop().requested().await;
             drop(hearing);
             Ok(())

@@ -31,7 +31,7 @@ use windlass_api::{ObjectExt as _, ObjectRef};
 use windlass_client::Client;
 use windlass_runtime::{
     Manager,
-    webhook::{Trustee, WebhookCertificates},
+    webhook::{CaBundleTarget, WebhookCertificates},
 };
 use windlass_webhook::{Server, Webhooks};
 
@@ -180,8 +180,12 @@ async fn in_force<F: Future<Output = Option<()>>>(target: &Target, name: &str, p
 }
 
 /// Returns the objects with the program's CA bundle, all of one name.
-fn trustees(name: &str) -> [Trustee; 3] {
-    [Trustee::mutating(name), Trustee::validating(name), Trustee::conversion(format!("websites.{name}.example.com"))]
+fn ca_bundle_targets(name: &str) -> [CaBundleTarget; 3] {
+    [
+        CaBundleTarget::mutating(name),
+        CaBundleTarget::validating(name),
+        CaBundleTarget::conversion(format!("websites.{name}.example.com")),
+    ]
 }
 
 /// Deletes objects that would affect other tests.

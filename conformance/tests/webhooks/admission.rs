@@ -15,8 +15,8 @@ use windlass_webhook::{
 };
 
 use super::{
-    Program, config_map, in_force, kubectl::Kubectl, namespace, register_mutating, register_validating,
-    register_websites, trustees, unregister,
+    Program, ca_bundle_targets, config_map, in_force, kubectl::Kubectl, namespace, register_mutating,
+    register_validating, register_websites, unregister,
 };
 
 const MUTATE: &str = "/mutate--v1-configmap";
@@ -87,7 +87,8 @@ async fn shop(target: &Target) -> (Program, String, String) {
         .converter(GroupKind::new(group.clone(), "Website"), Websites)
         .build()
         .unwrap();
-    let program = Program::start(target, &ns, webhooks, |certificates| certificates.trusted_by(trustees(&name))).await;
+    let program =
+        Program::start(target, &ns, webhooks, |certificates| certificates.inject_into(ca_bundle_targets(&name))).await;
     register_mutating(client, &name, json!([program.webhook(MUTATE, &["CREATE", "UPDATE"])])).await;
     register_validating(client, &name, program.webhook(VALIDATE, &["CREATE", "UPDATE", "DELETE"])).await;
     let webhook = json!({"clientConfig": program.client_config("/convert"), "conversionReviewVersions": ["v1"]});

@@ -20,8 +20,8 @@ use windlass_api::{ObjectExt as _, Patch};
 use windlass_webhook::{Webhooks, admission::Request};
 
 use super::{
-    Program, config_map, in_force, kept, namespace, register_mutating, register_validating, register_websites,
-    trustees, unregister,
+    Program, ca_bundle_targets, config_map, in_force, kept, namespace, register_mutating, register_validating,
+    register_websites, unregister,
 };
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_tru
     on_each_target(|target| async {
         let (client, ns, name) = (&target.client, namespace(&target).await, unique("trust"));
         let webhooks = || Webhooks::builder().mutator(|_: &mut ConfigMap, _: &Request| Ok(())).build().unwrap();
-        let start = || Program::start(&target, &ns, webhooks(), |made| made.trusted_by(trustees(&name)));
+        let start = || Program::start(&target, &ns, webhooks(), |made| made.inject_into(ca_bundle_targets(&name)));
         let (one, two) = tokio::join!(start(), start());
         let shown = [one.served_with(client).await, two.served_with(client).await];
         assert!(shown[0].is_some());
@@ -77,7 +77,7 @@ async fn certificates_and_authorities_are_replaced_under_load_and_no_call_fails(
             .unwrap();
         let program = Program::start(&target, &ns, webhooks, |made| {
             let (authority, serving) = (Duration::from_secs(12), Duration::from_secs(6));
-            made.trusted_by(trustees(&name)).lifetimes(authority, serving).settle(Duration::from_secs(1))
+            made.inject_into(ca_bundle_targets(&name)).lifetimes(authority, serving).settle(Duration::from_secs(1))
         })
         .await;
         register_mutating(client, &name, json!([program.webhook("/mutate--v1-configmap", &["CREATE"])])).await;

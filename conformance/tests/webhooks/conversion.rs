@@ -17,7 +17,7 @@ use windlass_api::{
     ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind, ObjectExt as _, ObjectRef, Patch,
 };
 use windlass_client::{Client, WatchEvent};
-use windlass_runtime::webhook::Trustee;
+use windlass_runtime::webhook::CaBundleTarget;
 use windlass_webhook::{WebhookMetrics, WebhookPath, Webhooks, conversion::Converter};
 
 use super::{Program, namespace};
@@ -163,8 +163,11 @@ async fn with_websites(target: &Target, converts: bool) -> (Option<Program>, Cou
     let program = if converts {
         let kind = GroupKind::new(group.clone(), "Website");
         let webhooks = Webhooks::builder().converter(kind, counted.clone()).metrics(counted.clone()).build().unwrap();
-        let trustee = Trustee::conversion(name.clone());
-        Some(Program::start(target, &namespace, webhooks, |certificates| certificates.trusted_by([trustee])).await)
+        let bundle_target = CaBundleTarget::conversion(name.clone());
+        Some(
+            Program::start(target, &namespace, webhooks, |certificates| certificates.inject_into([bundle_target]))
+                .await,
+        )
     } else {
         None
     };

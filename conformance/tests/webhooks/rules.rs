@@ -12,7 +12,7 @@ use windlass_webhook::{
     admission::{AdmissionRequest, Handler, Mutating, Request, Response},
 };
 
-use super::{Program, config_map, in_force, namespace, register_mutating, trustees, unregister};
+use super::{Program, ca_bundle_targets, config_map, in_force, namespace, register_mutating, unregister};
 
 /// Returns a webhook that appends its name to an annotation with each call.
 fn signing(name: &'static str) -> impl Handler {
@@ -37,7 +37,7 @@ fn path(path: &str) -> WebhookPath {
 }
 
 async fn start(target: &Target, ns: &str, name: &str, webhooks: Webhooks) -> Program {
-    Program::start(target, ns, webhooks, |made| made.trusted_by(trustees(name))).await
+    Program::start(target, ns, webhooks, |made| made.inject_into(ca_bundle_targets(name))).await
 }
 
 /// Returns the webhook with changes.

@@ -17,7 +17,7 @@ use windlass_webhook::{
     admission::{AdmissionRequest, Request, Response},
 };
 
-use super::{Program, config_map, in_force, namespace, register_mutating, trustees, unregister};
+use super::{Program, ca_bundle_targets, config_map, in_force, namespace, register_mutating, unregister};
 
 /// The webhook's requests since the last read.
 #[derive(Default)]
@@ -149,7 +149,7 @@ async fn started(target: &Target, ns: &str, name: &str, asked: &Arc<Asked>) -> P
         move |request: &Request| asked.ask(request)
     };
     let webhooks = Webhooks::builder().handler(WebhookPath::custom("/all").unwrap(), handler).build().unwrap();
-    let program = Program::start(target, ns, webhooks, |made| made.trusted_by(trustees(name))).await;
+    let program = Program::start(target, ns, webhooks, |made| made.inject_into(ca_bundle_targets(name))).await;
     let mut webhook = program.webhook("/all", &["*"]);
     webhook["rules"] = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"]}]);
     register_mutating(&target.client, name, json!([webhook])).await;

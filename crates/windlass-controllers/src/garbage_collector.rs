@@ -25,7 +25,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 use windlass_queue::WorkQueue;
-use windlass_runtime::{Group, Manager, Result, Running, Task};
+use windlass_runtime::{Group, Manager, Result, RunnableContext, Task};
 
 use self::{
     collector::{Collector, Outcome},
@@ -48,7 +48,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(Task::new(NAME, run).in_group(Group::Controllers));
 }
 
-async fn run(running: Running) -> Result<()> {
+async fn run(running: RunnableContext) -> Result<()> {
     let client = running.cluster().client().clone().with_field_owner(NAME);
     let recorder = running.cluster().recorder("garbage-collector-controller");
     let collector = Arc::new(Collector::new(client, WorkQueue::builder().name(NAME).build(), recorder));
@@ -94,7 +94,7 @@ async fn follow(monitors: &mut Monitors) {
 }
 
 /// Processes work items until shutdown.
-async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, running: Running) {
+async fn work(collector: Arc<Collector>, mut ready: watch::Receiver<bool>, running: RunnableContext) {
     let queue = collector.queue();
     loop {
         let job = tokio::select! {

@@ -46,13 +46,13 @@
 //!
 //! # Implementation
 //!
-//! One type with three layers. All layers share one lock and one table with one entry per key. The crate does not depend
+//! One type with three layers, which share one lock and one table with one entry per key. The crate does not depend
 //! on Kubernetes. The modules, from the table of keys to the additions:
 //!
 //! | module | content |
 //! |---|---|
 //! | `entries` | the table of keys: each key is stored once |
-//! | `order` | the order of ready keys: first in first out, [by priority](Builder::by_priority), or a custom [`Order`] |
+//! | `order` | the order of ready keys: by arrival, [by priority](Builder::by_priority), or a custom [`Order`] |
 //! | `state` | the state under the lock: dirty, processed and delayed keys, waiting workers |
 //! | `timer` | the task that makes delayed keys ready |
 //! | `metrics` | the receiver of measurements |

@@ -47,7 +47,7 @@ pub(crate) struct Caches {
 
 /// The part of a kind that one informer covers.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct CachePart {
     /// `None`: all namespaces.
     pub(crate) namespace: Option<String>,
     /// Namespaces that other informers cover.
@@ -126,15 +126,15 @@ impl CacheOptions {
         self
     }
 
-    /// Returns the share that covers all namespaces.
-    pub(crate) fn whole(&self, usual: &Self) -> Share {
+    /// Returns the part that covers all namespaces.
+    pub(crate) fn whole(&self, usual: &Self) -> CachePart {
         let informer = self.informer.as_ref().or(usual.informer.as_ref()).cloned().unwrap_or_default();
-        Share { namespace: None, except: Vec::new(), informer }
+        CachePart { namespace: None, except: Vec::new(), informer }
     }
 
-    /// Returns one share per informer, and at least one. Options that are not set are taken from `usual`. Options of
+    /// Returns one part per informer, and at least one. Options that are not set are taken from `usual`. Options of
     /// the kind take precedence over the options of a namespace for all kinds.
-    pub(crate) fn shares(&self, usual: &Self) -> Vec<Share> {
+    pub(crate) fn parts(&self, usual: &Self) -> Vec<CachePart> {
         let whole = self.whole(usual);
         let own = self.namespaces.as_ref();
         let Some(namespaces) = own.or(usual.namespaces.as_ref()).filter(|some| some.divide()) else {
@@ -144,12 +144,12 @@ impl CacheOptions {
             (Some(of_kind), None) => of_kind.clone(),
             _ => of_namespace.cloned().unwrap_or_else(|| whole.informer.clone()),
         };
-        let named = namespaces.named.iter().map(|(namespace, of_namespace)| Share {
+        let named = namespaces.named.iter().map(|(namespace, of_namespace)| CachePart {
             namespace: Some(namespace.clone()),
             except: Vec::new(),
             informer: options(of_namespace.as_ref()),
         });
-        let others = namespaces.others.as_ref().map(|others| Share {
+        let others = namespaces.others.as_ref().map(|others| CachePart {
             namespace: None,
             except: namespaces.named.iter().map(|(namespace, _)| namespace.clone()).collect(),
             informer: options(Some(others)),
@@ -181,13 +181,13 @@ mod tests {
         InformerOptions::default().labels(labels)
     }
 
-    /// Formats each share as `namespace (but excluded namespaces): labels`.
+    /// Formats each part as `namespace (but excluded namespaces): labels`.
     fn shown(options: &CacheOptions, usual: &CacheOptions) -> Vec<String> {
-        let shown = |share: Share| {
-            let labels = share.informer.selectors().labels.unwrap_or("everything").to_owned();
-            format!("{} {:?} {labels}", share.namespace.as_deref().unwrap_or("*"), share.except)
+        let shown = |part: CachePart| {
+            let labels = part.informer.selectors().labels.unwrap_or("everything").to_owned();
+            format!("{} {:?} {labels}", part.namespace.as_deref().unwrap_or("*"), part.except)
         };
-        options.shares(usual).into_iter().map(shown).collect()
+        options.parts(usual).into_iter().map(shown).collect()
     }
 
     #[test]

@@ -13,8 +13,8 @@ use windlass_client::Client;
 
 use crate::{
     CacheOptions, Error, Result, Watch,
-    caches::{Caches, Share},
-    events::{Outlet, Recorder},
+    caches::{CachePart, Caches},
+    events::{EventSender, Recorder},
     read_your_writes,
 };
 
@@ -28,23 +28,23 @@ pub(crate) type ListWatches = Arc<dyn Fn(&ApiResource, Option<&str>) -> Arc<dyn 
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    caches: Arc<Kept>,
+    caches: Arc<CacheSet>,
     own_writes_timeout: Duration,
     clock: Clock,
     entropy: Entropy,
-    events: Outlet,
+    events: EventSender,
 }
 
 /// The caches of all kinds.
-struct Kept {
+struct CacheSet {
     /// The caches of the kinds that are not in `chosen`.
-    usual: OfKind,
+    usual: KindCaches,
     /// The caches of the kinds with options of their own.
-    chosen: Vec<(ApiResource, OfKind)>,
+    chosen: Vec<(ApiResource, KindCaches)>,
 }
 
 /// The caches of one kind.
-struct OfKind {
+struct KindCaches {
     /// The parts of a namespaced kind, which together cover all selected namespaces. At least one.
     parts: Vec<Part>,
     /// Informers of cluster-scoped kinds, and of watches in a namespace that no part covers.
@@ -70,7 +70,7 @@ impl Cluster {
         caches: Caches,
         clock: Clock,
         entropy: Entropy,
-        events: Outlet,
+        events: EventSender,
     ) -> Self {
         let journals = WriteJournals::default();
         let client = read_your_writes::recorded(client, &journals);
@@ -85,13 +85,13 @@ impl Cluster {
             let list_watch = move |resource: &ApiResource, namespace: Option<&str>| list_watches(resource, namespace);
             InformerFactory::new(list_watch, options.entropy(entropy.clone()).own_writes(journals.clone()))
         };
-        let of_kind = |options: &CacheOptions| OfKind {
-            parts: options.shares(&caches.usual).into_iter().map(|share| Part::new(share, factory)).collect(),
+        let of_kind = |options: &CacheOptions| KindCaches {
+            parts: options.parts(&caches.usual).into_iter().map(|part| Part::new(part, factory)).collect(),
             whole: factory(options.whole(&caches.usual).informer),
         };
         let usual = of_kind(&caches.usual);
         let chosen = caches.chosen.iter().map(|(resource, options)| (resource.clone(), of_kind(options))).collect();
-        let caches = Arc::new(Kept { usual, chosen });
+        let caches = Arc::new(CacheSet { usual, chosen });
         Self { client, caches, own_writes_timeout, clock, entropy, events }
     }
 
@@ -146,7 +146,8 @@ impl Cluster {
     /// freed when the last reader drops it. Use it for kinds that were discovered at run time and are no longer needed.
     ///
     /// Controllers that still watch the objects, or hold the store, see no further changes. A new use, such as a read
-    /// of a [`CachedClient`](crate::CachedClient), starts a new informer. The counterpart of controller-runtime's `RemoveInformer`.
+    /// of a [`CachedClient`](crate::CachedClient), starts a new informer. The counterpart of controller-runtime's
+    /// `RemoveInformer`.
     pub async fn forget<T: Object>(&self, watch: &Watch<T>) -> bool {
         let mut found = false;
         for (factory, selection) in self.caches.parts_of(watch) {
@@ -212,10 +213,10 @@ impl Debug for Cluster {
     }
 }
 
-// === impl Kept ===
+// === impl CacheSet ===
 
-impl Kept {
-    fn of(&self, resource: &ApiResource) -> &OfKind {
+impl CacheSet {
+    fn of(&self, resource: &ApiResource) -> &KindCaches {
         let chosen = self.chosen.iter().find(|(of, _)| of == resource);
         chosen.map_or(&self.usual, |(_, chosen)| chosen)
     }
@@ -244,15 +245,15 @@ impl Kept {
     }
 }
 
-impl Debug for Kept {
+impl Debug for CacheSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.factories()).finish()
     }
 }
 
-// === impl OfKind ===
+// === impl KindCaches ===
 
-impl OfKind {
+impl KindCaches {
     /// Returns the part that covers a namespace.
     fn part_with(&self, namespace: &str) -> Option<&Part> {
         let named = self.parts.iter().find(|part| part.namespace.as_deref() == Some(namespace));
@@ -263,8 +264,8 @@ impl OfKind {
 // === impl Part ===
 
 impl Part {
-    fn new(share: Share, factory: impl Fn(InformerOptions) -> InformerFactory) -> Self {
-        let Share { namespace, except, informer } = share;
+    fn new(part: CachePart, factory: impl Fn(InformerOptions) -> InformerFactory) -> Self {
+        let CachePart { namespace, except, informer } = part;
         let except = except.iter().map(|namespace| format!("metadata.namespace!={namespace}"));
         let except = except.reduce(|all, one| format!("{all},{one}"));
         let fields = informer.selectors().fields.map(str::to_owned);

@@ -48,7 +48,8 @@ pub use self::flags::ManagerFlags;
 pub use self::{
     logging::{LogFormat, LogLevel, Logging, TimeEncoding},
     parts::{
-        Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Election, Health, Metrics, Shards, Webhook,
+        Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Health, LeaderElectionConfig, Metrics,
+        ShardingConfig, Webhook,
     },
 };
 pub use crate::error::ConfigurationError;
@@ -87,10 +88,10 @@ pub struct ManagerConfiguration {
     pub console: ConsoleAddress,
     /// Leader election among several processes.
     #[serde(default)]
-    pub leader_election: Election,
+    pub leader_election: LeaderElectionConfig,
     /// Sharding of the keys among several processes.
     #[serde(default)]
-    pub sharding: Shards,
+    pub sharding: ShardingConfig,
     /// The webhook server.
     #[serde(default)]
     pub webhook: Webhook,
@@ -138,8 +139,8 @@ impl Default for ManagerConfiguration {
             metrics: Metrics::default(),
             health: Health::default(),
             console: ConsoleAddress::default(),
-            leader_election: Election::default(),
-            sharding: Shards::default(),
+            leader_election: LeaderElectionConfig::default(),
+            sharding: ShardingConfig::default(),
             webhook: Webhook::default(),
             graceful_shutdown_timeout: grace(),
             cache: Cache::default(),

@@ -18,7 +18,7 @@ use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Resource};
 use windlass_cache::Cached;
 use windlass_queue::RateLimiter;
 
-pub use self::handle::{ControllerHandle, Watching};
+pub use self::handle::{ControllerHandle, WatchHandle};
 use self::{
     handle::Additions,
     need::Need,
@@ -29,7 +29,7 @@ use crate::{
     controller_settings::{Choices, Order},
     handler::{self, Owners},
     layer::Layer,
-    runnable::{Group, Runnable, Running},
+    runnable::{Group, Runnable, RunnableContext},
     source::{Informed, Source},
 };
 
@@ -361,8 +361,8 @@ impl<K: Object, R: Reconciler<K>> Runnable for Controller<K, R> {
         self.in_group()
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        run::run(*self, running, |informers, limit, reconciler| WithObjects {
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        run::run(*self, context, |informers, limit, reconciler| WithObjects {
             store: informers.store(),
             informers,
             limit,
@@ -387,8 +387,8 @@ where
         self.0.in_group()
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        run::run(self.0, running, |_informers, _limit, reconcile| WithKeys(reconcile)).boxed()
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        run::run(self.0, context, |_informers, _limit, reconcile| WithKeys(reconcile)).boxed()
     }
 }
 

@@ -16,16 +16,16 @@
 //! - Not every note becomes an event: notes above the limits, and events that the server refuses, are dropped. Do not
 //!   base logic on events.
 
+mod bounded_map;
 mod correlator;
 mod note;
-mod recent;
 mod recorder;
 mod series;
 mod writer;
 
 pub use note::{Note, Severity};
-pub(crate) use recorder::{Outlet, Queue};
-pub use recorder::{Recorded, Recorder, reference};
+pub(crate) use recorder::{EventSender, Queue};
+pub use recorder::{RecordedEvents, Recorder, reference};
 pub(crate) use writer::Writer;
 
 /// The API for writing events. The server serves each event through both APIs.

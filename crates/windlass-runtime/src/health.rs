@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use windlass_api::{BoxError, ErrorChain};
 
 use crate::{
-    Error, Group, Result, Runnable, Running,
+    Error, Group, Result, Runnable, RunnableContext,
     leader_election::Leadership,
     serving::{Answer, Listen, not_found, serve, text},
 };
@@ -145,11 +145,11 @@ impl Runnable for Probes {
         Group::Servers
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
         async move {
             let Self { listen, mut healthz, readyz, lease_tolerance } = *self;
             if let Some(tolerance) = lease_tolerance {
-                let leadership: Leadership = running.leadership().clone();
+                let leadership: Leadership = context.leadership().clone();
                 healthz.0.push(Check::new("leaderElection", move || std::future::ready(leadership.check(tolerance))));
             }
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
@@ -157,7 +157,7 @@ impl Runnable for Probes {
                 tracing::info!(%address, "answering probes");
             }
             let probes = Arc::new([("/healthz", healthz.or_ping()), ("/readyz", readyz.or_ping())]);
-            serve(listener, None, running.stop(), move |request| {
+            serve(listener, None, context.stop(), move |request| {
                 let probes = Arc::clone(&probes);
                 async move { answer(&*probes, &request).await }
             })

@@ -12,9 +12,9 @@ use crate::{Action, Retry};
 /// ```
 /// # use futures::FutureExt;
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
-/// # use windlass_runtime::{Controller, layer::{Call, Reconciling}};
+/// # use windlass_runtime::{Controller, layer::{ReconcileCall, ReconcileFuture}};
 /// # fn layered() -> Controller<ConfigMap> {
-/// Controller::<ConfigMap>::new().layer(|call: Call<'_>, inner: Reconciling| {
+/// Controller::<ConfigMap>::new().layer(|call: ReconcileCall<'_>, inner: ReconcileFuture| {
 ///     let key = call.key.clone();
 ///     async move {
 ///         let result = inner.await;
@@ -27,16 +27,16 @@ use crate::{Action, Retry};
 /// ```
 pub trait Layer: Send + Sync + 'static {
     /// Returns the future that runs in place of `inner`. `inner` runs only when it is awaited.
-    fn around(&self, call: Call<'_>, inner: Reconciling) -> Reconciling;
+    fn around(&self, call: ReconcileCall<'_>, inner: ReconcileFuture) -> ReconcileFuture;
 }
 
 /// The future of a reconcile. It returns `Ok(None)` if the object does not exist.
-pub type Reconciling = BoxFuture<'static, Result<Option<Action>, Failure>>;
+pub type ReconcileFuture = BoxFuture<'static, Result<Option<Action>, Failure>>;
 
 /// The identity of a reconcile.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Call<'c> {
+pub struct ReconcileCall<'c> {
     /// The controller's name.
     pub controller: &'c str,
     /// The key of the reconciled object.
@@ -53,8 +53,8 @@ pub struct Failure {
     pub retry: Retry,
 }
 
-impl<F: Fn(Call<'_>, Reconciling) -> Reconciling + Send + Sync + 'static> Layer for F {
-    fn around(&self, call: Call<'_>, inner: Reconciling) -> Reconciling {
+impl<F: Fn(ReconcileCall<'_>, ReconcileFuture) -> ReconcileFuture + Send + Sync + 'static> Layer for F {
+    fn around(&self, call: ReconcileCall<'_>, inner: ReconcileFuture) -> ReconcileFuture {
         self(call, inner)
     }
 }

@@ -37,7 +37,7 @@ use windlass_api::{Clock, Entropy};
 use windlass_client::Client;
 
 pub use self::{
-    elector::{Elector, Verdict},
+    elector::{ElectionResult, Elector},
     leadership::{Leadership, NotRenewed},
     metrics::ElectionMetrics,
 };

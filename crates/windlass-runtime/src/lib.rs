@@ -91,7 +91,7 @@ pub use caches::CacheOptions;
 pub use client::CachedClient;
 pub use cluster::Cluster;
 pub use console::Console;
-pub use controller::{Controller, ControllerHandle, Watching};
+pub use controller::{Controller, ControllerHandle, WatchHandle};
 pub use controller_settings::{ControllerDefaults, ControllerOverride};
 pub use error::{Error, Result};
 pub use handler::Owners;
@@ -103,6 +103,6 @@ pub use observer::{
 };
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler, Retry};
-pub use runnable::{Group, ManagerHandle, Runnable, RunnableHandle, Running, Task};
+pub use runnable::{Group, ManagerHandle, Runnable, RunnableContext, RunnableHandle, Task};
 pub use sharding::{Shard, Sharding};
 pub use watch::Watch;

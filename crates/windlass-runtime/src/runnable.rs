@@ -34,11 +34,11 @@ pub trait Runnable: Send + 'static {
         Group::Others
     }
 
-    /// Runs until [`Running::stop`] requests a stop, then finishes work in progress.
+    /// Runs until [`RunnableContext::stop`] requests a stop, then finishes work in progress.
     ///
     /// A runnable may return early without an error; the other runnables continue. An error stops the manager. Spawned
-    /// tasks must end with the runnable. They should hold a clone of `running`, so that the manager waits for them.
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>>;
+    /// tasks must end with the runnable. They should hold a clone of `context`, so that the manager waits for them.
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>>;
 }
 
 /// The start group of a runnable. Groups stop in the opposite order: a group stops after all later groups have ended.
@@ -52,7 +52,7 @@ pub enum Group {
     /// Runnables that may run in several processes at the same time. The default.
     Others,
     /// Runnables that prepare in every process, and act only in the leader or on the keys of their shard. See
-    /// [`Running::leadership`] and [`Running::shard`].
+    /// [`RunnableContext::leadership`] and [`RunnableContext::shard`].
     WarmUps,
     /// Runnables that run only in the leader, mainly controllers.
     Controllers,
@@ -60,7 +60,7 @@ pub enum Group {
 
 /// The running manager, as a runnable sees it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct RunnableContext {
     pub(crate) cluster: Cluster,
     pub(crate) stop: Stop,
     pub(crate) leadership: Leadership,
@@ -73,7 +73,7 @@ pub struct Running {
     pub(crate) _alive: mpsc::Sender<Infallible>,
 }
 
-/// A named runnable that is not a controller: a function of [`Running`].
+/// A named runnable that is not a controller: a function of [`RunnableContext`].
 #[must_use = "a task does nothing until it is added to a `Manager`"]
 pub struct Task<F> {
     name: String,
@@ -92,7 +92,7 @@ impl Group {
     }
 }
 
-impl Running {
+impl RunnableContext {
     /// Returns the client and the caches of the manager.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -121,7 +121,7 @@ impl Running {
 
 impl<F, Fut> Task<F>
 where
-    F: FnOnce(Running) -> Fut + Send + 'static,
+    F: FnOnce(RunnableContext) -> Fut + Send + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
     /// Creates a task in the group [`Group::Others`].
@@ -138,7 +138,7 @@ where
 
 impl<F, Fut> Runnable for Task<F>
 where
-    F: FnOnce(Running) -> Fut + Send + 'static,
+    F: FnOnce(RunnableContext) -> Fut + Send + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
 {
     fn name(&self) -> String {
@@ -149,8 +149,8 @@ where
         self.group
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        async move { (self.run)(running).await }.boxed()
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        async move { (self.run)(context).await }.boxed()
     }
 }
 

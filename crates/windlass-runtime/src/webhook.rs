@@ -6,14 +6,14 @@
 //! `webhook`.
 //!
 //! ```no_run
-//! use windlass_runtime::{Manager, shutdown, webhook::{Trustee, WebhookCertificates}};
+//! use windlass_runtime::{Manager, shutdown, webhook::{CaBundleTarget, WebhookCertificates}};
 //! use windlass_webhook::{Server, Webhooks};
 //!
 //! # async fn main_(webhooks: Webhooks) -> windlass_runtime::Result<()> {
 //! let mut manager = Manager::try_default().await?;
 //! let certificates = WebhookCertificates::in_secret("shop", "webhook-certificates")
 //!     .for_service("shop", "webhooks")
-//!     .trusted_by([Trustee::mutating("shop"), Trustee::conversion("websites.shop.example.com")]);
+//!     .inject_into([CaBundleTarget::mutating("shop"), CaBundleTarget::conversion("websites.shop.example.com")]);
 //! manager.add(Server::new(webhooks).certificate(certificates.serving()));
 //! manager.add(certificates);
 //! manager.run(shutdown::signal()).await
@@ -33,18 +33,18 @@
 //!   ([`WebhookCertificates::settle`]).
 //! - A client that can read the Secret can impersonate the webhooks.
 
+mod ca_bundle;
 mod certificates;
-mod numbers;
+mod metrics;
 mod shared;
-mod trustee;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use windlass_webhook::Server;
 
-pub use self::{certificates::WebhookCertificates, numbers::WebhookNumbers, trustee::Trustee};
+pub use self::{ca_bundle::CaBundleTarget, certificates::WebhookCertificates, metrics::PrometheusWebhookMetrics};
 use crate::{
     Error, Result,
-    runnable::{Group, Runnable, Running},
+    runnable::{Group, Runnable, RunnableContext},
 };
 
 impl Runnable for Server {
@@ -56,7 +56,7 @@ impl Runnable for Server {
         Group::Webhooks
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        async move { self.serve(running.stop().requested()).await.map_err(Error::other) }.boxed()
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        async move { self.serve(context.stop().requested()).await.map_err(Error::other) }.boxed()
     }
 }

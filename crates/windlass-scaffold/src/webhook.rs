@@ -285,12 +285,12 @@ fn trust(changes: &mut Changes, trusted: impl Fn(&str) -> String) -> Result<(), 
 /// Adds an admission webhook to its configuration, which also receives the CA bundle.
 fn admit(changes: &mut Changes, webhook: &Webhook<'_>, values: &Value) -> Result<(), Error> {
     webhook.declare(changes)?;
-    let (trustee, resource) = match webhook.purpose {
+    let (target, resource) = match webhook.purpose {
         Purpose::Defaulting => ("mutating", "mutatingwebhookconfigurations"),
         Purpose::Validating => ("validating", "validatingwebhookconfigurations"),
     };
     trust(changes, |certificates| {
-        format!("{certificates}.trusted_by([windlass::runtime::webhook::Trustee::{trustee}(CONFIGURATION)])")
+        format!("{certificates}.inject_into([windlass::runtime::webhook::CaBundleTarget::{target}(CONFIGURATION)])")
     })?;
     let rule = named(rule("admissionregistration.k8s.io", resource, "get,patch"), webhook.project);
     grant(changes, values, &format!("crate::webhook::{}::RULES", webhook.module), &[rule])?;

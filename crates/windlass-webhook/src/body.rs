@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The reason why a call is rejected before its content is handled.
 #[derive(Debug, Error)]
-pub(crate) enum Refused {
+pub(crate) enum RequestError {
     #[error("method={0}, expected POST")]
     Method(Method),
     #[error("request body is empty")]
@@ -32,7 +32,7 @@ pub(crate) enum Refused {
     Undecodable(String),
 }
 
-impl Refused {
+impl RequestError {
     /// Returns the HTTP status code.
     pub(crate) const fn code(&self) -> u16 {
         match self {
@@ -48,25 +48,25 @@ impl Refused {
 }
 
 /// Reads a JSON document of at most `limit` bytes.
-pub(crate) async fn read<B>(method: &Method, headers: &HeaderMap, body: B, limit: usize) -> Result<Value, Refused>
+pub(crate) async fn read<B>(method: &Method, headers: &HeaderMap, body: B, limit: usize) -> Result<Value, RequestError>
 where
     B: Body<Error: Into<BoxError>>,
 {
     if method != Method::POST {
-        return Err(Refused::Method(method.clone()));
+        return Err(RequestError::Method(method.clone()));
     }
     let collected = timeout(PATIENCE, Limited::new(body, limit).collect()).await;
     let bytes = match collected.unwrap_or_else(|_| Err(format!("the body did not arrive within {PATIENCE:?}").into())) {
         Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(Refused::TooLarge { limit }),
-        Err(error) => return Err(Refused::Unreadable(error)),
+        Err(error) if error.is::<LengthLimitError>() => return Err(RequestError::TooLarge { limit }),
+        Err(error) => return Err(RequestError::Unreadable(error)),
     };
     if bytes.is_empty() {
-        return Err(Refused::Empty);
+        return Err(RequestError::Empty);
     }
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if content_type != b"application/json" {
-        return Err(Refused::ContentType(String::from_utf8_lossy(content_type).into_owned()));
+        return Err(RequestError::ContentType(String::from_utf8_lossy(content_type).into_owned()));
     }
     document(&bytes)
 }
@@ -78,6 +78,6 @@ pub(crate) fn from_value<T: DeserializeOwned>(
     serde_path_to_error::deserialize(value)
 }
 
-fn document(bytes: &Bytes) -> Result<Value, Refused> {
-    serde_json::from_slice(bytes).map_err(Refused::undecodable)
+fn document(bytes: &Bytes) -> Result<Value, RequestError> {
+    serde_json::from_slice(bytes).map_err(RequestError::undecodable)
 }

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use http::{StatusCode, request::Parts};
 use serde_json::Value;
 
-use crate::{body::Refused, metrics::WebhookMetrics};
+use crate::{body::RequestError, metrics::WebhookMetrics};
 
 /// Handles the documents sent to one path.
 pub(crate) trait Endpoint: Send + Sync {
@@ -13,7 +13,7 @@ pub(crate) trait Endpoint: Send + Sync {
     fn limit(&self) -> usize;
 
     /// Returns the response to an unreadable request.
-    fn refuse(&self, refused: &Refused) -> Answer;
+    fn refuse(&self, refused: &RequestError) -> Answer;
 
     /// Returns the response to a document.
     fn answer<'a>(
@@ -21,7 +21,7 @@ pub(crate) trait Endpoint: Send + Sync {
         http: Parts,
         document: Value,
         metrics: &'a dyn WebhookMetrics,
-    ) -> BoxFuture<'a, Result<Answer, Refused>>;
+    ) -> BoxFuture<'a, Result<Answer, RequestError>>;
 }
 
 /// An HTTP response.

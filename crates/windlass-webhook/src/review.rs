@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::body::Refused;
+use crate::body::RequestError;
 
 /// The supported versions of one review kind.
 pub(crate) struct Family {
@@ -23,20 +23,20 @@ pub(crate) struct Review {
 
 impl Family {
     /// Parses a document as a review.
-    pub(crate) fn read(&self, document: Value) -> Result<Review, Refused> {
+    pub(crate) fn read(&self, document: Value) -> Result<Review, RequestError> {
         let Value::Object(mut fields) = document else {
-            return Err(Refused::undecodable(format_args!("expected one {}", self.kind)));
+            return Err(RequestError::undecodable(format_args!("expected one {}", self.kind)));
         };
         let mut text = |field: &str| match fields.shift_remove(field) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Some(_) => Err(Refused::undecodable(format_args!("{field} is not a string"))),
+            Some(_) => Err(RequestError::undecodable(format_args!("{field} is not a string"))),
         };
         let (api_version, kind) = (text("apiVersion")?, text("kind")?);
         let api_version = api_version.unwrap_or_else(|| self.versions[0].to_owned());
         let kind = kind.unwrap_or_else(|| self.kind.to_owned());
         if kind != self.kind || !self.versions.contains(&api_version.as_str()) {
-            return Err(Refused::undecodable(format_args!(
+            return Err(RequestError::undecodable(format_args!(
                 "no kind {kind:?} is registered for version {api_version:?}"
             )));
         }
@@ -56,10 +56,10 @@ impl Family {
 
 impl Review {
     /// Decodes the request part of a review.
-    pub(crate) fn part<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, Refused> {
+    pub(crate) fn part<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, RequestError> {
         match self.fields.shift_remove(field) {
-            None | Some(Value::Null) => Err(Refused::undecodable(format_args!("the review has no {field}"))),
-            Some(part) => T::deserialize(part).map_err(Refused::undecodable),
+            None | Some(Value::Null) => Err(RequestError::undecodable(format_args!("the review has no {field}"))),
+            Some(part) => T::deserialize(part).map_err(RequestError::undecodable),
         }
     }
 }

@@ -19,7 +19,7 @@ use windlass_api::{ApiResource, BoxError, GroupKind, Resource};
 use crate::{
     WebhookPath,
     admission::{Admission, Handler, Mutating, Mutator, Validating, Validator},
-    body::{Refused, read},
+    body::{RequestError, read},
     conversion::{Conversions, Converter, Hub},
     endpoint::Endpoint,
     metrics::{Call, NoMetrics, WebhookMetrics},
@@ -103,7 +103,7 @@ impl Webhooks {
             Ok(answer) => response(answer.code, answer.body),
             Err(refused) => {
                 tracing::warn!(%path, %refused, "rejected a webhook call");
-                if let Refused::Method(_) = refused {
+                if let RequestError::Method(_) = refused {
                     let mut answer = response(StatusCode::METHOD_NOT_ALLOWED, Bytes::new());
                     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
                     answer

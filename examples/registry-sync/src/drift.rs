@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::channel::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
-use windlass::{ObjectKey, api::ErrorChain, runtime::Running};
+use windlass::{ObjectKey, api::ErrorChain, runtime::RunnableContext};
 
 use crate::{RegistryError, sync::Shared};
 
@@ -22,7 +22,7 @@ pub(crate) struct Drift {
 impl Drift {
     /// Checks the registry until shutdown. The first check runs immediately, because the entries of a previous run are
     /// unknown.
-    pub(crate) async fn run(self, running: Running) -> windlass::Result<()> {
+    pub(crate) async fn run(self, running: RunnableContext) -> windlass::Result<()> {
         let looking = async {
             loop {
                 match timeout(self.patience, self.look()).await {

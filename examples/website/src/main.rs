@@ -9,7 +9,7 @@ use windlass::{
     api::ErrorChain,
     config::{ManagerConfiguration, ManagerFlags},
     prelude::*,
-    runtime::webhook::{Trustee, WebhookCertificates},
+    runtime::webhook::{CaBundleTarget, WebhookCertificates},
 };
 
 // A reconcile has many small allocations. This allocator saves an eighth of its CPU time.
@@ -67,9 +67,9 @@ async fn run(options: &Options, config: &ManagerConfiguration) -> windlass::Resu
         let certificates = WebhookCertificates::in_secret(&namespace, "website-webhooks")
             .for_service(&namespace, "website-webhooks")
             .for_names(["127.0.0.1"])
-            .trusted_by([
-                Trustee::mutating("mutating-webhook-configuration"),
-                Trustee::validating("validating-webhook-configuration"),
+            .inject_into([
+                CaBundleTarget::mutating("mutating-webhook-configuration"),
+                CaBundleTarget::validating("validating-webhook-configuration"),
             ]);
         server = server.certificate(certificates.serving());
         manager.add(certificates);

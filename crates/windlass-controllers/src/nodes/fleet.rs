@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectRef, Patch, format_micro_time};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
-use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, Running, Task, Watch};
+use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch};
 
 use super::addresses::Host;
 use crate::error::ReconcileError;
@@ -103,7 +103,7 @@ async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Acti
 }
 
 /// Creates the nodes, then renews their leases until shutdown.
-async fn run(running: Running, nodes: u16) -> Result<()> {
+async fn run(running: RunnableContext, nodes: u16) -> Result<()> {
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
@@ -112,7 +112,7 @@ async fn run(running: Running, nodes: u16) -> Result<()> {
     Ok(())
 }
 
-async fn live(running: &Running, nodes: u16) {
+async fn live(running: &RunnableContext, nodes: u16) {
     let cluster = running.cluster();
     let client = match cluster.client().field_owner() {
         Some(_) => cluster.client().clone(),

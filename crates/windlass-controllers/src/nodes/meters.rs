@@ -23,7 +23,7 @@ use windlass_api::{
 };
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
-use windlass_runtime::{Result, Running, Watch};
+use windlass_runtime::{Result, RunnableContext, Watch};
 
 use crate::pods;
 
@@ -65,7 +65,7 @@ impl Meters {
     }
 
     /// Publishes the declared usage until shutdown.
-    pub(super) async fn run(self, running: Running) -> Result<()> {
+    pub(super) async fn run(self, running: RunnableContext) -> Result<()> {
         tokio::select! {
             biased;
             () = running.stop().requested() => {}
@@ -74,7 +74,7 @@ impl Meters {
         Ok(())
     }
 
-    async fn tell(self, running: &Running) {
+    async fn tell(self, running: &RunnableContext) {
         let cluster = running.cluster();
         let client = match cluster.client().field_owner() {
             Some(_) => cluster.client().clone(),

@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use windlass_api::{ObjectExt, ObjectRef};
 use windlass_client::{Client, Error};
 use windlass_runtime::{
-    Action, Context, Controller, Group, Manager, Result, Running, Task, Watch,
+    Action, Context, Controller, Group, Manager, Result, RunnableContext, Task, Watch,
     events::{Note, Recorder, reference},
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
 }
 
 /// Creates the default class. Retries until the class exists or the manager stops.
-async fn bring_class(running: Running) -> Result<()> {
+async fn bring_class(running: RunnableContext) -> Result<()> {
     tokio::select! {
         biased;
         () = running.stop().requested() => {}

@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use windlass_client::{Client, Config, Kubeconfig, RateLimit, config::Selection};
 
 use super::{
-    Access, Cache, Certificate, ConfigurationError, Connection, Controllers, Election, ManagerConfiguration, Metrics,
-    Shards, rules,
+    Access, Cache, Certificate, ConfigurationError, Connection, Controllers, LeaderElectionConfig,
+    ManagerConfiguration, Metrics, ShardingConfig, rules,
 };
 use crate::{
     CacheOptions, ControllerDefaults, LeaderElection, ManagerBuilder, Sharding,
@@ -146,9 +146,9 @@ impl super::Webhook {
     }
 }
 
-impl From<&Election> for LeaderElection {
+impl From<&LeaderElectionConfig> for LeaderElection {
     /// Converts the settings, ignoring `enabled`.
-    fn from(election: &Election) -> Self {
+    fn from(election: &LeaderElectionConfig) -> Self {
         let mut held = Self::new(&election.id)
             .lease_duration(election.lease_duration)
             .renew_deadline(election.renew_deadline)
@@ -160,9 +160,9 @@ impl From<&Election> for LeaderElection {
     }
 }
 
-impl From<&Shards> for Sharding {
+impl From<&ShardingConfig> for Sharding {
     /// Converts the settings, ignoring `enabled`.
-    fn from(shards: &Shards) -> Self {
+    fn from(shards: &ShardingConfig) -> Self {
         let sharding = Self::new(&shards.group)
             .lease_duration(shards.lease_duration)
             .renew_deadline(shards.renew_deadline)

@@ -68,7 +68,7 @@ pub struct ConsoleAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
-pub struct Election {
+pub struct LeaderElectionConfig {
     /// Enables leader election. Defaults to `false`.
     pub enabled: bool,
     /// The name of the lease. Programs usually set a default.
@@ -94,7 +94,7 @@ pub struct Election {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[non_exhaustive]
-pub struct Shards {
+pub struct ShardingConfig {
     /// Enables sharding. Defaults to `false`.
     pub enabled: bool,
     /// The name of the group. Programs usually set a default.
@@ -220,7 +220,7 @@ impl Default for ConsoleAddress {
     }
 }
 
-impl Default for Election {
+impl Default for LeaderElectionConfig {
     fn default() -> Self {
         let [lease_duration, renew_deadline, retry_period] = [15, 10, 2].map(Duration::from_secs);
         Self {
@@ -235,7 +235,7 @@ impl Default for Election {
     }
 }
 
-impl Default for Shards {
+impl Default for ShardingConfig {
     fn default() -> Self {
         let [lease_duration, renew_deadline, retry_period, margin, patience] =
             [15, 10, 2, 2, 30].map(Duration::from_secs);

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 
 use windlass_api::{GroupKind, validation};
 
-use super::{Access, Cache, ConfigurationError, Controllers, Election, ManagerConfiguration, Shards};
+use super::{
+    Access, Cache, ConfigurationError, Controllers, LeaderElectionConfig, ManagerConfiguration, ShardingConfig,
+};
 use crate::{LeaderElection, Sharding, leader_election::InvalidElection, sharding::InvalidSharding};
 
 /// A field and the reason why it is invalid.
-type Broken = (String, String);
+type Violation = (String, String);
 
 impl ManagerConfiguration {
     /// Checks the configuration. Parsing and applying call this method. Call it after you change a configuration in
@@ -26,33 +28,33 @@ impl ManagerConfiguration {
             self.controllers.kinds_are_named(),
             self.rate_makes_sense(),
         ];
-        let broken = rules.into_iter().find_map(Result::err);
-        broken.map_or(Ok(()), |(field, reason)| Err(ConfigurationError::Invalid { file: None, field, reason }))
+        let violation = rules.into_iter().find_map(Result::err);
+        violation.map_or(Ok(()), |(field, reason)| Err(ConfigurationError::Invalid { file: None, field, reason }))
     }
 
-    fn addresses_differ(&self) -> Result<(), Broken> {
+    fn addresses_differ(&self) -> Result<(), Violation> {
         let (metrics, health) = (&self.metrics.bind_address, &self.health.bind_address);
         let taken = metrics == health && !is_off(health) && !health.ends_with(":0");
-        broken_if(taken, "health.bindAddress", || format!("{health:?} is also the address of the metrics"))
+        violation_if(taken, "health.bindAddress", || format!("{health:?} is also the address of the metrics"))
     }
 
-    fn tokens_are_safe(&self) -> Result<(), Broken> {
+    fn tokens_are_safe(&self) -> Result<(), Violation> {
         let unsafe_ = !self.metrics.secure && self.metrics.access == Some(Access::Authorized);
-        broken_if(unsafe_, "metrics.access", || "tokens would be sent in plain text: metrics.secure is false".into())
+        violation_if(unsafe_, "metrics.access", || "tokens would be sent in plain text: metrics.secure is false".into())
     }
 
-    fn rate_makes_sense(&self) -> Result<(), Broken> {
+    fn rate_makes_sense(&self) -> Result<(), Violation> {
         let (qps, burst) = (self.client.qps, self.client.burst);
         let wrong_rate = qps.is_some_and(|qps| !(qps.is_finite() && qps > 0.0));
-        broken_if(wrong_rate, "client.qps", || "must be more than 0; without it there is no limit".into())?;
-        broken_if(burst == Some(0), "client.burst", || "must be more than 0".into())?;
-        broken_if(burst.is_some() && qps.is_none(), "client.burst", || "has no effect without client.qps".into())
+        violation_if(wrong_rate, "client.qps", || "must be more than 0; without it there is no limit".into())?;
+        violation_if(burst == Some(0), "client.burst", || "must be more than 0".into())?;
+        violation_if(burst.is_some() && qps.is_none(), "client.burst", || "has no effect without client.qps".into())
     }
 }
 
-impl Election {
+impl LeaderElectionConfig {
     /// Checks the rules of [`LeaderElection`].
-    fn holds(&self) -> Result<(), Broken> {
+    fn holds(&self) -> Result<(), Violation> {
         if !self.enabled {
             return Ok(());
         }
@@ -61,9 +63,9 @@ impl Election {
     }
 }
 
-impl Shards {
+impl ShardingConfig {
     /// Checks the rules of [`Sharding`].
-    fn holds(&self) -> Result<(), Broken> {
+    fn holds(&self) -> Result<(), Violation> {
         if !self.enabled {
             return Ok(());
         }
@@ -77,15 +79,15 @@ impl Shards {
 }
 
 impl Cache {
-    fn namespaces_are_named(&self) -> Result<(), Broken> {
+    fn namespaces_are_named(&self) -> Result<(), Violation> {
         for (index, namespace) in self.namespaces.iter().enumerate() {
             let field = format!("cache.namespaces[{index}]");
             let wrong = validation::dns_label(namespace);
-            broken_if(!wrong.is_empty(), &field, || {
+            violation_if(!wrong.is_empty(), &field, || {
                 format!("{namespace:?} is not a valid namespace: {}", wrong.join(", "))
             })?;
             let again = self.namespaces[..index].contains(namespace);
-            broken_if(again, &field, || format!("{namespace:?} is listed twice"))?;
+            violation_if(again, &field, || format!("{namespace:?} is listed twice"))?;
         }
         Ok(())
     }
@@ -102,7 +104,7 @@ fn timing(error: InvalidElection) -> Option<&'static str> {
 }
 
 impl Controllers {
-    fn kinds_are_named(&self) -> Result<(), Broken> {
+    fn kinds_are_named(&self) -> Result<(), Violation> {
         let mut kinds = self.group_kind_concurrency.keys();
         let wrong = kinds.find(|kind| !kind.starts_with(|first: char| first.is_ascii_uppercase()));
         match wrong {
@@ -126,10 +128,10 @@ pub(super) fn is_off(address: &str) -> bool {
     address.is_empty() || address == "0"
 }
 
-fn address(field: &str, address: &str) -> Result<(), Broken> {
+fn address(field: &str, address: &str) -> Result<(), Violation> {
     let port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let bare_ipv6 = address.matches(':').count() > 1 && address.parse::<SocketAddr>().is_err();
-    broken_if(!is_off(address) && (!port || bare_ipv6), field, || {
+    violation_if(!is_off(address) && (!port || bare_ipv6), field, || {
         format!(
             "{address:?} is not a valid address: expected host:port, :port for every address of the machine, or 0 to disable it"
         )
@@ -137,13 +139,13 @@ fn address(field: &str, address: &str) -> Result<(), Broken> {
 }
 
 /// A port alone means loopback here.
-fn console_address(bound: &str) -> Result<(), Broken> {
+fn console_address(bound: &str) -> Result<(), Violation> {
     let wrong = bound.parse::<u16>().is_err() && address("", bound).is_err();
-    broken_if(wrong, "console.bindAddress", || {
+    violation_if(wrong, "console.bindAddress", || {
         format!("{bound:?} is not a valid address: expected a loopback port, host:port, or 0 to disable it")
     })
 }
 
-fn broken_if(broken: bool, field: &str, reason: impl FnOnce() -> String) -> Result<(), Broken> {
+fn violation_if(broken: bool, field: &str, reason: impl FnOnce() -> String) -> Result<(), Violation> {
     if broken { Err((field.to_owned(), reason())) } else { Ok(()) }
 }

@@ -23,7 +23,7 @@ use super::{
     events::{Reader, json, resume},
 };
 use crate::{
-    Error, Group, Leadership, Result, Runnable, Running,
+    Error, Group, Leadership, Result, Runnable, RunnableContext,
     console_data::{
         ConsoleData,
         history::EVERY,
@@ -48,7 +48,7 @@ pub(crate) struct Server {
 #[derive(Clone)]
 struct View {
     data: Arc<ConsoleData>,
-    running: Running,
+    context: RunnableContext,
     caches: Arc<dyn Fn() -> Vec<InformerStatus> + Send + Sync>,
     hosts: Arc<[String]>,
     readers: Arc<Semaphore>,
@@ -74,18 +74,18 @@ impl Runnable for Server {
         Group::Servers
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
         async move {
             let Self { console: Console { listen, hosts }, data } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, "serving the console");
             }
-            let stop = running.stop().clone();
+            let stop = context.stop().clone();
             let view = View {
                 data: Arc::clone(&data),
-                caches: Arc::new(running.cluster().cache_statuses()),
-                running,
+                caches: Arc::new(context.cluster().cache_statuses()),
+                context,
                 hosts: hosts.into(),
                 readers: Arc::new(Semaphore::new(READERS)),
             };
@@ -139,7 +139,7 @@ impl View {
                             let view = self.clone();
                             move || view.state()
                         },
-                        stop: self.running.stop().clone(),
+                        stop: self.context.stop().clone(),
                         _permit: permit,
                     };
                     let frames = reader.stream().map(|bytes| bytes.map(Frame::data));
@@ -165,7 +165,7 @@ impl View {
                 uptime_seconds: uptime.as_secs(),
                 resident_bytes: host::resident_bytes(),
             },
-            leadership: leadership(self.running.leadership()),
+            leadership: leadership(self.context.leadership()),
             controllers: self.data.read(),
             caches: (self.caches)().iter().map(cache).collect(),
         })

@@ -15,7 +15,7 @@ use windlass_cache::Cached;
 
 use super::run;
 use crate::{
-    Error, Result, Running, Watch,
+    Error, Result, RunnableContext, Watch,
     handler::{self, Mapper, Owners},
     reconcile::Stores,
     source::{Informed, Source, Started, Target},
@@ -52,7 +52,7 @@ pub struct ControllerHandle<K> {
 /// A watch added to a running controller. Dropping it does not end the watch.
 #[must_use = "this handle is the only way to remove the watch"]
 #[derive(Debug)]
-pub struct Watching {
+pub struct WatchHandle {
     resource: ApiResource,
     /// Dropping the sender has no effect.
     remove: oneshot::Sender<oneshot::Sender<()>>,
@@ -62,7 +62,7 @@ pub struct Watching {
 struct Addition<K> {
     source: Box<dyn Source<K>>,
     /// The receiver of the reply. It is dropped if the caller stops waiting.
-    reply: oneshot::Sender<Result<Watching>>,
+    reply: oneshot::Sender<Result<WatchHandle>>,
 }
 
 /// The controller's end of the channel.
@@ -79,7 +79,7 @@ impl<K: Object> ControllerHandle<K> {
     }
 
     /// Like [`Controller::owns_with`](crate::Controller::owns_with). The same as `owns_by(watch, Owners::Controller)`.
-    pub async fn owns_with<T: Object>(&self, watch: Watch<T>) -> Result<Watching> {
+    pub async fn owns_with<T: Object>(&self, watch: Watch<T>) -> Result<WatchHandle> {
         self.owns_by(watch, Owners::Controller).await
     }
 
@@ -88,7 +88,7 @@ impl<K: Object> ControllerHandle<K> {
     ///
     /// Waits until the controller runs and the owners of the existing objects are queued. Returns an error if the cache
     /// does not sync within the controller's limit, or if the controller ends. Dropping the future removes the watch.
-    pub async fn owns_by<T: Object>(&self, watch: Watch<T>, owners: Owners) -> Result<Watching> {
+    pub async fn owns_by<T: Object>(&self, watch: Watch<T>, owners: Owners) -> Result<WatchHandle> {
         self.add(watch, handler::enqueue_owners(&self.root, owners)).await
     }
 
@@ -98,7 +98,7 @@ impl<K: Object> ControllerHandle<K> {
         &self,
         watch: Watch<T>,
         map: impl Fn(&Cached<T>) -> I + Send + Sync + 'static,
-    ) -> Result<Watching>
+    ) -> Result<WatchHandle>
     where
         T: Object,
         I: IntoIterator<Item = ObjectRef<K>>,
@@ -106,7 +106,7 @@ impl<K: Object> ControllerHandle<K> {
         self.add(watch, handler::enqueue_mapped(map)).await
     }
 
-    async fn add<T: Object>(&self, watch: Watch<T>, mapper: Mapper<T, K>) -> Result<Watching> {
+    async fn add<T: Object>(&self, watch: Watch<T>, mapper: Mapper<T, K>) -> Result<WatchHandle> {
         let resource = watch.resource.clone();
         let (reply, answer) = oneshot::channel();
         // If the request is rejected or dropped, the reply channel closes.
@@ -127,9 +127,9 @@ impl<K> Debug for ControllerHandle<K> {
     }
 }
 
-// === impl Watching ===
+// === impl WatchHandle ===
 
-impl Watching {
+impl WatchHandle {
     /// Returns the watched resource.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
@@ -157,21 +157,21 @@ impl<K: Object> Additions<K> {
     }
 
     /// Starts requested watches until the controller stops. No watch remains afterwards.
-    pub(super) async fn serve(self, target: Target<K>, limit: Duration, running: Running) {
+    pub(super) async fn serve(self, target: Target<K>, limit: Duration, context: RunnableContext) {
         let Self { sender, mut receiver } = self;
         drop(sender); // When the last handle is gone, nothing more is asked for.
         let mut watches = JoinSet::new();
         loop {
             let addition = tokio::select! {
                 biased;
-                () = running.stop().requested() => break,
+                () = context.stop().requested() => break,
                 addition = receiver.recv() => addition,
                 Some(_ended) = watches.join_next() => continue,
             };
             let Some(Addition { source, reply }) = addition else { break };
             // Not added to `Context::store`, which is the same for all calls.
             let started = source.start(&target, &mut Stores::default());
-            watches.spawn(watch(started, reply, limit, running.clone()));
+            watches.spawn(watch(started, reply, limit, context.clone()));
         }
         receiver.close();
         while watches.join_next().await.is_some() {}
@@ -179,12 +179,17 @@ impl<K: Object> Additions<K> {
 }
 
 /// Runs an added watch until its removal or the controller's stop.
-async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, limit: Duration, running: Running) {
+async fn watch(
+    started: Started,
+    mut reply: oneshot::Sender<Result<WatchHandle>>,
+    limit: Duration,
+    context: RunnableContext,
+) {
     let Started { resource, indexed, synced, registrations } = started;
     let ready = timeout(limit, run::ready(&resource, indexed, synced));
     let synced = tokio::select! {
         biased;
-        () = running.stop().requested() => None,
+        () = context.stop().requested() => None,
         () = reply.closed() => None,
         synced = ready => Some(synced),
     };
@@ -193,8 +198,8 @@ async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, l
         None => {}
         Some(Ok(Ok(()))) => {
             let (remove, removal) = oneshot::channel();
-            if reply.send(Ok(Watching { resource, remove })).is_ok() {
-                removed = until_removed(removal, &running).await;
+            if reply.send(Ok(WatchHandle { resource, remove })).is_ok() {
+                removed = until_removed(removal, &context).await;
             }
         }
         Some(Ok(Err(error))) => _ = reply.send(Err(error)),
@@ -213,7 +218,7 @@ async fn watch(started: Started, mut reply: oneshot::Sender<Result<Watching>>, l
 /// Returns the sender of the removal confirmation when the watch is removed, or `None` when the controller stops.
 async fn until_removed(
     removal: oneshot::Receiver<oneshot::Sender<()>>,
-    running: &Running,
+    context: &RunnableContext,
 ) -> Option<oneshot::Sender<()>> {
     let removal = async {
         match removal.await {
@@ -224,7 +229,7 @@ async fn until_removed(
     };
     tokio::select! {
         biased;
-        () = running.stop().requested() => None,
+        () = context.stop().requested() => None,
         done = removal => Some(done),
     }
 }

@@ -6,7 +6,7 @@ use windlass_api::{Object, ObjectRef};
 use windlass_cache::Lister;
 use windlass_queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 
-use crate::{Shard, runnable::Running, sharding::Point};
+use crate::{Shard, runnable::RunnableContext, sharding::Point};
 
 /// Enqueues the keys that this process gains while the controller runs. Keys that it loses are dropped when a worker
 /// takes them.
@@ -15,13 +15,13 @@ pub(super) async fn follow<K: Object>(
     store: Lister<K>,
     queue: WorkQueue<ObjectRef<K>>,
     controller: Arc<str>,
-    running: Running,
+    context: RunnableContext,
 ) {
     let mut moves = shard.moves();
     loop {
         let moved = tokio::select! {
             biased;
-            () = running.stop().requested() => return,
+            () = context.stop().requested() => return,
             moved = moves.next() => moved,
         };
         let (mut gained, mut lost, mut owned) = (0, 0, 0);

@@ -1,6 +1,6 @@
 //! The conditions under which a controller may act.
 
-use crate::{Error, Leadership, Result, Shard, runnable::Running};
+use crate::{Error, Leadership, Result, Shard, runnable::RunnableContext};
 
 /// The behaviour of a controller in processes that are not the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub(super) enum Need {
 
 impl Need {
     /// Returns the leadership and the shard that the controller with this name depends on.
-    pub(super) fn of(self, name: &str, running: &Running) -> Result<(Leadership, Shard)> {
-        let shares = running.shard().is_shared();
+    pub(super) fn of(self, name: &str, context: &RunnableContext) -> Result<(Leadership, Shard)> {
+        let shares = context.shard().is_shared();
         match self {
             Self::None => Ok((Leadership::alone(), Shard::alone())),
-            Self::Shard if shares => Ok((Leadership::alone(), running.shard().clone())),
+            Self::Shard if shares => Ok((Leadership::alone(), context.shard().clone())),
             // The controller would act in every replica, on all keys.
-            Self::Lead | Self::WarmUp if shares && running.leadership().is_alone() => {
+            Self::Lead | Self::WarmUp if shares && context.leadership().is_alone() => {
                 Err(Error::NotSharded { name: name.to_owned() })
             }
-            Self::Lead | Self::WarmUp | Self::Shard => Ok((running.leadership().clone(), Shard::alone())),
+            Self::Lead | Self::WarmUp | Self::Shard => Ok((context.leadership().clone(), Shard::alone())),
         }
     }
 }

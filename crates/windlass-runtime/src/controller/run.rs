@@ -16,7 +16,7 @@ use super::{
     worker::{Work, Worker},
 };
 use crate::{
-    CachedClient, Error, Result, Running,
+    CachedClient, Error, Result, RunnableContext,
     console_data::ControllerEntry,
     controller_settings::Order,
     reconcile::{Shared, Stores},
@@ -28,7 +28,7 @@ use crate::{
 /// Runs a controller until shutdown.
 pub(super) async fn run<K, R, W>(
     controller: Controller<K, R>,
-    running: Running,
+    context: RunnableContext,
     work: impl FnOnce(Informers<K>, Duration, R) -> W,
 ) -> Result<()>
 where
@@ -36,10 +36,10 @@ where
     W: Work<K>,
 {
     let name: Arc<str> = controller.display_name().into();
-    let settings = running.overrides.over(&name, running.defaults.settle(&controller.choices, &controller.root));
+    let settings = context.overrides.over(&name, context.defaults.settle(&controller.choices, &controller.root));
     let workers = settings.concurrency.get();
 
-    let (leadership, shard) = controller.leadership.of(&name, &running)?;
+    let (leadership, shard) = controller.leadership.of(&name, &context)?;
     let preparation = shard.prepare();
 
     // 1. Create the queue.
@@ -50,70 +50,70 @@ where
     if let Some(limiter) = controller.limiter {
         queue = queue.rate_limiter(limiter);
     }
-    if let Some(metrics) = running.reporter.metrics.controller(&name, workers) {
+    if let Some(metrics) = context.reporter.metrics.controller(&name, workers) {
         queue = queue.metrics(metrics);
     }
     let queue = queue.build();
     let unfinished = queue.clone();
-    running.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
+    context.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
     let _guard =
-        running.reporter.add_controller(|| ControllerEntry::new(&name, &controller.root, workers, queue.clone()));
+        context.reporter.add_controller(|| ControllerEntry::new(&name, &controller.root, workers, queue.clone()));
 
     // 2. Start all sources before waiting for any of them, so that they list concurrently. Sources added later are not
     //    waited for.
     let target = Target {
-        cluster: running.cluster().clone(),
+        cluster: context.cluster().clone(),
         controller: Arc::clone(&name),
         queue: queue.clone(),
-        reporter: running.reporter.clone(),
+        reporter: context.reporter.clone(),
     };
     let mut stores = Stores::default();
     let started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
 
     let mut tasks = JoinSet::new();
-    tasks.spawn(controller.additions.serve(target, settings.sync_timeout, running.clone()));
+    tasks.spawn(controller.additions.serve(target, settings.sync_timeout, context.clone()));
 
     // 3. Wait for the initial lists. A worker that starts earlier would treat objects that are not cached yet as
     //    missing, and might create them again.
-    let Some(registrations) = sync(started, settings.sync_timeout, &running).await? else { return Ok(()) };
+    let Some(registrations) = sync(started, settings.sync_timeout, &context).await? else { return Ok(()) };
 
     drop(preparation);
 
     // 4. Start the workers when this process may act. With sharding, each key is checked.
     tokio::select! {
         biased;
-        () = running.stop().requested() => {}
+        () = context.stop().requested() => {}
         () = leadership.acquired() => {
             tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
         }
     }
     let informers = stores.informers::<K>(&controller.root);
     let informers = informers.expect("the root's source was started").clone();
-    let mut client = write_attribution::reporting_client(running.cluster().client_for(&name), &running.reporter);
+    let mut client = write_attribution::reporting_client(context.cluster().client_for(&name), &context.reporter);
     if shard.is_shared() {
         client = client.with_gate(ShardGate::new(shard.clone()));
-        tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), running.clone()));
+        tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), context.clone()));
     }
     let worker = Arc::new(Worker {
         queue: queue.clone(),
-        work: Arc::new(work(informers, running.cluster().own_writes_timeout(), controller.reconciler)),
+        work: Arc::new(work(informers, context.cluster().own_writes_timeout(), controller.reconciler)),
         layers: controller.layers,
         timeout: settings.reconcile_timeout,
         shared: Arc::new(Shared {
-            client: CachedClient::new(client, running.cluster().clone()),
-            clock: running.cluster().clock().clone(),
-            entropy: running.cluster().entropy().clone(),
-            recorder: running.cluster().recorder(Arc::clone(&name)),
+            client: CachedClient::new(client, context.cluster().clone()),
+            clock: context.cluster().clock().clone(),
+            entropy: context.cluster().entropy().clone(),
+            recorder: context.cluster().recorder(Arc::clone(&name)),
             controller: Arc::clone(&name),
             stores,
         }),
-        reporter: running.reporter.clone(),
+        reporter: context.reporter.clone(),
         leadership,
         shard,
         root: controller.root,
     });
     for mut keys in controller.triggers {
-        let (queue, running) = (queue.clone(), running.clone());
+        let (queue, context) = (queue.clone(), context.clone());
         tasks.spawn(async move {
             let feed = async {
                 while let Some(key) = keys.next().await {
@@ -121,19 +121,19 @@ where
                 }
             };
             tokio::select! {
-                () = running.stop().requested() => {}
+                () = context.stop().requested() => {}
                 () = feed => {}
             }
         });
     }
     for _ in 0..workers {
-        let (worker, running) = (Arc::clone(&worker), running.clone());
-        tasks.spawn(async move { worker.run(running.stop()).await });
+        let (worker, context) = (Arc::clone(&worker), context.clone());
+        tasks.spawn(async move { worker.run(context.stop()).await });
     }
 
     // 5. Stop: deliver no new events and add no new keys, then finish the running reconciles. The manager limits the
     //    time. Workers observe the stop themselves.
-    running.stop().requested().await;
+    context.stop().requested().await;
     for registration in &registrations {
         registration.shut_down().await;
     }
@@ -151,7 +151,11 @@ where
 }
 
 /// Waits for all sources. Returns `None` if a stop is requested meanwhile.
-async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Result<Option<Vec<Arc<Registrations>>>> {
+async fn sync(
+    started: Vec<Started>,
+    timeout: Duration,
+    context: &RunnableContext,
+) -> Result<Option<Vec<Arc<Registrations>>>> {
     let deadline = Instant::now() + timeout;
     let mut all = Vec::with_capacity(started.len());
     for source in started {
@@ -159,7 +163,7 @@ async fn sync(started: Vec<Started>, timeout: Duration, running: &Running) -> Re
         all.extend(registrations);
         let synced = tokio::select! {
             biased;
-            () = running.stop().requested() => return Ok(None),
+            () = context.stop().requested() => return Ok(None),
             synced = timeout_at(deadline, ready(&resource, indexed, synced)) => synced,
         };
         match synced {

@@ -12,7 +12,7 @@ use windlass_queue::{AddOptions, WorkQueue};
 use crate::{
     Action, Context, Error, Leadership, Reconciler, Retry, Shard,
     error::panic_message,
-    layer::{Call, Failure, Layer, Reconciling},
+    layer::{Failure, Layer, ReconcileCall, ReconcileFuture},
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
     read_your_writes::{self, Unseen},
     reconcile::Shared,
@@ -163,9 +163,9 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
             if self.layers.is_empty() {
                 return self.work.work(key, cx).await;
             }
-            let call = Call { controller: &self.shared.controller, key: key.key(), id };
+            let call = ReconcileCall { controller: &self.shared.controller, key: key.key(), id };
             let (work, of) = (Arc::clone(&self.work), key.clone());
-            let innermost: Reconciling = async move { work.work(of, cx).await }.boxed();
+            let innermost: ReconcileFuture = async move { work.work(of, cx).await }.boxed();
             self.layers.iter().fold(innermost, |inner, layer| layer.around(call, inner)).await
         });
         let Some(limit) = self.timeout else { return attempt.await };

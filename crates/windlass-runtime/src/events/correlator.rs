@@ -9,7 +9,7 @@ use windlass_api::k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::recent::Recent;
+use super::bounded_map::BoundedMap;
 
 /// The number of different messages of a group that are recorded individually.
 const DISTINCT: usize = 10;
@@ -25,21 +25,21 @@ const EARNED: Duration = Duration::from_mins(5);
 /// The recorded events and their groups.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
-    crowds: Recent<Crowd>,
-    told: Recent<Told>,
-    budgets: Recent<Budget>,
+    groups: BoundedMap<EventGroup>,
+    recorded: BoundedMap<RecordedEvent>,
+    budgets: BoundedMap<Budget>,
 }
 
 /// Events that differ only in their messages.
 #[derive(Debug)]
-struct Crowd {
+struct EventGroup {
     messages: BTreeSet<String>,
     last: Instant,
 }
 
 /// A recorded event.
 #[derive(Debug)]
-struct Told {
+struct RecordedEvent {
     count: i32,
     name: Option<String>,
     first: Option<Time>,
@@ -59,7 +59,7 @@ impl Correlator {
     /// with an increased count. Returns `None` if the event exceeds the limit.
     pub(super) fn correlate(&mut self, event: Event, now: Instant) -> Option<Event> {
         let source = source_key(&event);
-        let (event, key) = self.crowd(event, &source, now);
+        let (event, key) = self.group(event, &source, now);
         let event = self.count(event, &key);
         let kind = joined(&[&source, text(event.type_.as_ref())]);
         let budget = self.budgets.entry(&kind, || Budget { full_at: now });
@@ -67,22 +67,22 @@ impl Correlator {
     }
 
     /// Returns the event, or the event of its group, and the key for counting.
-    fn crowd(&mut self, mut event: Event, source: &str, now: Instant) -> (Event, String) {
+    fn group(&mut self, mut event: Event, source: &str, now: Instant) -> (Event, String) {
         let kind = joined(&[source, text(event.type_.as_ref()), text(event.reason.as_ref())]);
         let message = event.message.clone().unwrap_or_default();
-        let fresh = || Crowd { messages: BTreeSet::new(), last: now };
-        let crowd = self.crowds.entry(&kind, fresh);
-        if now.duration_since(crowd.last) > QUIET {
-            *crowd = fresh();
+        let fresh = || EventGroup { messages: BTreeSet::new(), last: now };
+        let group = self.groups.entry(&kind, fresh);
+        if now.duration_since(group.last) > QUIET {
+            *group = fresh();
         }
-        crowd.last = now;
-        crowd.messages.insert(message.clone());
-        if crowd.messages.len() < DISTINCT {
+        group.last = now;
+        group.messages.insert(message.clone());
+        if group.messages.len() < DISTINCT {
             // Parts of one object are separate until there are too many messages.
             let part = text(event.involved_object.field_path.as_ref()).to_owned();
             return (event, joined(&[&kind, &part, &message]));
         }
-        crowd.messages.pop_first();
+        group.messages.pop_first();
         event.message = Some(format!("{COMBINED}{message}"));
         event.metadata.annotations = None;
         (event, kind)
@@ -90,15 +90,15 @@ impl Correlator {
 
     /// Returns the event with its count and its first name.
     fn count(&mut self, mut event: Event, key: &str) -> Event {
-        let told = self.told.entry(key, || Told {
+        let recorded = self.recorded.entry(key, || RecordedEvent {
             count: 0,
             name: event.metadata.name.clone(),
             first: event.first_timestamp.clone(),
         });
-        told.count = told.count.saturating_add(1);
-        event.count = Some(told.count);
-        event.metadata.name.clone_from(&told.name);
-        event.first_timestamp.clone_from(&told.first);
+        recorded.count = recorded.count.saturating_add(1);
+        event.count = Some(recorded.count);
+        event.metadata.name.clone_from(&recorded.name);
+        event.first_timestamp.clone_from(&recorded.first);
         event
     }
 }

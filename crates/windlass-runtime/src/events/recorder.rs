@@ -41,16 +41,16 @@ const NAME_LIMIT: usize = 253;
 pub struct Recorder {
     component: Arc<str>,
     host: Option<Arc<str>>,
-    outlet: Outlet,
+    sender: EventSender,
 }
 
 /// The events of a recorder for tests.
 #[derive(Debug)]
-pub struct Recorded(Queue);
+pub struct RecordedEvents(Queue);
 
 /// The recorders' end of a manager's event queue. Clones send to the same queue.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct EventSender {
     queue: mpsc::Sender<Event>,
     clock: Clock,
     entropy: Entropy,
@@ -71,9 +71,9 @@ pub fn reference<K: Resource>(object: &K) -> ObjectReference {
 impl Recorder {
     /// Creates a recorder whose events are captured for a test.
     #[must_use]
-    pub fn captured(component: impl Into<Arc<str>>) -> (Self, Recorded) {
-        let (outlet, queue) = Outlet::new(Clock::system(), Entropy::seeded(0));
-        (outlet.recorder(component), Recorded(queue))
+    pub fn captured(component: impl Into<Arc<str>>) -> (Self, RecordedEvents) {
+        let (sender, queue) = EventSender::new(Clock::system(), Entropy::seeded(0));
+        (sender.recorder(component), RecordedEvents(queue))
     }
 
     /// Returns a recorder with the same component and a host name.
@@ -91,7 +91,7 @@ impl Recorder {
     /// Records an event about an object reference, or a part of the referenced object.
     pub fn record_about(&self, about: ObjectReference, note: Note) {
         let event = self.event(about, note);
-        match self.outlet.queue.try_send(event) {
+        match self.sender.queue.try_send(event) {
             Ok(()) => {}
             Err(TrySendError::Full(event)) => {
                 tracing::warn!(
@@ -111,12 +111,12 @@ impl Recorder {
     }
 
     fn event(&self, about: ObjectReference, note: Note) -> Event {
-        let now = self.outlet.clock.now();
+        let now = self.sender.clock.now();
         // Events of cluster-scoped objects are stored in the default namespace.
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         Event {
             metadata: ObjectMeta {
-                name: Some(self.outlet.name(about.name.as_deref().unwrap_or_default())),
+                name: Some(self.sender.name(about.name.as_deref().unwrap_or_default())),
                 namespace: Some(namespace),
                 annotations: Some(note.annotations).filter(|annotations| !annotations.is_empty()),
                 ..ObjectMeta::default()
@@ -141,16 +141,16 @@ impl Recorder {
     }
 }
 
-// === impl Outlet ===
+// === impl EventSender ===
 
-impl Outlet {
+impl EventSender {
     pub(crate) fn new(clock: Clock, entropy: Entropy) -> (Self, Queue) {
         let (sender, queue) = mpsc::channel(QUEUE);
         (Self { queue: sender, clock, entropy, last: Arc::default() }, queue)
     }
 
     pub(crate) fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
-        Recorder { component: component.into(), host: None, outlet: self.clone() }
+        Recorder { component: component.into(), host: None, sender: self.clone() }
     }
 
     /// Returns a unique name for an event about the object. The time in nanoseconds makes it unique and sorts the
@@ -165,9 +165,9 @@ impl Outlet {
     }
 }
 
-impl Debug for Outlet {
+impl Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outlet").finish_non_exhaustive()
+        f.debug_struct("EventSender").finish_non_exhaustive()
     }
 }
 
@@ -181,9 +181,9 @@ fn is_subdomain(name: &str) -> bool {
     name.len() <= NAME_LIMIT && name.split('.').all(is_label)
 }
 
-// === impl Recorded ===
+// === impl RecordedEvents ===
 
-impl Recorded {
+impl RecordedEvents {
     /// Returns the events since the last call.
     pub fn take(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
@@ -230,10 +230,10 @@ mod tests {
     #[test]
     fn c_12_7_the_name_of_an_event_is_new_and_can_be_one() {
         let clock = Clock::from_fn(|| Timestamp::from_nanosecond(0x1234_5678).unwrap());
-        let (outlet, _queue) = Outlet::new(clock, Entropy::seeded(1));
-        assert_eq!([outlet.name("web"), outlet.name("web")], ["web.12345678", "web.12345679"]);
-        assert_eq!(outlet.name("system:node").len(), 36, "a role's name may be invalid for events");
-        assert_eq!(outlet.name(&"x".repeat(250)).len(), 36);
+        let (sender, _queue) = EventSender::new(clock, Entropy::seeded(1));
+        assert_eq!([sender.name("web"), sender.name("web")], ["web.12345678", "web.12345679"]);
+        assert_eq!(sender.name("system:node").len(), 36, "a role's name may be invalid for events");
+        assert_eq!(sender.name(&"x".repeat(250)).len(), 36);
     }
 
     #[tokio::test]

@@ -20,57 +20,57 @@ pub(super) const REFRESH: Duration = Duration::from_mins(30);
 
 /// The recorded events and their series.
 #[derive(Debug, Default)]
-pub(super) struct SeriesBook {
-    told: HashMap<String, Told>,
+pub(super) struct SeriesCorrelator {
+    events: HashMap<String, RecordedEvent>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct RecordedEvent {
     event: Event,
     last: Instant,
     /// Set if the server has the current count.
     is_written: bool,
 }
 
-impl SeriesBook {
+impl SeriesCorrelator {
     /// Records an event and returns the event to write: a new event, or the start of its series. Returns `None` for
     /// later events of the series, which are only counted.
     pub(super) fn observe(&mut self, event: CoreEvent, now: Instant) -> Option<Event> {
         let event = in_series_form(event);
         let key = key(&event);
-        let Some(told) = self.told.get_mut(&key) else {
-            self.told.insert(key, Told { event: event.clone(), last: now, is_written: true });
+        let Some(recorded) = self.events.get_mut(&key) else {
+            self.events.insert(key, RecordedEvent { event: event.clone(), last: now, is_written: true });
             return Some(event);
         };
-        told.last = now;
+        recorded.last = now;
         let last_observed_time = event.event_time.unwrap_or(MicroTime(Timestamp::UNIX_EPOCH));
-        let begins = told.event.series.is_none();
-        let count = told.event.series.as_ref().map_or(2, |series| series.count.saturating_add(1));
-        told.event.series = Some(EventSeries { count, last_observed_time });
-        told.is_written = begins;
-        begins.then(|| told.event.clone())
+        let begins = recorded.event.series.is_none();
+        let count = recorded.event.series.as_ref().map_or(2, |series| series.count.saturating_add(1));
+        recorded.event.series = Some(EventSeries { count, last_observed_time });
+        recorded.is_written = begins;
+        begins.then(|| recorded.event.clone())
     }
 
     /// Returns the active series. Writing them keeps them from expiring.
     pub(super) fn refresh(&mut self) -> Vec<Event> {
-        let series = self.told.values_mut().filter(|told| told.event.series.is_some());
+        let series = self.events.values_mut().filter(|recorded| recorded.event.series.is_some());
         series
-            .map(|told| {
-                told.is_written = true;
-                told.event.clone()
+            .map(|recorded| {
+                recorded.is_written = true;
+                recorded.event.clone()
             })
             .collect()
     }
 
     /// Removes events without a recent repetition, and returns the series among them for a last write.
     pub(super) fn finish(&mut self, now: Instant) -> Vec<Event> {
-        let over = self.told.extract_if(|_, told| now.duration_since(told.last) > QUIET);
-        over.map(|(_, told)| told.event).filter(|event| event.series.is_some()).collect()
+        let over = self.events.extract_if(|_, recorded| now.duration_since(recorded.last) > QUIET);
+        over.map(|(_, recorded)| recorded.event).filter(|event| event.series.is_some()).collect()
     }
 
     /// Returns the series whose current counts the server does not have.
     pub(super) fn unwritten(self) -> Vec<Event> {
-        self.told.into_values().filter(|told| !told.is_written).map(|told| told.event).collect()
+        self.events.into_values().filter(|recorded| !recorded.is_written).map(|recorded| recorded.event).collect()
     }
 }
 
@@ -140,38 +140,38 @@ mod tests {
 
     #[test]
     fn c_12_10_the_second_of_a_kind_begins_a_series_and_those_that_follow_are_counted() {
-        let (mut book, now) = (SeriesBook::default(), Instant::now());
-        let first = book.observe(event("a", "Painted", 1), now).unwrap();
+        let (mut correlator, now) = (SeriesCorrelator::default(), Instant::now());
+        let first = correlator.observe(event("a", "Painted", 1), now).unwrap();
         assert_eq!((first.action.as_deref(), count(&first)), (Some("Painted"), None));
         assert!(first.reporting_instance.unwrap().starts_with("painter-"));
-        let second = book.observe(event("b", "Painted", 2), now).unwrap();
+        let second = correlator.observe(event("b", "Painted", 2), now).unwrap();
         assert_eq!((second.metadata.name.as_deref(), count(&second)), (Some("a"), Some(2)));
         assert_eq!(second.note.as_deref(), Some("at 1"));
-        assert!(book.observe(event("c", "Painted", 3), now).is_none());
-        let series = book.refresh().remove(0).series.unwrap();
+        assert!(correlator.observe(event("c", "Painted", 3), now).is_none());
+        let series = correlator.refresh().remove(0).series.unwrap();
         assert_eq!((series.count, series.last_observed_time.0.as_second()), (3, 3));
-        assert_eq!(count(&book.observe(event("d", "Other", 4), now).unwrap()), None);
+        assert_eq!(count(&correlator.observe(event("d", "Other", 4), now).unwrap()), None);
     }
 
     #[test]
     fn c_12_10_a_series_that_is_over_is_written_once_more_and_forgotten() {
-        let (mut book, now) = (SeriesBook::default(), Instant::now());
+        let (mut correlator, now) = (SeriesCorrelator::default(), Instant::now());
         for reason in ["Once", "Often", "Often", "Often"] {
-            book.observe(event("a", reason, 1), now);
+            correlator.observe(event("a", reason, 1), now);
         }
-        assert!(book.finish(now + QUIET).is_empty());
-        let over = book.finish(now + QUIET + Duration::from_secs(1));
+        assert!(correlator.finish(now + QUIET).is_empty());
+        let over = correlator.finish(now + QUIET + Duration::from_secs(1));
         assert_eq!(over.iter().map(count).collect::<Vec<_>>(), [Some(3)], "a single event is removed without a write");
-        assert_eq!(count(&book.observe(event("b", "Often", 2), now).unwrap()), None, "a new series starts");
+        assert_eq!(count(&correlator.observe(event("b", "Often", 2), now).unwrap()), None, "a new series starts");
     }
 
     #[test]
     fn c_12_10_what_the_server_has_not_been_told_is_left_at_the_end() {
-        let (mut book, now) = (SeriesBook::default(), Instant::now());
+        let (mut correlator, now) = (SeriesCorrelator::default(), Instant::now());
         for reason in ["Once", "Twice", "Twice", "Often", "Often", "Often"] {
-            book.observe(event("a", reason, 1), now);
+            correlator.observe(event("a", reason, 1), now);
         }
-        let left = book.unwritten();
+        let left = correlator.unwritten();
         assert_eq!(left.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
     }
 }

@@ -13,7 +13,7 @@ use windlass_client::{Client, Error};
 use super::{
     EventApi, Queue,
     correlator::Correlator,
-    series::{QUIET, REFRESH, SeriesBook},
+    series::{QUIET, REFRESH, SeriesCorrelator},
 };
 use crate::shutdown::Stop;
 
@@ -29,13 +29,13 @@ pub(crate) struct Writer {
     client: Client,
     queue: Queue,
     entropy: Entropy,
-    book: Book,
+    correlation: Correlation,
 }
 
 /// The correlation state of the selected API.
-enum Book {
+enum Correlation {
     Core(Correlator),
-    Series(SeriesBook),
+    Series(SeriesCorrelator),
 }
 
 /// An event to write.
@@ -46,11 +46,11 @@ enum Entry {
 
 impl Writer {
     pub(crate) fn new(client: Client, queue: Queue, entropy: Entropy, api: EventApi) -> Self {
-        let book = match api {
-            EventApi::Core => Book::Core(Correlator::default()),
-            EventApi::Series => Book::Series(SeriesBook::default()),
+        let correlation = match api {
+            EventApi::Core => Correlation::Core(Correlator::default()),
+            EventApi::Series => Correlation::Series(SeriesCorrelator::default()),
         };
-        Self { client, queue, entropy, book }
+        Self { client, queue, entropy, correlation }
     }
 
     /// Runs until the stop, and then until the queue is empty or the server does not respond.
@@ -60,22 +60,22 @@ impl Writer {
             let entries = tokio::select! {
                 biased;
                 event = self.queue.recv() => match event {
-                    Some(event) => self.book.observe(event, Instant::now()),
+                    Some(event) => self.correlation.observe(event, Instant::now()),
                     None => break,
                 },
                 () = stop.requested(), if !self.queue.is_closed() => {
                     self.queue.close();
                     continue;
                 }
-                now = finish.tick() => self.book.finish(now),
-                _ = refresh.tick() => self.book.refresh(),
+                now = finish.tick() => self.correlation.finish(now),
+                _ = refresh.tick() => self.correlation.refresh(),
             };
             for entry in entries {
                 self.write(&entry, &stop).await;
             }
         }
-        let book = std::mem::replace(&mut self.book, Book::Core(Correlator::default()));
-        for entry in book.unwritten() {
+        let correlation = std::mem::replace(&mut self.correlation, Correlation::Core(Correlator::default()));
+        for entry in correlation.unwritten() {
             self.write(&entry, &stop).await;
         }
     }
@@ -143,33 +143,33 @@ impl Writer {
     }
 }
 
-impl Book {
+impl Correlation {
     /// Returns the entries to write for an event.
     fn observe(&mut self, event: CoreEvent, now: Instant) -> Vec<Entry> {
         match self {
             Self::Core(correlator) => correlator.correlate(event, now).map(Entry::Core).into_iter().collect(),
-            Self::Series(book) => book.observe(event, now).map(Entry::Series).into_iter().collect(),
+            Self::Series(correlator) => correlator.observe(event, now).map(Entry::Series).into_iter().collect(),
         }
     }
 
     fn finish(&mut self, now: Instant) -> Vec<Entry> {
         match self {
             Self::Core(_) => Vec::new(),
-            Self::Series(book) => book.finish(now).into_iter().map(Entry::Series).collect(),
+            Self::Series(correlator) => correlator.finish(now).into_iter().map(Entry::Series).collect(),
         }
     }
 
     fn refresh(&mut self) -> Vec<Entry> {
         match self {
             Self::Core(_) => Vec::new(),
-            Self::Series(book) => book.refresh().into_iter().map(Entry::Series).collect(),
+            Self::Series(correlator) => correlator.refresh().into_iter().map(Entry::Series).collect(),
         }
     }
 
     fn unwritten(self) -> Vec<Entry> {
         match self {
             Self::Core(_) => Vec::new(),
-            Self::Series(book) => book.unwritten().into_iter().map(Entry::Series).collect(),
+            Self::Series(correlator) => correlator.unwritten().into_iter().map(Entry::Series).collect(),
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Elector {
 
 /// The result of a candidacy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ElectionResult {
     /// The candidate was stopped, as the leader or before.
     Stopped,
     /// The candidate lost its leadership: the lease could not be renewed in time, or another candidate holds it.
@@ -85,12 +85,12 @@ impl Elector {
     }
 
     /// Runs until `stop` resolves or leadership is lost. If the future is dropped, the lease expires.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Verdict {
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> ElectionResult {
         let mut stop = pin!(stop);
         tracing::info!(lease = self.lock.describe(), identity = self.identity(), "waiting to be the leader");
         tokio::select! {
             biased;
-            () = &mut stop => return Verdict::Stopped,
+            () = &mut stop => return ElectionResult::Stopped,
             () = self.acquire() => {}
         }
         tracing::info!(lease = self.lock.describe(), identity = self.identity(), "became the leader");
@@ -99,15 +99,15 @@ impl Elector {
 
         let verdict = tokio::select! {
             biased;
-            () = &mut stop => Verdict::Stopped,
-            () = self.keep() => Verdict::Lost,
+            () = &mut stop => ElectionResult::Stopped,
+            () = self.keep() => ElectionResult::Lost,
         };
         self.state.send_modify(|state| state.held = None);
         tracing::info!(lease = self.lock.describe(), identity = self.identity(), ?verdict, "stopped leading");
         self.record("stopped leading");
         self.setup.metrics.lost(self.lock.name());
         // A former leader may still be acting. Until it expires, the lease protects other candidates from that.
-        if verdict == Verdict::Stopped && self.setup.on_stop == OnStop::Release {
+        if verdict == ElectionResult::Stopped && self.setup.on_stop == OnStop::Release {
             self.release().await;
         }
         verdict
@@ -119,7 +119,7 @@ impl Elector {
         self,
         stop: impl Future<Output = ()>,
         work: impl FnOnce(Leadership) -> W,
-    ) -> Verdict {
+    ) -> ElectionResult {
         let leadership = self.leadership();
         let (done, end) = tokio::sync::oneshot::channel::<()>();
         let working = async {

@@ -15,7 +15,7 @@ use crate::{
     caches::Caches,
     cluster::{Cluster, ListWatches},
     controller_settings::{ControllerOverride, Overrides},
-    events::{EventApi, Outlet},
+    events::{EventApi, EventSender},
     health::Probes,
     metrics::{MetricsServer, NoMetrics, Registry},
     read_your_writes,
@@ -233,7 +233,7 @@ impl ManagerBuilder {
             (None, Some(registry)) => Arc::new(registry.clone()),
             (None, None) => Arc::new(NoMetrics),
         };
-        let (outlet, events) = Outlet::new(self.clock.clone(), self.entropy.clone());
+        let (sender, events) = EventSender::new(self.clock.clone(), self.entropy.clone());
         let clock = self.clock.clone();
         let cluster = Cluster::new(
             client,
@@ -242,7 +242,7 @@ impl ManagerBuilder {
             self.caches,
             self.clock,
             self.entropy,
-            outlet,
+            sender,
         );
         if let Some(registry) = &registry {
             registry.watch_caches(cluster.cache_statuses());

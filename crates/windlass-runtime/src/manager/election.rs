@@ -3,7 +3,7 @@
 use super::background_task::BackgroundTask;
 use crate::{
     Error, Leadership,
-    leader_election::{Elector, Verdict},
+    leader_election::{ElectionResult, Elector},
 };
 
 /// The manager's candidate. Dropping it aborts the candidacy.
@@ -11,7 +11,7 @@ pub(super) struct ElectionTask {
     leadership: Leadership,
     /// The elector, until it is started.
     elector: Option<Elector>,
-    task: BackgroundTask<Verdict>,
+    task: BackgroundTask<ElectionResult>,
 }
 
 impl ElectionTask {
@@ -33,9 +33,9 @@ impl ElectionTask {
     /// Resolves when the election is lost; never without an election. Cancel-safe.
     pub(super) async fn failure(&mut self) -> Error {
         match self.task.ended().await {
-            Ok(Verdict::Lost) => Error::LeadershipLost,
+            Ok(ElectionResult::Lost) => Error::LeadershipLost,
             // Only this manager stops the elector.
-            Ok(Verdict::Stopped) => std::future::pending().await,
+            Ok(ElectionResult::Stopped) => std::future::pending().await,
             Err(error) => error,
         }
     }

@@ -11,7 +11,7 @@ use windlass_api::ErrorChain;
 
 use super::{election::ElectionTask, sharding::ShardingTask};
 use crate::{
-    ControllerDefaults, Error, Group, Leadership, ManagerHandle, Result, Running, Shard,
+    ControllerDefaults, Error, Group, Leadership, ManagerHandle, Result, RunnableContext, Shard,
     cluster::Cluster,
     controller_settings::Overrides,
     error::panic_message,
@@ -32,7 +32,7 @@ pub(super) struct Groups {
     tasks: JoinSet<Result<()>>,
     /// One entry for each task in `tasks`.
     started: HashMap<Id, Started>,
-    /// Cloned into each [`Running`]; `None` while waiting for the last clone to be dropped.
+    /// Cloned into each [`RunnableContext`]; `None` while waiting for the last clone to be dropped.
     alive: Option<mpsc::Sender<Infallible>>,
     /// Ends when all clones of `alive` are dropped.
     all_gone: mpsc::Receiver<Infallible>,
@@ -79,7 +79,7 @@ impl Groups {
     /// Starts a runnable.
     pub(super) fn start(&mut self, Addition { runnable, stopper, ending }: Addition) {
         let (group, name) = (runnable.group(), runnable.name());
-        let running = Running {
+        let context = RunnableContext {
             cluster: self.cluster.clone(),
             stop: stopper.handle(),
             leadership: self.leadership.clone(),
@@ -90,7 +90,7 @@ impl Groups {
             manager: self.manager.clone(),
             _alive: self.alive.clone().expect("nothing starts after the end"),
         };
-        let task = self.tasks.spawn(runnable.run(running));
+        let task = self.tasks.spawn(runnable.run(context));
         self.started.insert(task.id(), Started { name, group, stopper, _ending: ending });
     }
 
@@ -144,7 +144,7 @@ impl Groups {
         names
     }
 
-    /// Resolves when no task holds a [`Running`] any more.
+    /// Resolves when no task holds a [`RunnableContext`] any more.
     pub(super) async fn gone(&mut self) {
         self.alive = None;
         while self.all_gone.recv().await.is_some() {}

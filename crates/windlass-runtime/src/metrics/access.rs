@@ -27,16 +27,16 @@ const REMEMBERED: usize = 1024;
 
 /// Sends reviews to the cluster and caches the results.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct Authorizer {
     client: Client,
-    users: Memory<String, Option<UserInfo>>,
-    decisions: Memory<Question, Decision>,
+    users: TtlCache<String, Option<UserInfo>>,
+    decisions: TtlCache<AccessKey, Decision>,
 }
 
 /// The key of an authorization result. It contains all attributes of a user, because two users with the same name may
 /// have different permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Question {
+struct AccessKey {
     user: Option<String>,
     uid: Option<String>,
     groups: Option<Vec<String>>,
@@ -53,11 +53,11 @@ enum Decision {
 
 /// A map with expiring entries.
 #[derive(Debug)]
-struct Memory<K, V>(Mutex<HashMap<K, (Instant, V)>>);
+struct TtlCache<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
-impl Gate {
+impl Authorizer {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, users: Memory::default(), decisions: Memory::default() }
+        Self { client, users: TtlCache::default(), decisions: TtlCache::default() }
     }
 
     /// Returns the response for a rejected request, or `None` if the request is allowed.
@@ -98,21 +98,21 @@ impl Gate {
     async fn decision(&self, user: UserInfo, method: &str, path: &str) -> Result<Decision, windlass_client::Error> {
         let UserInfo { username: user, uid, groups, extra } = user;
         let (verb, path) = (method.to_lowercase(), path.to_owned());
-        let question = Question { user, uid, groups, extra, verb, path };
-        if let Some(decision) = self.decisions.get(&question) {
+        let key = AccessKey { user, uid, groups, extra, verb, path };
+        if let Some(decision) = self.decisions.get(&key) {
             return Ok(decision);
         }
-        let spec = SubjectAccessReviewSpec::from(question.clone());
+        let spec = SubjectAccessReviewSpec::from(key.clone());
         let review = self.client.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
         let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         let (decision, lifetime) = if allowed { (Decision::Allow, ALLOWED) } else { (Decision::Deny, DENIED) };
-        self.decisions.put(question, decision, lifetime);
+        self.decisions.put(key, decision, lifetime);
         Ok(decision)
     }
 }
 
-impl From<Question> for SubjectAccessReviewSpec {
-    fn from(Question { user, uid, groups, extra, verb, path }: Question) -> Self {
+impl From<AccessKey> for SubjectAccessReviewSpec {
+    fn from(AccessKey { user, uid, groups, extra, verb, path }: AccessKey) -> Self {
         let non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb: Some(verb) });
         Self { user, uid, groups, extra, non_resource_attributes, ..Self::default() }
     }
@@ -126,7 +126,7 @@ fn bearer<B>(request: &Request<B>) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-impl<K: Hash + Eq, V: Clone> Memory<K, V> {
+impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -149,7 +149,7 @@ impl<K: Hash + Eq, V: Clone> Memory<K, V> {
     }
 }
 
-impl<K, V> Default for Memory<K, V> {
+impl<K, V> Default for TtlCache<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
@@ -190,10 +190,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn decisions_of_one_user_do_not_count_for_a_namesake() {
-        let gate = Gate::new(cluster());
+        let authorizer = Authorizer::new(cluster());
         let code = async |user: Value| {
             let request = Request::get("/metrics").header(header::AUTHORIZATION, format!("Bearer {user}"));
-            let refusal = gate.refusal(&request.body(()).unwrap()).await;
+            let refusal = authorizer.refusal(&request.body(()).unwrap()).await;
             refusal.map_or(200, |answer| answer.status().as_u16())
         };
         assert_eq!(code(json!({"username": "ann", "groups": ["viewers"]})).await, 200);

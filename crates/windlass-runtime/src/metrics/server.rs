@@ -20,9 +20,9 @@ use windlass_client::{
     config::{Identity, LiveIdentity, Pem},
 };
 
-use super::{Registry, access::Gate};
+use super::{Registry, access::Authorizer};
 use crate::{
-    Error, Group, Result, Runnable, Running,
+    Error, Group, Result, Runnable, RunnableContext,
     serving::{Answer, Listen, not_found, serve, text},
 };
 
@@ -33,7 +33,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; c
 const LIFETIME: Duration = Duration::from_hours(365 * 24);
 const RENEWAL: Duration = Duration::from_hours(180 * 24);
 /// The interval at which certificate files are checked.
-const LOOK: Duration = Duration::from_secs(10);
+const RELOAD: Duration = Duration::from_secs(10);
 
 /// Serves a [`Registry`] at `/metrics`. Add it to a [`Manager`](crate::Manager).
 ///
@@ -80,7 +80,7 @@ struct UnreadableCertificate {
 }
 
 /// The renewal of the certificate while the server runs.
-enum Upkeep {
+enum CertificateRenewal {
     /// The program renews the certificate.
     None,
     /// The server generates a new one in time.
@@ -153,34 +153,35 @@ impl Runnable for MetricsServer {
         Group::Servers
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
         async move {
             let Self { listen, registry, transport, audience } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, ?audience, "showing metrics");
             }
-            let clock = running.cluster().clock();
+            let clock = context.cluster().clock();
             let identity = LiveIdentity::new();
-            let (tls, upkeep) = match transport {
-                Transport::Plain => (None, Upkeep::None),
-                Transport::Certified(identity) => (Some(acceptor(identity)), Upkeep::None),
+            let (tls, renewal) = match transport {
+                Transport::Plain => (None, CertificateRenewal::None),
+                Transport::Certified(identity) => (Some(acceptor(identity)), CertificateRenewal::None),
                 Transport::SelfSigned => {
                     renew(&identity, clock).map_err(Error::other)?;
-                    (Some(acceptor(identity.clone())), Upkeep::Renew)
+                    (Some(acceptor(identity.clone())), CertificateRenewal::Renew)
                 }
                 Transport::Files(files) => {
                     files.read(&identity).map_err(Error::other)?;
-                    (Some(acceptor(identity.clone())), Upkeep::Follow(files))
+                    (Some(acceptor(identity.clone())), CertificateRenewal::Follow(files))
                 }
             };
-            let gate = (audience == Audience::Authorized).then(|| Gate::new(running.cluster().client().clone()));
-            let gate = Arc::new(gate);
-            let serving = serve(listener, tls, running.stop(), move |request| {
-                let (gate, registry) = (Arc::clone(&gate), registry.clone());
+            let authorizer =
+                (audience == Audience::Authorized).then(|| Authorizer::new(context.cluster().client().clone()));
+            let authorizer = Arc::new(authorizer);
+            let serving = serve(listener, tls, context.stop(), move |request| {
+                let (authorizer, registry) = (Arc::clone(&authorizer), registry.clone());
                 async move {
-                    if let Some(gate) = &*gate
-                        && let Some(refusal) = gate.refusal(&request).await
+                    if let Some(authorizer) = &*authorizer
+                        && let Some(refusal) = authorizer.refusal(&request).await
                     {
                         return refusal;
                     }
@@ -189,7 +190,7 @@ impl Runnable for MetricsServer {
             });
             tokio::select! {
                 () = serving => {}
-                () = upkeep.go_on(&identity, clock) => {}
+                () = renewal.run(&identity, clock) => {}
             }
             Ok(())
         }
@@ -235,13 +236,13 @@ fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError>
     Ok(())
 }
 
-impl Upkeep {
+impl CertificateRenewal {
     /// Renews the certificate forever.
-    async fn go_on(self, identity: &LiveIdentity, clock: &Clock) {
+    async fn run(self, identity: &LiveIdentity, clock: &Clock) {
         let pause = match &self {
             Self::None => return std::future::pending().await,
             Self::Renew => RENEWAL,
-            Self::Follow(_) => LOOK,
+            Self::Follow(_) => RELOAD,
         };
         loop {
             sleep(pause).await;

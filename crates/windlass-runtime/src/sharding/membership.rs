@@ -97,7 +97,7 @@ impl Membership {
             let is_drained = self.drain(now);
             let step = self.member.next(now, is_drained);
             // From now on the lease may contain the new ring.
-            self.tell();
+            self.publish();
             match step {
                 Step::Wait(until) => {
                     let patience = self.draining.map_or(until, |since| until.min(since + self.patience).max(now));
@@ -143,7 +143,7 @@ impl Membership {
                     self.member.evicted(&version.name, Instant::now(), &outcome);
                 }
             }
-            self.tell();
+            self.publish();
         }
     }
 
@@ -165,7 +165,7 @@ impl Membership {
     }
 
     /// Notifies the controllers if something has changed.
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         let (assignment, until, now) = (self.member.assignment(), self.member.until(), Instant::now());
         let members = assignment.rings.last().map_or(0, |ring| ring.names().len());
         let (before, is_new) = {

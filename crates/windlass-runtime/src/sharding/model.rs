@@ -350,7 +350,7 @@ impl World {
                 (_, Outcome::Written(written)) => replica.member.written(sent, now, written),
                 _ => unreachable!("each step has its own outcome"),
             }
-            self.handovers += usize::from(replica.tell(now));
+            self.handovers += usize::from(replica.publish(now));
         }
         if replica.state == State::Leaves {
             // All work has ended. The remaining step is to delete the lease; if that fails, it expires.
@@ -371,7 +371,7 @@ impl World {
             replica.claims.revoke_leaving();
         }
         let step = replica.member.next(now, is_drained);
-        self.handovers += usize::from(replica.tell(now));
+        self.handovers += usize::from(replica.publish(now));
         if let Step::Wait(until) = step {
             assert!(until > now, "a wait must end in the future");
             return;
@@ -463,7 +463,7 @@ impl Replica {
         self.origin + elapsed(now, self.speed)
     }
 
-    fn tell(&mut self, now: Instant) -> bool {
+    fn publish(&mut self, now: Instant) -> bool {
         let generation = self.claims.generation();
         self.claims.update(self.member.assignment(), self.member.until(), now);
         generation != self.claims.generation()

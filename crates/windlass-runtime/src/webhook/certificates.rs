@@ -8,12 +8,12 @@ use windlass_api::{Clock, ErrorChain, ObjectExt as _, ObjectRef, k8s_openapi::ap
 use windlass_client::{Client, certificates::ServingCertificate, config::LiveIdentity};
 
 use super::{
-    Trustee,
+    CaBundleTarget,
     shared::{Policy, Shared, Trust},
 };
 use crate::{
     Error, Result,
-    runnable::{Group, Runnable, Running},
+    runnable::{Group, Runnable, RunnableContext},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -29,22 +29,22 @@ pub struct WebhookCertificates {
     policy: Policy,
     settle: Duration,
     interval: Duration,
-    trustees: Vec<Trustee>,
+    targets: Vec<CaBundleTarget>,
     live: LiveIdentity,
 }
 
 /// The state of one replica.
-struct Keeper {
+struct CertificateManager {
     certificates: WebhookCertificates,
     client: Client,
     clock: Clock,
     /// The authorities that were injected into all targets, and the time of the injection.
-    told: Option<(String, Instant)>,
+    injected: Option<(String, Instant)>,
 }
 
 /// The result of a pass over the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum PassResult {
     Done,
     /// Another replica wrote first.
     Again,
@@ -63,7 +63,7 @@ impl WebhookCertificates {
             policy: Policy { names: Vec::new(), authority: DAY * 365, serving: DAY * 30 },
             settle: Duration::from_mins(1),
             interval: Duration::from_secs(10),
-            trustees: Vec::new(),
+            targets: Vec::new(),
             live: LiveIdentity::new(),
         }
     }
@@ -82,8 +82,8 @@ impl WebhookCertificates {
     }
 
     /// Injects the authorities into these objects.
-    pub fn trusted_by(mut self, trustees: impl IntoIterator<Item = Trustee>) -> Self {
-        self.trustees.extend(trustees);
+    pub fn inject_into(mut self, targets: impl IntoIterator<Item = CaBundleTarget>) -> Self {
+        self.targets.extend(targets);
         self
     }
 
@@ -115,8 +115,8 @@ impl WebhookCertificates {
     }
 }
 
-impl Keeper {
-    async fn look(&mut self) -> Result<Look> {
+impl CertificateManager {
+    async fn pass(&mut self) -> Result<PassResult> {
         let WebhookCertificates { secret: key, policy, .. } = &self.certificates;
         let found = self.client.get_opt(key).await?;
         let shared = found.as_ref().and_then(|secret| {
@@ -129,17 +129,17 @@ impl Keeper {
         let renewed = policy.renew(shared.as_ref(), trust, self.clock.now()).map_err(Error::other)?;
         let current = match (renewed, shared) {
             (None, Some(shared)) => shared,
-            (None, None) => return Ok(Look::Again),
+            (None, None) => return Ok(PassResult::Again),
             (Some(renewed), _) => {
-                if self.write(found, &renewed).await? == Look::Again {
-                    return Ok(Look::Again);
+                if self.write(found, &renewed).await? == PassResult::Again {
+                    return Ok(PassResult::Again);
                 }
                 renewed
             }
         };
         self.publish(&current);
-        self.tell(&current).await?;
-        Ok(Look::Done)
+        self.inject(&current).await?;
+        Ok(PassResult::Done)
     }
 
     /// Reports whether API servers trust all shared authorities.
@@ -147,10 +147,10 @@ impl Keeper {
         let settled = |(bundle, since): &(String, Instant)| {
             *bundle == shared.bundle() && since.elapsed() >= self.certificates.settle
         };
-        if self.told.as_ref().is_some_and(settled) { Trust::Settled } else { Trust::Pending }
+        if self.injected.as_ref().is_some_and(settled) { Trust::Settled } else { Trust::Pending }
     }
 
-    async fn write(&self, found: Option<Secret>, shared: &Shared) -> Result<Look> {
+    async fn write(&self, found: Option<Secret>, shared: &Shared) -> Result<PassResult> {
         let key = &self.certificates.secret;
         let written = if let Some(mut secret) = found {
             shared.write(&mut secret);
@@ -165,10 +165,10 @@ impl Keeper {
         match written {
             Ok(secret) => {
                 tracing::info!(secret = %key, version = secret.resource_version(), "wrote certificates for webhooks");
-                Ok(Look::Done)
+                Ok(PassResult::Done)
             }
             Err(error) if error.status().is_some_and(|status| status.is_conflict() || status.is_already_exists()) => {
-                Ok(Look::Again)
+                Ok(PassResult::Again)
             }
             Err(error) => Err(error.into()),
         }
@@ -182,13 +182,13 @@ impl Keeper {
         }
     }
 
-    async fn tell(&mut self, shared: &Shared) -> Result<()> {
+    async fn inject(&mut self, shared: &Shared) -> Result<()> {
         let bundle = shared.bundle();
-        for trustee in &self.certificates.trustees {
-            trustee.tell(&self.client, &bundle).await?;
+        for target in &self.certificates.targets {
+            target.inject(&self.client, &bundle).await?;
         }
-        if self.told.as_ref().is_none_or(|(told, _)| *told != bundle) {
-            self.told = Some((bundle, Instant::now()));
+        if self.injected.as_ref().is_none_or(|(injected, _)| *injected != bundle) {
+            self.injected = Some((bundle, Instant::now()));
         }
         Ok(())
     }
@@ -203,19 +203,19 @@ impl Runnable for WebhookCertificates {
         Group::Webhooks
     }
 
-    fn run(self: Box<Self>, running: Running) -> BoxFuture<'static, Result<()>> {
-        let (client, clock) = (running.cluster().client().clone(), running.cluster().clock().clone());
-        let mut keeper = Keeper { certificates: *self, client, clock, told: None };
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        let (client, clock) = (context.cluster().client().clone(), context.cluster().clock().clone());
+        let mut manager = CertificateManager { certificates: *self, client, clock, injected: None };
         async move {
-            let stop = running.stop().clone();
+            let stop = context.stop().clone();
             loop {
-                let looked = tokio::select! {
+                let result = tokio::select! {
                     () = stop.requested() => return Ok(()),
-                    looked = keeper.look() => looked,
+                    result = manager.pass() => result,
                 };
-                match looked {
-                    Ok(Look::Done) => {}
-                    Ok(Look::Again) => continue,
+                match result {
+                    Ok(PassResult::Done) => {}
+                    Ok(PassResult::Again) => continue,
                     Err(error) => {
                         let error = ErrorChain(&error);
                         tracing::warn!(%error, "cannot renew the webhook certificates");
@@ -223,7 +223,7 @@ impl Runnable for WebhookCertificates {
                 }
                 tokio::select! {
                     () = stop.requested() => return Ok(()),
-                    () = sleep(keeper.certificates.interval) => {}
+                    () = sleep(manager.certificates.interval) => {}
                 }
             }
         }
@@ -233,9 +233,9 @@ impl Runnable for WebhookCertificates {
 
 impl fmt::Debug for WebhookCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { secret, policy, settle, interval, trustees, .. } = self;
+        let Self { secret, policy, settle, interval, targets, .. } = self;
         let mut debug = f.debug_struct("WebhookCertificates");
         debug.field("secret", secret).field("policy", policy).field("settle", settle);
-        debug.field("interval", interval).field("trustees", trustees).finish_non_exhaustive()
+        debug.field("interval", interval).field("targets", targets).finish_non_exhaustive()
     }
 }

@@ -21,7 +21,7 @@ use windlass_api::{
 };
 use windlass_cache::Index;
 use windlass_runtime::{
-    Action, Context, Controller, ControllerDefaults, Error, LeaderElection, Owners, Running, Task, Watch,
+    Action, Context, Controller, ControllerDefaults, Error, LeaderElection, Owners, RunnableContext, Task, Watch,
 };
 
 use crate::{
@@ -182,9 +182,9 @@ async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() 
     let mut manager = fake.manager().build();
     let handle = manager.handle();
     let inner = seen.clone();
-    manager.add(Task::new("spawner", async move |running: Running| {
+    manager.add(Task::new("spawner", async move |running: RunnableContext| {
         // A runnable can add others.
-        let added = running.manager().add(Task::new("added", async move |running: Running| {
+        let added = running.manager().add(Task::new("added", async move |running: RunnableContext| {
             running.stop().requested().await;
             inner.push("added ends");
             Ok(())
@@ -225,13 +225,13 @@ async fn what_is_added_before_the_start_waits_for_it_and_its_errors_stop_the_man
     assert_eq!(seen.len(), 0);
     let run = Run::start(manager);
     eventually("its reconcile", || seen.len() == 1).await;
-    let failing = handle.add(Task::new("failing", async |_: Running| Err(Error::other("no more")))).unwrap();
+    let failing = handle.add(Task::new("failing", async |_: RunnableContext| Err(Error::other("no more")))).unwrap();
     assert_eq!(run.result().await.unwrap_err().to_string(), "failing failed");
     added.ended().await;
     failing.stop().await;
 
     let manager = fake.manager().build();
-    let never = manager.handle().add(Task::new("never", async |_: Running| Ok(()))).unwrap();
+    let never = manager.handle().add(Task::new("never", async |_: RunnableContext| Ok(()))).unwrap();
     drop(manager);
     never.ended().await;
 }

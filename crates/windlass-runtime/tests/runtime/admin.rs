@@ -20,7 +20,7 @@ use windlass_client::{
     config::{LiveIdentity, TlsOptions},
 };
 use windlass_runtime::{
-    Action, Context, Controller, Error, LeaderElection, Manager, Running, Task,
+    Action, Context, Controller, Error, LeaderElection, Manager, RunnableContext, Task,
     health::Probes,
     metrics::{MetricsServer, Registry},
 };
@@ -89,7 +89,7 @@ async fn c_13_20_probes_are_answered_until_everything_else_has_ended() {
     manager.add(Probes::on(listener));
     let (asked, answer) = (address.clone(), Arc::new(Mutex::new(None)));
     let kept = answer.clone();
-    manager.add(Task::new("last", async move |running: Running| {
+    manager.add(Task::new("last", async move |running: RunnableContext| {
         running.stop().requested().await;
         *kept.lock() = Some(get(&asked, "/healthz").await);
         Ok(())

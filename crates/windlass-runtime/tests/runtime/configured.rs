@@ -34,7 +34,8 @@ use windlass_client::{
     },
 };
 use windlass_runtime::{
-    Action, Context, Controller, Error, Manager, ManagerBuilder, Runnable, Running, Task, config::ManagerConfiguration,
+    Action, Context, Controller, Error, Manager, ManagerBuilder, Runnable, RunnableContext, Task,
+    config::ManagerConfiguration,
 };
 use windlass_webhook::Webhooks;
 
@@ -289,7 +290,7 @@ async fn a_controller_waits_for_its_caches_and_for_its_reconciles_as_long_as_the
 async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
     let mut manager = configured(Fake::new().manager(), "controllers: {overrides: {paintre: {concurrency: 2}}}\n");
     manager.add(endless("painter", &Arc::default()));
-    manager.add(Task::new("radio", async |_: Running| Ok(())));
+    manager.add(Task::new("radio", async |_: RunnableContext| Ok(())));
     let error = Run::start(manager).result().await.unwrap_err().to_string();
     assert_eq!(error, "cannot override the settings of controller \"paintre\": the controllers are painter, radio");
 }

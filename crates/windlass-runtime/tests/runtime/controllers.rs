@@ -22,7 +22,7 @@ use windlass_api::{
 use windlass_cache::Index;
 use windlass_runtime::{
     Action, Context, Controller, ControllerMetrics, Error, Outcome, ReconcileEvent, Reconciler, Result, Retry, Watch,
-    layer::{Call, Failure, Reconciling},
+    layer::{Failure, ReconcileCall, ReconcileFuture},
     predicate,
 };
 
@@ -643,7 +643,7 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
     fake.put(&config("a"));
     let noting = |name: &'static str| {
         let seen = seen.clone();
-        move |call: Call<'_>, inner: Reconciling| -> Reconciling {
+        move |call: ReconcileCall<'_>, inner: ReconcileFuture| -> ReconcileFuture {
             let (seen, key) = (seen.clone(), call.key.to_string());
             assert_eq!((call.controller, call.id.len()), ("configmap", 36));
             async move {
@@ -657,7 +657,7 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
     };
     // Rejects all calls but the first.
     let calls = AtomicUsize::new(0);
-    let refusing = move |_: Call<'_>, inner: Reconciling| -> Reconciling {
+    let refusing = move |_: ReconcileCall<'_>, inner: ReconcileFuture| -> ReconcileFuture {
         if calls.fetch_add(1, SeqCst) == 0 {
             return inner;
         }

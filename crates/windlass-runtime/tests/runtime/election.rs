@@ -17,8 +17,8 @@ use windlass_api::{
     k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp},
 };
 use windlass_runtime::{
-    Action, Context, Controller, Error, Group, LeaderElection, Leadership, Manager, Running, Task, Watch,
-    leader_election::{ElectionMetrics, Elector, InvalidElection, Verdict},
+    Action, Context, Controller, Error, Group, LeaderElection, Leadership, Manager, RunnableContext, Task, Watch,
+    leader_election::{ElectionMetrics, ElectionResult, Elector, InvalidElection},
 };
 
 use crate::{
@@ -45,7 +45,7 @@ fn election(identity: &str, skew: i64) -> LeaderElection {
 struct Candidate {
     leadership: Leadership,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Verdict>,
+    task: JoinHandle<ElectionResult>,
 }
 
 impl Candidate {
@@ -64,11 +64,11 @@ impl Candidate {
         self.leadership.is_leader()
     }
 
-    async fn verdict(self) -> Verdict {
+    async fn verdict(self) -> ElectionResult {
         timeout(Duration::from_hours(1), self.task).await.expect("the candidacy ends").unwrap()
     }
 
-    async fn stop(self) -> Verdict {
+    async fn stop(self) -> ElectionResult {
         drop(self.stop);
         timeout(Duration::from_hours(1), self.task).await.expect("the candidacy ends").unwrap()
     }
@@ -107,7 +107,7 @@ async fn c_9_1_the_defaults_are_those_of_client_go() {
     assert_eq!(writes, 11, "at once, and every two seconds");
     server.line("a", Line::Cut);
     let (cut, leadership) = (Instant::now(), candidate.leadership.clone());
-    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert_eq!(candidate.verdict().await, ElectionResult::Lost);
     assert!(!leadership.is_leader());
     // The last renewal was one second earlier.
     assert_eq!(cut.elapsed().as_secs(), 9);
@@ -147,7 +147,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
     assert!(candidate.leads(), "it was renewed at the last moment");
     server.line("a", Line::Refused(500));
     let refused = Instant::now();
-    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert_eq!(candidate.verdict().await, ElectionResult::Lost);
     assert!(refused.elapsed() <= DEADLINE && refused.elapsed() + RETRY >= DEADLINE, "{:?}", refused.elapsed());
 }
 
@@ -291,7 +291,7 @@ async fn c_9_4_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
     server.change(|lease| lease["spec"]["holderIdentity"] = json!("thief"));
     let taken = Instant::now();
     let leadership = candidate.leadership.clone();
-    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert_eq!(candidate.verdict().await, ElectionResult::Lost);
     assert!(taken.elapsed() <= RETRY);
     assert_eq!(leadership.leader().as_deref(), Some("thief"));
 }
@@ -306,14 +306,14 @@ async fn c_9_6_a_lease_is_released_on_a_stop_by_its_holder_only_and_in_spite_of_
     let waiting = releasing("b");
     sleep(Duration::from_secs(5)).await;
     let before = server.lease();
-    assert_eq!(waiting.stop().await, Verdict::Stopped);
+    assert_eq!(waiting.stop().await, ElectionResult::Stopped);
     assert_eq!(server.lease().unwrap()["spec"]["holderIdentity"], before.unwrap()["spec"]["holderIdentity"]);
 
     let next = releasing("c");
     sleep(Duration::from_secs(5)).await;
     server.change(|lease| lease["metadata"]["labels"] = json!({"changed": "meanwhile"}));
     let (stopped, leadership) = (Instant::now(), first.leadership.clone());
-    assert_eq!(first.stop().await, Verdict::Stopped);
+    assert_eq!(first.stop().await, ElectionResult::Stopped);
     assert!(!leadership.is_leader());
     let spec = server.lease().unwrap()["spec"].clone();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
@@ -347,7 +347,7 @@ async fn c_9_6_releasing_ends_with_the_renew_deadline() {
     eventually("a leader", || candidate.leads()).await;
     server.line("a", Line::Cut);
     let stopped = Instant::now();
-    assert_eq!(candidate.stop().await, Verdict::Stopped);
+    assert_eq!(candidate.stop().await, ElectionResult::Stopped);
     assert!(stopped.elapsed() <= DEADLINE, "{:?}", stopped.elapsed());
 }
 
@@ -376,7 +376,7 @@ async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
     eventually("the work has begun", || working.load(SeqCst)).await;
     assert_eq!(*told.lock(), ["first", "a"]);
     server.line("a", Line::Cut);
-    assert_eq!(timeout(LEASE, leading).await.expect("it is lost").unwrap(), Verdict::Lost);
+    assert_eq!(timeout(LEASE, leading).await.expect("it is lost").unwrap(), ElectionResult::Lost);
     assert!(!working.load(SeqCst), "the work was dropped");
 }
 
@@ -387,14 +387,14 @@ async fn c_9_7_a_candidacy_can_be_stopped_before_it_has_led_and_while_it_leads()
     eventually("a leader", || first.leads()).await;
     let waiting = election("b", 0).elector(&server.client("b")).unwrap();
     let verdict = waiting.lead(sleep(Duration::from_secs(30)), |_| async { panic!("it never leads") }).await;
-    assert_eq!(verdict, Verdict::Stopped);
+    assert_eq!(verdict, ElectionResult::Stopped);
     first.stop().await;
     server.remove();
 
     let done = election("c", 0).release_on_stop().elector(&server.client("c")).unwrap();
     let started = Instant::now();
     let verdict = done.lead(std::future::pending(), |_| sleep(Duration::from_secs(30))).await;
-    assert_eq!((verdict, started.elapsed().as_secs()), (Verdict::Stopped, 30), "the work was done");
+    assert_eq!((verdict, started.elapsed().as_secs()), (ElectionResult::Stopped, 30), "the work was done");
     assert_eq!(server.holder(), "");
 }
 
@@ -416,7 +416,7 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
     sleep(MS).await;
     let error = leadership.check(Duration::from_secs(5)).unwrap_err();
     assert_eq!(error.to_string(), "failed election to renew leadership on lease lock");
-    assert_eq!(run.await, Verdict::Lost, "the blocked elector gives up when it continues");
+    assert_eq!(run.await, ElectionResult::Lost, "the blocked elector gives up when it continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -457,7 +457,7 @@ async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent(
     assert!(candidate.leads());
     server.line("a", Line::Cut);
     let leadership = candidate.leadership.clone();
-    assert_eq!(candidate.verdict().await, Verdict::Lost);
+    assert_eq!(candidate.verdict().await, ElectionResult::Lost);
     let last = server.sent("a").last().unwrap().at;
     assert!(!leadership.is_leader());
     assert!(last.elapsed() <= DEADLINE, "{:?} after the server had it", last.elapsed());
@@ -482,7 +482,7 @@ async fn c_13_23_only_the_leader_runs_what_needs_leadership_and_the_loss_of_it_e
         for group in [Group::Controllers, Group::WarmUps, Group::Others] {
             let log = log.clone();
             manager.add(
-                Task::new(format!("{group:?}"), async move |running: Running| {
+                Task::new(format!("{group:?}"), async move |running: RunnableContext| {
                     log.lock().push(format!("{name} {group:?} {}", running.leadership().is_leader()));
                     std::future::pending::<()>().await;
                     Ok(())
@@ -517,7 +517,7 @@ async fn c_13_23_the_lease_is_released_when_what_needed_it_has_ended() {
     let election = election("a", 0).release_on_stop();
     let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
     let (leases, holder) = (server.clone(), holder_at_end.clone());
-    let task = Task::new("slow", async move |running: Running| {
+    let task = Task::new("slow", async move |running: RunnableContext| {
         running.stop().requested().await;
         sleep(Duration::from_secs(20)).await;
         assert!(running.leadership().is_leader(), "the lease is renewed until the end");
@@ -571,7 +571,7 @@ async fn an_election_that_cannot_be_held_is_an_error_before_anything_starts() {
     let server = Leases::default();
     let election = election("a", 0).retry_period(Duration::ZERO);
     let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
-    manager.add(Task::new("never", async |_: Running| panic!("it is started")));
+    manager.add(Task::new("never", async |_: RunnableContext| panic!("it is started")));
     let error = manager.run(std::future::pending()).await.unwrap_err();
     assert!(matches!(error, Error::Election(InvalidElection::NoRetryPeriod)));
 }

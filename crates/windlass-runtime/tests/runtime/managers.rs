@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::ConfigMap};
-use windlass_runtime::{Action, Context, Controller, Error, Group, Running, Task};
+use windlass_runtime::{Action, Context, Controller, Error, Group, RunnableContext, Task};
 
 use crate::fake::{Fake, MS, Run, config, eventually};
 
@@ -72,8 +72,8 @@ async fn the_first_error_stops_everything_and_is_returned() {
     let (fake, log) = (Fake::new(), Log::default());
     let mut manager = fake.manager().build();
     manager.add(slow(&log, MS));
-    manager.add(Task::new("early", async |_: Running| Ok(())));
-    manager.add(Task::new("failing", async |_: Running| {
+    manager.add(Task::new("early", async |_: RunnableContext| Ok(())));
+    manager.add(Task::new("failing", async |_: RunnableContext| {
         sleep(Duration::from_secs(3)).await;
         Err(Error::other("no more"))
     }));
@@ -89,7 +89,7 @@ async fn the_first_error_stops_everything_and_is_returned() {
 async fn a_panic_of_a_runnable_stops_everything_and_is_an_error() {
     let fake = Fake::new();
     let mut manager = fake.manager().build();
-    manager.add(Task::new("bad", async |_: Running| panic!("out of {}", "ideas")));
+    manager.add(Task::new("bad", async |_: RunnableContext| panic!("out of {}", "ideas")));
     let error = Run::start(manager).result().await.unwrap_err();
     assert_eq!(error.to_string(), "bad panicked: out of ideas");
 }
@@ -100,7 +100,7 @@ async fn groups_start_in_order_and_stop_in_the_opposite_one() {
     let mut manager = fake.manager().build();
     for group in [Group::Controllers, Group::Servers, Group::Others, Group::Webhooks] {
         let log = log.clone();
-        let task = Task::new(format!("{group:?}"), async move |running: Running| {
+        let task = Task::new(format!("{group:?}"), async move |running: RunnableContext| {
             log.lock().push(format!("start {group:?}"));
             running.stop().requested().await;
             // If they were stopped together, they would end in the order of these pauses.
@@ -162,7 +162,7 @@ async fn a_task_can_use_the_shared_caches() {
     fake.put(&config("a"));
     let mut manager = fake.manager().build();
     let seen = log.clone();
-    manager.add(Task::new("reader", async move |running: Running| {
+    manager.add(Task::new("reader", async move |running: RunnableContext| {
         let informer = running.cluster().informer(&windlass_runtime::Watch::<ConfigMap>::all());
         informer.has_synced().await.unwrap();
         seen.lock().extend(informer.store().list().iter().map(|object| object.key().to_string()));

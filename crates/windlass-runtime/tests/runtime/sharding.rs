@@ -13,7 +13,7 @@ use tokio::{
 };
 use windlass_api::{ObjectExt as _, ObjectRef, Patch, k8s_openapi::api::core::v1::ConfigMap};
 use windlass_runtime::{
-    Action, Context, Controller, Error, Group, LeaderElection, ManagerBuilder, Running, Sharding, Task,
+    Action, Context, Controller, Error, Group, LeaderElection, ManagerBuilder, RunnableContext, Sharding, Task,
     metrics::Registry, sharding::InvalidSharding,
 };
 
@@ -395,7 +395,7 @@ async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_witho
         let election = LeaderElection::new("leader").identity(replica);
         let mut manager = stage.builder(replica).sharding(Stage::sharding(replica)).leader_election(election).build();
         let led = led.clone();
-        let task = Task::new("single", async move |_: Running| {
+        let task = Task::new("single", async move |_: RunnableContext| {
             led.lock().push(replica);
             Ok(())
         });
@@ -422,7 +422,7 @@ async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
     ];
     for (sharding, expected) in cases {
         let mut manager = stage.builder("a").sharding(sharding).build();
-        manager.add(Task::new("never", async |_: Running| panic!("it is started")));
+        manager.add(Task::new("never", async |_: RunnableContext| panic!("it is started")));
         let Error::Sharding(error) = manager.run(std::future::pending()).await.unwrap_err() else { panic!("it runs") };
         assert!(error.to_string().starts_with(expected), "{error}");
         assert_eq!(matches!(error, InvalidSharding::Timings(_)), expected.starts_with("retry"));
@@ -437,7 +437,7 @@ async fn metrics_and_shards_tell_who_is_there_and_what_has_moved() {
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).registry(&registry).build();
     manager.add(Controller::<ConfigMap>::new().sharded().reconcile(stage.reconciler("a")));
     let (tell, told) = tokio::sync::oneshot::channel();
-    manager.add(Task::new("teller", async |running: Running| {
+    manager.add(Task::new("teller", async |running: RunnableContext| {
         drop(tell.send(running.shard().clone()));
         Ok(())
     }));

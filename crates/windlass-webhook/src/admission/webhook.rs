@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{DynHandler, Request, Response};
 use crate::{
-    body::Refused,
+    body::RequestError,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
     review::{Family, contained},
@@ -26,7 +26,7 @@ impl Endpoint for Admission {
         LIMIT
     }
 
-    fn refuse(&self, refused: &Refused) -> Answer {
+    fn refuse(&self, refused: &RequestError) -> Answer {
         Answer::ok(review(None, &Response::errored(refused.code(), refused.to_string()), "", &Value::Null))
     }
 
@@ -35,7 +35,7 @@ impl Endpoint for Admission {
         http: Parts,
         document: Value,
         metrics: &'a dyn WebhookMetrics,
-    ) -> BoxFuture<'a, Result<Answer, Refused>> {
+    ) -> BoxFuture<'a, Result<Answer, RequestError>> {
         Box::pin(async move {
             let mut asked = FAMILY.read(document)?;
             let request = Request::received(asked.part("request")?, http);

@@ -10,22 +10,22 @@ use super::Convert;
 
 /// An object that changed in a round trip.
 #[derive(Debug, thiserror::Error)]
-#[error("{kind} from {from} through {over}: object {index}: {why}\n  it was   {was}\n  it is    {is}")]
+#[error("{kind} from {from} through {via}: object {index}: {reason}\n  it was   {before}\n  it is    {after}")]
 pub struct RoundTripError {
     /// The kind.
     pub kind: String,
     /// The intermediate version.
     pub from: String,
     /// The version that it went through.
-    pub over: String,
+    pub via: String,
     /// The index of the object within its seed.
     pub index: usize,
     /// The difference or the failure.
-    pub why: String,
+    pub reason: String,
     /// The object before.
-    pub was: Value,
+    pub before: Value,
     /// The object after; null if there was none.
-    pub is: Value,
+    pub after: Value,
 }
 
 /// The number of tested objects.
@@ -54,31 +54,32 @@ where
     round_trips::<H, S>(|hub| S::from_hub(hub)?.to_hub())
 }
 
-fn round_trips<K: CustomResource, Over: Resource>(
+fn round_trips<K: CustomResource, Via: Resource>(
     there_and_back: impl Fn(K) -> Result<K, BoxError>,
 ) -> Result<(), Box<RoundTripError>> {
-    let (from, over) = (K::api_resource(), Over::api_resource());
+    let (from, via) = (K::api_resource(), Via::api_resource());
     for (index, object) in Objects::<K>::seeded(0).take(OBJECTS).enumerate() {
-        let failed = |why: String, was: Value, is: Value| {
+        let failed = |reason: String, before: Value, after: Value| {
             Box::new(RoundTripError {
                 kind: from.kind.to_string(),
                 from: from.version.to_string(),
-                over: over.version.to_string(),
+                via: via.version.to_string(),
                 index,
-                why,
-                was,
-                is,
+                reason,
+                before,
+                after,
             })
         };
         let decoded = serde_json::from_value::<K>(object.clone());
         let decoded =
             decoded.map_err(|error| failed(format!("it cannot be decoded: {error}"), object.clone(), Value::Null))?;
         // Re-encoded by the type, so that fields omitted by the type are not differences.
-        let was = serde_json::to_value(&decoded).map_err(|error| failed(error.to_string(), object, Value::Null))?;
-        let back = there_and_back(decoded).map_err(|error| failed(error.to_string(), was.clone(), Value::Null))?;
-        let is = serde_json::to_value(&back).map_err(|error| failed(error.to_string(), was.clone(), Value::Null))?;
-        if let Some(path) = difference(&was, &is, String::new()) {
-            return Err(failed(format!("{path} has changed"), was, is));
+        let before = serde_json::to_value(&decoded).map_err(|error| failed(error.to_string(), object, Value::Null))?;
+        let back = there_and_back(decoded).map_err(|error| failed(error.to_string(), before.clone(), Value::Null))?;
+        let after =
+            serde_json::to_value(&back).map_err(|error| failed(error.to_string(), before.clone(), Value::Null))?;
+        if let Some(path) = difference(&before, &after, String::new()) {
+            return Err(failed(format!("{path} has changed"), before, after));
         }
     }
     Ok(())

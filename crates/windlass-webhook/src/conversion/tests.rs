@@ -182,6 +182,8 @@ fn what_comes_back_as_it_was_passes_and_what_does_not_is_shown() {
     spoke_round_trips::<V1, V2>().unwrap();
     hub_round_trips::<V2, V1>().unwrap();
     let error = spoke_round_trips::<V1, V3>().unwrap_err();
-    assert_eq!((error.from.as_str(), error.over.as_str(), error.why.as_str()), ("v1", "v3", ".image has changed"));
-    assert!(error.was["image"].as_str().unwrap().contains('Z') && error.is["image"].as_str().unwrap().contains('z'));
+    assert_eq!((error.from.as_str(), error.via.as_str(), error.reason.as_str()), ("v1", "v3", ".image has changed"));
+    assert!(
+        error.before["image"].as_str().unwrap().contains('Z') && error.after["image"].as_str().unwrap().contains('z')
+    );
 }

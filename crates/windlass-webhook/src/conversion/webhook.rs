@@ -10,7 +10,7 @@ use windlass_api::{BoxError, ErrorChain, GroupKind, GroupVersion};
 
 use super::DynConverter;
 use crate::{
-    body::Refused,
+    body::RequestError,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
     review::{Family, contained},
@@ -74,7 +74,7 @@ impl Endpoint for Conversions {
     }
 
     /// The request has no UID for a review in the response.
-    fn refuse(&self, refused: &Refused) -> Answer {
+    fn refuse(&self, refused: &RequestError) -> Answer {
         Answer::failure(refused.code())
     }
 
@@ -83,7 +83,7 @@ impl Endpoint for Conversions {
         _: Parts,
         document: Value,
         metrics: &'a dyn WebhookMetrics,
-    ) -> BoxFuture<'a, Result<Answer, Refused>> {
+    ) -> BoxFuture<'a, Result<Answer, RequestError>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
             let request: Request = review.part("request")?;

@@ -8,7 +8,7 @@ use windlass_api::k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 
 use super::{Decision, DynAuthorizer, answered};
 use crate::{
-    body::Refused,
+    body::RequestError,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
     review::Family,
@@ -28,7 +28,7 @@ impl Endpoint for Access {
         LIMIT
     }
 
-    fn refuse(&self, refused: &Refused) -> Answer {
+    fn refuse(&self, refused: &RequestError) -> Answer {
         Answer::ok(FAMILY.answer(None, "status", failed(&refused.to_string())))
     }
 
@@ -37,7 +37,7 @@ impl Endpoint for Access {
         _: Parts,
         document: Value,
         metrics: &'a dyn WebhookMetrics,
-    ) -> BoxFuture<'a, Result<Answer, Refused>> {
+    ) -> BoxFuture<'a, Result<Answer, RequestError>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
             let mut spec: Value = review.part("spec")?;
@@ -47,7 +47,7 @@ impl Endpoint for Access {
             {
                 fields.insert("groups".to_owned(), groups);
             }
-            let spec = SubjectAccessReviewSpec::deserialize(spec).map_err(Refused::undecodable)?;
+            let spec = SubjectAccessReviewSpec::deserialize(spec).map_err(RequestError::undecodable)?;
             let status = match answered(self.0.authorize(&spec), metrics).await {
                 Ok(Decision::Allow { reason }) => json!({"allowed": true, "reason": reason}),
                 Ok(Decision::Deny { reason }) => json!({"allowed": false, "denied": true, "reason": reason}),

@@ -7,7 +7,7 @@ use windlass_api::k8s_openapi::api::authentication::v1::TokenReviewSpec;
 
 use super::{Authentication, DynAuthenticator, answered};
 use crate::{
-    body::Refused,
+    body::RequestError,
     endpoint::{Answer, Endpoint},
     metrics::WebhookMetrics,
     review::Family,
@@ -26,7 +26,7 @@ impl Endpoint for Tokens {
         LIMIT
     }
 
-    fn refuse(&self, refused: &Refused) -> Answer {
+    fn refuse(&self, refused: &RequestError) -> Answer {
         Answer::ok(FAMILY.answer(None, "status", unknown(Some(&refused.to_string()))))
     }
 
@@ -35,12 +35,12 @@ impl Endpoint for Tokens {
         _: Parts,
         document: Value,
         metrics: &'a dyn WebhookMetrics,
-    ) -> BoxFuture<'a, Result<Answer, Refused>> {
+    ) -> BoxFuture<'a, Result<Answer, RequestError>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
             let spec: TokenReviewSpec = review.part("spec")?;
             if spec.token.is_empty() {
-                return Err(Refused::undecodable("token is empty"));
+                return Err(RequestError::undecodable("token is empty"));
             }
             let audiences = spec.audiences.unwrap_or_default();
             let status = match answered(self.0.authenticate(&spec.token, &audiences), metrics).await {

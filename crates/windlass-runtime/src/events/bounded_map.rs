@@ -7,13 +7,13 @@ const CAPACITY: usize = 4096;
 
 /// A map that removes the least recently used half of its entries when it is full.
 #[derive(Debug)]
-pub(super) struct Recent<V> {
+pub(super) struct BoundedMap<V> {
     /// The values with the number of their last use.
     entries: HashMap<String, (u64, V)>,
     uses: u64,
 }
 
-impl<V> Recent<V> {
+impl<V> BoundedMap<V> {
     /// Returns the entry of a key. Creates it if it is missing.
     pub(super) fn entry(&mut self, key: &str, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
@@ -33,7 +33,7 @@ impl<V> Recent<V> {
     }
 }
 
-impl<V> Default for Recent<V> {
+impl<V> Default for BoundedMap<V> {
     fn default() -> Self {
         Self { entries: HashMap::new(), uses: 0 }
     }
@@ -45,13 +45,13 @@ mod tests {
 
     #[test]
     fn c_12_2_the_least_used_is_forgotten_and_the_number_is_limited() {
-        let mut recent = Recent::default();
+        let mut map = BoundedMap::default();
         for number in 0..3 * CAPACITY {
-            recent.entry("kept", || 0);
-            recent.entry(&number.to_string(), || number);
-            assert!(recent.entries.len() <= CAPACITY);
+            map.entry("kept", || 0);
+            map.entry(&number.to_string(), || number);
+            assert!(map.entries.len() <= CAPACITY);
         }
-        assert_eq!(*recent.entry("kept", || 1), 0, "used entries remain");
-        assert_eq!(*recent.entry("0", || 7), 7, "unused entries are removed");
+        assert_eq!(*map.entry("kept", || 1), 0, "used entries remain");
+        assert_eq!(*map.entry("0", || 7), 7, "unused entries are removed");
     }
 }

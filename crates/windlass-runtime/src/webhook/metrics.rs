@@ -15,7 +15,7 @@ use crate::metrics::Registry;
 /// Metrics of a webhook server in a [`Registry`], with controller-runtime's names. Pass it to
 /// [`WebhooksBuilder::metrics`](windlass_webhook::WebhooksBuilder::metrics).
 #[derive(Clone)]
-pub struct WebhookNumbers {
+pub struct PrometheusWebhookMetrics {
     latency: HistogramVec,
     total: IntCounterVec,
     in_flight: IntGaugeVec,
@@ -25,9 +25,9 @@ pub struct WebhookNumbers {
     certificate_errors: IntCounter,
 }
 
-impl WebhookNumbers {
+impl PrometheusWebhookMetrics {
     /// Registers the metrics in a registry. Returns an error if they are registered already.
-    pub fn shown_in(registry: &Registry) -> prometheus::Result<Self> {
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let by_path = &["webhook"];
         let counter = |name: &str, help: &str| IntCounter::new(name, help);
         // From ten nanoseconds to about 30 minutes.
@@ -40,7 +40,7 @@ impl WebhookNumbers {
         );
         let in_flight =
             Opts::new("controller_runtime_webhook_requests_in_flight", "Current number of running webhook calls.");
-        let numbers = Self {
+        let metrics = Self {
             latency: HistogramVec::new(latency, by_path)?,
             total: IntCounterVec::new(total, &["webhook", "code"])?,
             in_flight: IntGaugeVec::new(in_flight, by_path)?,
@@ -59,20 +59,20 @@ impl WebhookNumbers {
             )?,
         };
         let all: [Box<dyn Collector>; 7] = [
-            Box::new(numbers.latency.clone()),
-            Box::new(numbers.total.clone()),
-            Box::new(numbers.in_flight.clone()),
-            Box::new(numbers.panics.clone()),
-            Box::new(numbers.conversion_panics.clone()),
-            Box::new(numbers.certificates.clone()),
-            Box::new(numbers.certificate_errors.clone()),
+            Box::new(metrics.latency.clone()),
+            Box::new(metrics.total.clone()),
+            Box::new(metrics.in_flight.clone()),
+            Box::new(metrics.panics.clone()),
+            Box::new(metrics.conversion_panics.clone()),
+            Box::new(metrics.certificates.clone()),
+            Box::new(metrics.certificate_errors.clone()),
         ];
         all.into_iter().try_for_each(|metric| registry.prometheus().register(metric))?;
-        Ok(numbers)
+        Ok(metrics)
     }
 }
 
-impl WebhookMetrics for WebhookNumbers {
+impl WebhookMetrics for PrometheusWebhookMetrics {
     fn registered(&self, path: &WebhookPath) {
         // Metrics exist with the value zero before the first measurement.
         for code in ["200", "500"] {
@@ -108,9 +108,9 @@ impl WebhookMetrics for WebhookNumbers {
     }
 }
 
-impl Debug for WebhookNumbers {
+impl Debug for PrometheusWebhookMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebhookNumbers").finish_non_exhaustive()
+        f.debug_struct("PrometheusWebhookMetrics").finish_non_exhaustive()
     }
 }
 
@@ -121,18 +121,18 @@ mod tests {
     #[test]
     fn webhooks_are_counted_under_the_names_that_dashboards_know() {
         let registry = Registry::new();
-        let numbers = WebhookNumbers::shown_in(&registry).unwrap();
-        assert!(WebhookNumbers::shown_in(&registry).is_err(), "once");
+        let metrics = PrometheusWebhookMetrics::register(&registry).unwrap();
+        assert!(PrometheusWebhookMetrics::register(&registry).is_err(), "once");
         let path = WebhookPath::custom("/h").unwrap();
-        numbers.registered(&path);
+        metrics.registered(&path);
         for _ in 0..2 {
-            numbers.started(&path);
+            metrics.started(&path);
         }
-        numbers.finished(&path, Some(200), Duration::from_millis(2));
-        numbers.panicked();
-        numbers.conversion_panicked();
-        numbers.certificate_read(true);
-        numbers.certificate_read(false);
+        metrics.finished(&path, Some(200), Duration::from_millis(2));
+        metrics.panicked();
+        metrics.conversion_panicked();
+        metrics.certificate_read(true);
+        metrics.certificate_read(false);
         let text = registry.text();
         for line in [
             r#"controller_runtime_webhook_requests_total{code="200",webhook="/h"} 1"#,

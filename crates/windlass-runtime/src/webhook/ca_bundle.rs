@@ -9,7 +9,7 @@ use windlass_client::{Client, Result};
 /// An object that configures webhooks on an API server, with the authority that it trusts. Every webhook in the object
 /// gets the same `caBundle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trustee {
+pub struct CaBundleTarget {
     kind: Kind,
     name: String,
 }
@@ -21,7 +21,7 @@ enum Kind {
     Conversion,
 }
 
-impl Trustee {
+impl CaBundleTarget {
     /// Selects a MutatingWebhookConfiguration.
     pub fn mutating(name: impl Into<String>) -> Self {
         Self { kind: Kind::Mutating, name: name.into() }
@@ -38,12 +38,12 @@ impl Trustee {
     }
 
     /// Writes the `caBundle` if it differs. An object that does not exist is skipped; a later pass updates it.
-    pub(super) async fn tell(&self, client: &Client, bundle: &str) -> Result<()> {
+    pub(super) async fn inject(&self, client: &Client, bundle: &str) -> Result<()> {
         let objects = client.dynamic(&self.kind.resource());
         let Some(object) = objects.get_opt(self.name.as_str()).await? else { return Ok(()) };
         if let Some(patch) = self.kind.patch(&object, bundle) {
             objects.patch(self.name.as_str(), patch).await?;
-            tracing::info!(trustee = %self, "injected the certificate authority of the webhooks");
+            tracing::info!(object = %self, "injected the certificate authority of the webhooks");
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Trustee {
+impl fmt::Display for CaBundleTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.kind.resource().kind, self.name)
     }
