@@ -1,23 +1,26 @@
 //! Controllers and their manager, the counterpart of Go's controller-runtime.
 //!
-//! The path of a change through the modules:
+//! The modules, in the order in which a change passes them:
 //!
-//! 1. A [`Watch`] selects objects. The [`cluster`] runs one informer per selection, shared by all controllers
-//!    (`source`).
-//! 2. An event that passes the [`predicate`] becomes keys (`handler`): the object's own key, its owner's, or keys from
-//!    a mapping function.
-//! 3. The queue of the [`controller`] holds each key once.
-//! 4. A worker takes a key, reads the newest cached state of its object and calls the [`Reconciler`] ([`reconcile`]).
-//! 5. The reconciler compares the desired state with the observed state and writes changes through the client in its
-//!    [`Context`]. It returns an [`Action`], or an error with a [`Retry`] policy. Reads come from the caches
-//!    ([`client`]). Helpers cover common tasks: [`upsert`], [`finalizers`], [`owners`].
-//! 6. The [`manager`] runs controllers and other runnables until the [`shutdown`]. If several processes run the same
-//!    manager, only the elected leader reconciles ([`leader_election`]), or each reconciles a part of the objects
-//!    ([`sharding`]). Settings come from code, from a file or from flags (feature `config`).
+//! | stage | modules | content |
+//! |---|---|---|
+//! | watch | [`watch`], [`predicate`] | a [`Watch`] selects objects; predicates filter their events |
+//! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers |
+//! | keys | `source`, `handler` | an event becomes keys: the object's own, its owner's, or a mapping function's |
+//! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state |
+//! | reconcile | [`reconcile`], [`layer`] | a [`Reconciler`] gets a [`Context`], returns an [`Action`] or an error |
+//! | reads | [`client`], `read_your_writes` | reads from the caches show the manager's own writes |
+//! | writes | [`upsert`], [`status`], [`finalizers`], [`owners`] | helpers for common tasks |
+//! | reports | [`events`] | Kubernetes events for users |
+//! | | [`observer`], `reporter`, `write_attribution` | the steps of the control loop and their writes |
+//! | processes | [`leader_election`], [`sharding`] | one leader reconciles, or each process a part of the objects |
+//! | manager | [`runnable`], [`manager`], [`shutdown`] | runs controllers and other runnables until the shutdown |
+//! | servers | [`metrics`], [`health`], `webhook` | metrics, probes, and webhooks with their certificates |
+//! | | [`console`], `console_data`, `serving` | the state of the manager in a browser |
+//! | settings | `config`, `units` | settings from a file or from flags (feature `config`) |
+//! | | `error`, `host` | the error type; the host and the process |
 //!
-//! Controllers record [`events`] for users. [`metrics`] counts what happens, an [`observer`] sees each step, and the
-//! [`console`] shows it in a browser. The kubelet probes the manager's [`health`]. [`contracts`] lists the guarantees
-//! of client-go and controller-runtime, with the test for each.
+//! [`contracts`] lists the guarantees of client-go and controller-runtime, with the test for each.
 //!
 //! # Guarantees
 //!
@@ -36,56 +39,58 @@
 
 pub mod contracts;
 
-mod error;
-mod host;
-pub mod shutdown;
-#[cfg(feature = "config")]
-mod units;
-
 pub mod predicate;
 pub mod watch;
 
 mod caches;
 pub mod cluster;
-pub mod events;
-mod read_your_writes;
+
+mod handler;
+mod source;
+
+pub mod controller;
+mod controller_settings;
+
+pub mod layer;
+pub mod reconcile;
 
 pub mod client;
-pub mod reconcile;
+mod read_your_writes;
 
 pub mod finalizers;
 pub mod owners;
 pub mod status;
 pub mod upsert;
 
-mod console_data;
+pub mod events;
+
 pub mod observer;
 mod reporter;
-
-mod handler;
-mod source;
+mod write_attribution;
 
 pub mod leader_election;
 pub mod sharding;
 
-mod controller_settings;
+pub mod manager;
 pub mod runnable;
+pub mod shutdown;
 
-pub mod controller;
-pub mod layer;
-mod write_attribution;
-
-pub mod console;
 pub mod health;
 pub mod metrics;
-mod serving;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
-pub mod manager;
+pub mod console;
+mod console_data;
+mod serving;
 
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "config")]
+mod units;
+
+mod error;
+mod host;
 
 pub use caches::CacheOptions;
 pub use client::CachedClient;

@@ -1,12 +1,20 @@
 //! Webhooks for API servers: admission, conversion, authentication and authorization.
 //!
-//! The path of a call through the modules:
+//! The modules, in the order in which a call passes them:
 //!
-//! 1. A [`Server`] accepts connections over TLS. Its certificate may be replaced while it runs ([`CertificateFiles`]).
-//! 2. [`Webhooks`] finds the endpoint for the path ([`WebhookPath`]) and reads the body within limits.
-//! 3. An [`admission`] review goes to a mutator, a validator or a handler. A [`conversion`] review goes to the hub of
-//!    the kind. A token or access review goes to an authenticator or authorizer ([`reviews`]).
-//! 4. The call is counted ([`WebhookMetrics`]).
+//! | module | content |
+//! |---|---|
+//! | `server` | a [`Server`] accepts connections over TLS |
+//! | `certificates` | its certificate may be replaced while it runs ([`CertificateFiles`]) |
+//! | `webhooks`, `path` | [`Webhooks`] finds the endpoint for the path ([`WebhookPath`]) |
+//! | `body`, `review` | reads the body within limits, and the review in it |
+//! | `endpoint` | the interface of the following three |
+//! | [`admission`] | an admission review goes to a mutator, a validator or a handler |
+//! | [`conversion`] | a conversion review goes to the hub of the kind |
+//! | [`reviews`] | a token or access review goes to an authenticator or an authorizer |
+//! | `metrics` | each call is counted ([`WebhookMetrics`]) |
+//!
+//! [`contracts`] lists the guarantees of controller-runtime, with the test for each.
 //!
 //! In a program with a manager, the server is a runnable. windlass-runtime can also create the certificates and inject
 //! the `caBundle` (feature `webhook`).
@@ -24,20 +32,21 @@
 //! - Handlers have no time limit. The API server gives up after its timeout (10 s by default). The handler of an
 //!   abandoned call is dropped at its next await point.
 
-mod body;
 pub mod contracts;
-mod endpoint;
+
+mod certificates;
+mod server;
+
 mod path;
+mod webhooks;
+
+mod body;
+mod endpoint;
 mod review;
 
 pub mod admission;
 pub mod conversion;
 pub mod reviews;
-
-mod webhooks;
-
-mod certificates;
-mod server;
 
 mod metrics;
 
