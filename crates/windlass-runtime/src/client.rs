@@ -42,7 +42,7 @@ use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
 use crate::{
     Cluster, Watch,
-    read_your_writes::{self, Unseen},
+    read_your_writes::{self, StaleRead},
 };
 
 /// Reads from a manager's caches and writes to the server.
@@ -275,8 +275,8 @@ impl<K: Object> CachedKind<K> {
         if self.client.freshness == Freshness::OwnWrites {
             let limit = self.client.cluster().own_writes_timeout();
             read_your_writes::wait(&informers, reads, limit).await.map_err(|unseen| match unseen {
-                Unseen::Stopped(source) => stopped(source),
-                Unseen::Late { object, limit } => {
+                StaleRead::Stopped(source) => stopped(source),
+                StaleRead::TimedOut { object, limit } => {
                     let (operation, object) = (Box::new(operation.clone()), object.to_string());
                     Error::Stale { operation, object, limit }
                 }

@@ -32,12 +32,12 @@
 //! - The file cannot contain fields that a program adds.
 
 mod apply;
+mod checks;
 mod document;
 #[cfg(feature = "flags")]
 mod flags;
 mod logging;
-mod parts;
-mod rules;
+mod sections;
 
 use std::time::Duration;
 
@@ -47,12 +47,12 @@ use serde::{Deserialize, Serialize};
 pub use self::flags::ManagerFlags;
 pub use self::{
     logging::{LogFormat, LogLevel, Logging, TimeEncoding},
-    parts::{
+    sections::{
         Access, Cache, Certificate, Connection, ConsoleAddress, Controllers, Health, LeaderElectionConfig, Metrics,
         ShardingConfig, Webhook,
     },
 };
-pub use crate::error::ConfigurationError;
+pub use crate::error::{ConfigurationError, Place};
 use crate::units;
 
 /// The settings of a manager that an operator of the program may want to change.

@@ -28,8 +28,8 @@
 //! - It shows this process only. Other replicas have their own console.
 //! - Writes that a reconcile delegates to other tasks are not attributed to it.
 
-mod answers;
 mod events;
+mod routes;
 mod server;
 
 use std::{

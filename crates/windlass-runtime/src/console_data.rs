@@ -2,7 +2,7 @@
 
 pub(crate) mod history;
 pub mod state;
-mod story;
+mod step_log;
 
 use std::{
     collections::HashMap,
@@ -19,8 +19,8 @@ use windlass_queue::WorkQueue;
 
 use self::{
     history::{Latencies, Samples},
-    state::{Chapter, ControllerState, InFlight, LastFailure, Step, Totals},
-    story::Story,
+    state::{ControllerState, InFlight, LastFailure, Step, StepBatch, Totals},
+    step_log::StepLog,
 };
 use crate::{
     Change, Outcome, ReconcileEvent, ReconcileFinished, ReconcileObserver, ReconcileStarted, ReconcileWrote, Trigger,
@@ -52,7 +52,7 @@ pub(crate) struct ConsoleData {
     /// The start of the recording: in milliseconds since the Unix epoch, and as an instant for durations.
     started: (i64, Instant),
     controllers: RwLock<Controllers>,
-    story: Story,
+    log: StepLog,
 }
 
 #[derive(Default)]
@@ -94,7 +94,7 @@ impl ControllerEntry {
 impl ConsoleData {
     pub(crate) fn new(clock: Clock) -> Self {
         let started = (clock.now().as_millisecond(), Instant::now());
-        Self { clock, started, controllers: RwLock::default(), story: Story::new() }
+        Self { clock, started, controllers: RwLock::default(), log: StepLog::new() }
     }
 
     /// Adds a controller. Running controllers have unique names.
@@ -124,8 +124,8 @@ impl ConsoleData {
     }
 
     /// Returns the newest lines starting at a number, and the number after them.
-    pub(crate) fn since(&self, from: u64) -> Option<(Chapter, u64)> {
-        self.story.since(from)
+    pub(crate) fn since(&self, from: u64) -> Option<(StepBatch, u64)> {
+        self.log.since(from)
     }
 
     /// Takes a sample. Must be called at regular intervals, see [`EVERY`](self::history::EVERY).
@@ -143,7 +143,7 @@ impl ConsoleData {
     }
 
     fn record(&self, controller: &Controller, key: &ObjectKey, step: Step) {
-        self.story.add(self.now(), Arc::clone(&controller.entry.name), key.clone(), step);
+        self.log.add(self.now(), Arc::clone(&controller.entry.name), key.clone(), step);
     }
 }
 

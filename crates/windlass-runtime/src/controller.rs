@@ -1,8 +1,8 @@
 //! Controllers: the objects to reconcile, the related objects to watch, and the reconciler.
 
+mod activation;
 mod handle;
 mod moves;
-mod need;
 mod run;
 mod worker;
 
@@ -20,17 +20,17 @@ use windlass_queue::RateLimiter;
 
 pub use self::handle::{ControllerHandle, WatchHandle};
 use self::{
+    activation::Activation,
     handle::Additions,
-    need::Need,
     worker::{WithKeys, WithObjects},
 };
 use crate::{
     Action, Context, Reconciler, Result, Watch,
-    controller_settings::{Choices, Order},
+    controller_settings::{ControllerOptions, Order},
     handler::{self, Owners},
     layer::Layer,
     runnable::{Group, Runnable, RunnableContext},
-    source::{Informed, Source},
+    source::{InformerSource, Source},
 };
 
 /// Reconciles objects of type `K` with a reconciler of type `R`.
@@ -87,12 +87,12 @@ pub struct Controller<K, R = NoReconciler> {
     /// Sources added while the controller runs.
     additions: Additions<K>,
     limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
-    choices: Choices,
+    options: ControllerOptions,
     /// Streams of keys from other places than caches.
     triggers: Vec<BoxStream<'static, ObjectRef<K>>>,
     /// The outermost layer comes last.
     layers: Vec<Box<dyn Layer>>,
-    leadership: Need,
+    activation: Activation,
     reconciler: R,
 }
 
@@ -136,13 +136,13 @@ impl<K: Object> Controller<K> {
         Self {
             name: None,
             root: resource,
-            sources: vec![Box::new(Informed { watch: root, mapper: Some(handler::enqueue_self()) })],
+            sources: vec![Box::new(InformerSource { watch: root, mapper: Some(handler::enqueue_self()) })],
             additions: Additions::new(),
             limiter: None,
-            choices: Choices::default(),
+            options: ControllerOptions::default(),
             triggers: Vec::new(),
             layers: Vec::new(),
-            leadership: Need::Lead,
+            activation: Activation::Lead,
             reconciler: NoReconciler(()),
         }
     }
@@ -172,10 +172,10 @@ impl<K: Object> Controller<K> {
             sources: self.sources,
             additions: self.additions,
             limiter: self.limiter,
-            choices: self.choices,
+            options: self.options,
             triggers: self.triggers,
             layers: self.layers,
-            leadership: self.leadership,
+            activation: self.activation,
             reconciler,
         }
     }
@@ -266,14 +266,14 @@ impl<K: Object, R> Controller<K, R> {
     /// Sets the maximum number of concurrent reconciles. Defaults to the manager's
     /// [`ControllerDefaults`](crate::ControllerDefaults), or 1. The value 0 means 1.
     pub fn concurrency(mut self, workers: usize) -> Self {
-        self.choices.concurrency = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
+        self.options.concurrency = Some(NonZeroUsize::new(workers).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
     /// Sets how long to wait for the caches at the start before the controller fails. Defaults to the manager's
     /// [`ControllerDefaults`](crate::ControllerDefaults), or 2 minutes.
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
-        self.choices.sync_timeout = Some(timeout);
+        self.options.sync_timeout = Some(timeout);
         self
     }
 
@@ -287,14 +287,14 @@ impl<K: Object, R> Controller<K, R> {
     /// With priorities, a controller with many objects responds to changes during its start and during resyncs.
     /// Requeued keys retain their priority. See [`Builder::by_priority`](windlass_queue::Builder::by_priority).
     pub fn by_priority(mut self) -> Self {
-        self.choices.order = Some(Order::Priority);
+        self.options.order = Some(Order::Priority);
         self
     }
 
     /// Limits the duration of a reconcile. Defaults to the manager's [`ControllerDefaults`](crate::ControllerDefaults),
     /// or no limit. A reconcile that exceeds the limit is dropped at an await point and retried with back-off.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.choices.reconcile_timeout = Some(limit);
+        self.options.reconcile_timeout = Some(limit);
         self
     }
 
@@ -313,14 +313,14 @@ impl<K: Object, R> Controller<K, R> {
 
     /// Fills caches and queue in every process, so that a new leader can start at once. Only the leader reconciles.
     pub fn warm_up(mut self) -> Self {
-        self.leadership = Need::WarmUp;
+        self.activation = Activation::WarmUp;
         self
     }
 
     /// Reconciles in every process, regardless of leadership. For controllers of objects that belong to the process
     /// itself.
     pub fn in_every_process(mut self) -> Self {
-        self.leadership = Need::None;
+        self.activation = Activation::None;
         self
     }
 
@@ -330,12 +330,12 @@ impl<K: Object, R> Controller<K, R> {
     /// For controllers whose reconciles touch only objects that belong to the reconciled object, and write with
     /// preconditions.
     pub fn sharded(mut self) -> Self {
-        self.leadership = Need::Shard;
+        self.activation = Activation::Shard;
         self
     }
 
     fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<handler::Mapper<T, K>>) -> Self {
-        self.sources.push(Box::new(Informed { watch, mapper }));
+        self.sources.push(Box::new(InformerSource { watch, mapper }));
         self
     }
 
@@ -344,10 +344,10 @@ impl<K: Object, R> Controller<K, R> {
     }
 
     fn in_group(&self) -> Group {
-        match self.leadership {
-            Need::Lead => Group::Controllers,
-            Need::WarmUp | Need::Shard => Group::WarmUps,
-            Need::None => Group::Others,
+        match self.activation {
+            Activation::Lead => Group::Controllers,
+            Activation::WarmUp | Activation::Shard => Group::WarmUps,
+            Activation::None => Group::Others,
         }
     }
 }
@@ -397,7 +397,7 @@ impl<K, R> Debug for Controller<K, R> {
         f.debug_struct("Controller")
             .field("name", &self.name)
             .field("root", &self.root)
-            .field("choices", &self.choices)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

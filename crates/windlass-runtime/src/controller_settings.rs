@@ -10,7 +10,7 @@ pub use self::{defaults::ControllerDefaults, overrides::ControllerOverride};
 
 /// Settings of one controller that override the manager's [`ControllerDefaults`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Choices {
+pub(crate) struct ControllerOptions {
     pub(crate) concurrency: Option<NonZeroUsize>,
     pub(crate) sync_timeout: Option<Duration>,
     pub(crate) reconcile_timeout: Option<Duration>,

@@ -1,7 +1,7 @@
 //! Errors that end a manager, and that reconcilers return with `?`.
 
 #[cfg(feature = "config")]
-pub(crate) mod configuration;
+mod configuration;
 mod coordination;
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use thiserror::Error;
 use windlass_api::{ApiResource, BoxError};
 
 #[cfg(feature = "config")]
-pub use self::configuration::ConfigurationError;
+pub use self::configuration::{ConfigurationError, Place};
 pub use self::coordination::{InvalidElection, InvalidSharding};
 
 /// An error of the runtime, or an error of a lower layer that a reconciler returned.
@@ -38,12 +38,12 @@ pub enum Error {
     },
 
     /// The configuration names a controller that does not exist.
-    #[error("cannot override the settings of controller {name:?}: the controllers are {}", .there.join(", "))]
+    #[error("cannot override the settings of controller {name:?}: the controllers are {}", .existing.join(", "))]
     NoSuchController {
         /// The unknown name.
         name: String,
         /// The names of the existing controllers.
-        there: Vec<String>,
+        existing: Vec<String>,
     },
 
     /// A server of the manager cannot listen.

@@ -65,7 +65,7 @@ impl Probes {
         Self::new(Listen::Bound(listener))
     }
 
-    pub(crate) fn nowhere() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self::new(Listen::Off)
     }
 
@@ -124,7 +124,7 @@ impl Probes {
     }
 
     /// Reports whether the probes are served.
-    pub(crate) fn are_answered(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         !matches!(self.listen, Listen::Off)
     }
 

@@ -168,8 +168,8 @@ impl LeaderElection {
 
     /// Calls a function with the identity of each newly observed leader. The elector calls it directly, so it must
     /// return quickly.
-    pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_new_leader = Some(Box::new(tell));
+    pub fn on_new_leader(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_new_leader = Some(Box::new(callback));
         self
     }
 

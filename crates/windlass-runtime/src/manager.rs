@@ -31,7 +31,7 @@ use crate::{
     health::Probes,
     observer::ControllerMetrics,
     reporter::Reporter,
-    runnable::{Addition, Request},
+    runnable::{PreparedRunnable, Request},
     shutdown::Stopper,
 };
 
@@ -162,12 +162,12 @@ impl Manager {
             metrics,
             console,
         } = self;
-        if probes.are_answered() {
+        if probes.is_enabled() {
             runnables.push(Box::new(probes));
         }
         let named = runnables.into_iter().map(|runnable| Ok(handle.prepare(runnable)?.0));
         let mut runnables = named.collect::<Result<Vec<_>>>()?;
-        overrides.are_of(runnables.iter().map(Addition::name))?;
+        overrides.check_names(runnables.iter().map(PreparedRunnable::name))?;
 
         // Without leader election it would run in every replica, on all keys.
         if sharding.is_some()
@@ -196,7 +196,7 @@ impl Manager {
         //    - Caches: started by the first runnable that uses one.
         //    - Other runnables that may run in several processes.
         //    - Runnables that warm up for leadership.
-        runnables.sort_by_key(Addition::group); // stable
+        runnables.sort_by_key(PreparedRunnable::group); // stable
         let leaders_at = runnables.partition_point(|runnable| !runnable.group().needs_leadership());
         let mut leaders = runnables.split_off(leaders_at);
         for runnable in runnables {
@@ -233,7 +233,7 @@ impl Manager {
                 }
             }
         };
-        drop((requests, leaders)); // Whoever asks now, or waits for these, hears that it is too late.
+        drop((requests, leaders)); // Pending and later requests fail.
         match &first_error {
             None => tracing::info!("stopping"),
             // The end of the program is not a failure of a runnable.

@@ -4,7 +4,7 @@
 mod access;
 mod caches;
 mod depth;
-mod maker;
+mod factory;
 mod registry;
 mod requests;
 mod server;

@@ -16,11 +16,11 @@ struct Recorder(WriteJournals);
 
 /// The reason why a cache does not show the manager's own writes.
 #[derive(Debug)]
-pub(crate) enum Unseen {
+pub(crate) enum StaleRead {
     /// The cache has stopped.
     Stopped(Stopped),
     /// The cache has not caught up in time.
-    Late {
+    TimedOut {
         /// The object that was written.
         object: ObjectKey,
         /// How long the read waited.
@@ -34,14 +34,18 @@ pub(crate) fn recorded(client: Client, journals: &WriteJournals) -> Client {
 }
 
 /// Waits until the caches show the manager's own writes. Without a pending write this compares two numbers.
-pub(crate) async fn wait<K: Object>(informers: &Informers<K>, reads: Reads<'_>, limit: Duration) -> Result<(), Unseen> {
+pub(crate) async fn wait<K: Object>(
+    informers: &Informers<K>,
+    reads: Reads<'_>,
+    limit: Duration,
+) -> Result<(), StaleRead> {
     if informers.unseen_own_write(reads).is_none() {
         return Ok(());
     }
     match timeout(limit, informers.show_own_writes(reads)).await {
-        Ok(shown) => shown.map_err(Unseen::Stopped),
+        Ok(shown) => shown.map_err(StaleRead::Stopped),
         Err(_elapsed) => match informers.unseen_own_write(reads) {
-            Some(object) => Err(Unseen::Late { object, limit }),
+            Some(object) => Err(StaleRead::TimedOut { object, limit }),
             None => Ok(()),
         },
     }

@@ -12,7 +12,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
-pub(crate) use self::handle::{Addition, Ending, Request};
+pub(crate) use self::handle::{EndGuard, PreparedRunnable, Request};
 pub use self::handle::{ManagerHandle, RunnableHandle};
 use crate::{
     ControllerDefaults, Leadership, Result, Shard, cluster::Cluster, controller_settings::Overrides,

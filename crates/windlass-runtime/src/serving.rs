@@ -100,9 +100,9 @@ where
         let stream = WriteTimeout::new(stream, STALL);
         connections.spawn(async move {
             match tls {
-                None => converse(stream, &stop, handle).await,
+                None => serve_connection(stream, &stop, handle).await,
                 Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => converse(stream, &stop, handle).await,
+                    Ok(Ok(stream)) => serve_connection(stream, &stop, handle).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
                 },
@@ -118,7 +118,7 @@ where
 }
 
 /// Serves one connection. Connection errors are ignored.
-async fn converse<S, H, F, B>(stream: S, stop: &Stop, handle: H)
+async fn serve_connection<S, H, F, B>(stream: S, stop: &Stop, handle: H)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     H: Fn(Request<Incoming>) -> F,

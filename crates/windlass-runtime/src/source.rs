@@ -43,7 +43,7 @@ pub(crate) struct Started {
 }
 
 /// The informer of a watch.
-pub(crate) struct Informed<T: Object, K> {
+pub(crate) struct InformerSource<T: Object, K> {
     pub(crate) watch: Watch<T>,
     /// `None`: the source only fills the store.
     pub(crate) mapper: Option<Mapper<T, K>>,
@@ -60,9 +60,9 @@ struct Enqueue<T: Object, K> {
     reporter: Reporter,
 }
 
-// === impl Informed ===
+// === impl InformerSource ===
 
-impl<T: Object, K: Object> Source<K> for Informed<T, K> {
+impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
     fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started {
         let Self { mut watch, mapper } = *self;
         let indices = std::mem::take(&mut watch.indices);

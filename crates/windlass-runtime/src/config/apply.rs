@@ -6,7 +6,7 @@ use windlass_client::{Client, Config, Kubeconfig, RateLimit, config::Selection};
 
 use super::{
     Access, Cache, Certificate, ConfigurationError, Connection, Controllers, LeaderElectionConfig,
-    ManagerConfiguration, Metrics, ShardingConfig, rules,
+    ManagerConfiguration, Metrics, ShardingConfig, checks,
 };
 use crate::{
     CacheOptions, ControllerDefaults, LeaderElection, ManagerBuilder, Sharding,
@@ -42,10 +42,10 @@ impl ManagerBuilder {
         for (name, of) in &config.controllers.overrides {
             self = self.override_controller(name, *of);
         }
-        if !rules::is_off(&metrics.bind_address) {
+        if !checks::is_off(&metrics.bind_address) {
             self = self.metrics_server(move |registry| metrics.server(registry));
         }
-        if !rules::is_off(&config.console.bind_address) {
+        if !checks::is_off(&config.console.bind_address) {
             self = self.console(config.console.bind_address.clone());
         }
         if config.leader_election.enabled {
@@ -183,7 +183,7 @@ impl Controllers {
             defaults = defaults.concurrency(workers.get());
         }
         for (kind, workers) in &self.group_kind_concurrency {
-            defaults = defaults.concurrency_of(rules::group_kind(kind), workers.get());
+            defaults = defaults.concurrency_of(checks::group_kind(kind), workers.get());
         }
         if let Some(timeout) = self.cache_sync_timeout {
             defaults = defaults.sync_timeout(timeout);

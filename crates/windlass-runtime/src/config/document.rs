@@ -4,8 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use super::{ConfigurationError, ManagerConfiguration};
-use crate::error::configuration::Place;
+use super::{ConfigurationError, ManagerConfiguration, Place};
 
 impl ManagerConfiguration {
     /// Returns this configuration with overrides from a YAML or JSON file. Returns an error if the file cannot be read

@@ -34,11 +34,11 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
     /// Returns the stream, which ends when the manager stops. Events are created only after the reader has taken the
     /// previous ones.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
-        stream::unfold((self, None::<Instant>), |(mut reader, told)| async move {
-            let mut told = told;
+        stream::unfold((self, None::<Instant>), |(mut reader, last_state)| async move {
+            let mut last_state = last_state;
             loop {
                 // The first event is sent at once.
-                if told.is_some() {
+                if last_state.is_some() {
                     tokio::select! {
                         biased;
                         () = reader.stop.requested() => return None,
@@ -46,16 +46,16 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
                     }
                 }
                 let mut events = Vec::new();
-                if told.is_none_or(|told| told.elapsed() >= STATE) {
-                    told = Some(Instant::now());
+                if last_state.is_none_or(|last_state| last_state.elapsed() >= STATE) {
+                    last_state = Some(Instant::now());
                     event(&mut events, "state", None, &(reader.state)());
                 }
-                if let Some((chapter, next)) = reader.data.since(reader.next) {
+                if let Some((batch, next)) = reader.data.since(reader.next) {
                     reader.next = next;
-                    event(&mut events, "story", Some((reader.data.started().0, next)), &json(&chapter));
+                    event(&mut events, "story", Some((reader.data.started().0, next)), &json(&batch));
                 }
                 if !events.is_empty() {
-                    return Some((Ok(events.into()), (reader, told)));
+                    return Some((Ok(events.into()), (reader, last_state)));
                 }
             }
         })
@@ -65,9 +65,9 @@ impl<S: Fn() -> Bytes + Send + 'static> Reader<S> {
 /// Returns the next line for a reader that reconnects: the line after its last one if the ID belongs to this data,
 /// otherwise 0.
 pub(super) fn resume(last_event_id: &str, started: i64) -> u64 {
-    let place =
+    let position =
         last_event_id.split_once('-').and_then(|(of, next)| Some((of.parse::<i64>().ok()?, next.parse().ok()?)));
-    place.filter(|(of, _)| *of == started).map_or(0, |(_, next)| next)
+    position.filter(|(of, _)| *of == started).map_or(0, |(_, next)| next)
 }
 
 /// Appends an event. JSON contains no line breaks, so the data is one line.

@@ -19,8 +19,8 @@ use windlass_cache::{InformerPhase, InformerStatus};
 
 use super::{
     Console,
-    answers::{Place, place, protect},
     events::{Reader, json, resume},
+    routes::{Route, protect, route},
 };
 use crate::{
     Error, Group, Leadership, Result, Runnable, RunnableContext,
@@ -117,7 +117,7 @@ async fn sample(data: &ConsoleData) {
 
 impl View {
     fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        let mut answer = match place(request, &self.hosts) {
+        let mut answer = match route(request, &self.hosts) {
             Err((status, why)) => {
                 let mut answer = text(status, why);
                 if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -125,11 +125,11 @@ impl View {
                 }
                 answer.map(Either::Left)
             }
-            Ok(Place::File(file)) => file.answer().map(Either::Left),
-            Ok(Place::State) => typed("application/json", Either::Left(Full::new(self.state()))),
+            Ok(Route::File(file)) => file.answer().map(Either::Left),
+            Ok(Route::State) => typed("application/json", Either::Left(Full::new(self.state()))),
             // The stream is endless and has no content length.
-            Ok(Place::Events) if request.method() == Method::HEAD => typed(EVENTS, Either::Left(Full::default())),
-            Ok(Place::Events) => match Arc::clone(&self.readers).try_acquire_owned() {
+            Ok(Route::Events) if request.method() == Method::HEAD => typed(EVENTS, Either::Left(Full::default())),
+            Ok(Route::Events) => match Arc::clone(&self.readers).try_acquire_owned() {
                 Ok(permit) => {
                     let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok());
                     let reader = Reader {

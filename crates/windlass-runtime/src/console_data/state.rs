@@ -212,18 +212,18 @@ pub struct CacheState {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Chapter {
+pub struct StepBatch {
     /// The number of lines missing before these, because the reader was too slow or connected too late.
     pub lost: u64,
     /// The lines, in the order in which they happened.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LoggedStep>,
 }
 
 /// A step of the control loop.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Line {
+pub struct LoggedStep {
     /// The number of the line. Numbers are consecutive.
     pub number: u64,
     /// The time of the step, in milliseconds since the Unix epoch.

@@ -18,7 +18,7 @@ use crate::{
     Error, Result, RunnableContext, Watch,
     handler::{self, Mapper, Owners},
     reconcile::Stores,
-    source::{Informed, Source, Started, Target},
+    source::{InformerSource, Source, Started, Target},
 };
 
 /// Adds watches to a running controller, for kinds that are discovered at run time. Clones are handles to the same
@@ -110,7 +110,8 @@ impl<K: Object> ControllerHandle<K> {
         let resource = watch.resource.clone();
         let (reply, answer) = oneshot::channel();
         // If the request is rejected or dropped, the reply channel closes.
-        let _ = self.additions.send(Addition { source: Box::new(Informed { watch, mapper: Some(mapper) }), reply });
+        let _ =
+            self.additions.send(Addition { source: Box::new(InformerSource { watch, mapper: Some(mapper) }), reply });
         answer.await.unwrap_or_else(|_ended| Err(Error::ControllerStopped { resource: Box::new(resource) }))
     }
 }

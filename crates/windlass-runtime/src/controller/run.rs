@@ -36,10 +36,10 @@ where
     W: Work<K>,
 {
     let name: Arc<str> = controller.display_name().into();
-    let settings = context.overrides.over(&name, context.defaults.settle(&controller.choices, &controller.root));
+    let settings = context.overrides.apply(&name, context.defaults.resolve(&controller.options, &controller.root));
     let workers = settings.concurrency.get();
 
-    let (leadership, shard) = controller.leadership.of(&name, &context)?;
+    let (leadership, shard) = controller.activation.resolve(&name, &context)?;
     let preparation = shard.prepare();
 
     // 1. Create the queue.

@@ -14,7 +14,7 @@ use crate::{
     error::panic_message,
     layer::{Failure, Layer, ReconcileCall, ReconcileFuture},
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
-    read_your_writes::{self, Unseen},
+    read_your_writes::{self, StaleRead},
     reconcile::Shared,
     reporter::Reporter,
     sharding::{Permit, Point},
@@ -61,8 +61,8 @@ impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
         match read_your_writes::wait(&self.informers, Reads::Object(key.key()), self.limit).await {
             // A stopped cache is read in its last state, because the manager is stopping, too.
-            Ok(()) | Err(Unseen::Stopped(_)) => {}
-            Err(Unseen::Late { object, limit }) => {
+            Ok(()) | Err(StaleRead::Stopped(_)) => {}
+            Err(StaleRead::TimedOut { object, limit }) => {
                 return Err(Failure { error: Error::Stale { object, limit }.into(), retry: Retry::Backoff });
             }
         }

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use windlass_api::{ApiResource, GroupKind};
 
-use super::{Choices, Order};
+use super::{ControllerOptions, Order};
 
 /// The default time that a controller waits for its caches.
 const SYNC_TIMEOUT: Duration = Duration::from_mins(2);
@@ -82,7 +82,7 @@ impl ControllerDefaults {
 
     /// Combines the settings. The controller's own settings take precedence over those of its kind, which take
     /// precedence over the defaults.
-    pub(crate) fn settle(&self, chosen: &Choices, root: &ApiResource) -> Settings {
+    pub(crate) fn resolve(&self, chosen: &ControllerOptions, root: &ApiResource) -> Settings {
         let of_kind = || {
             let named = |kind: &GroupKind| kind.kind == root.kind && kind.group == root.group;
             self.by_kind.iter().find(|(kind, _)| named(kind)).map(|(_, workers)| *workers)
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_controller_s_choice_goes_before_its_kind_s_and_that_before_the_manager_s() {
-        let own = |workers| Choices { concurrency: NonZeroUsize::new(workers), ..Choices::default() };
+        let own =
+            |workers| ControllerOptions { concurrency: NonZeroUsize::new(workers), ..ControllerOptions::default() };
         let of_kind = ControllerDefaults::new().concurrency_of(GroupKind::new("apps", "Deployment"), 3);
         let of_other = ControllerDefaults::new().concurrency_of(GroupKind::new("", "Deployment"), 3);
         let unset = own(0);
@@ -121,7 +122,7 @@ mod tests {
             (of_other.concurrency(2), unset, 2),
             (of_kind.concurrency(2), own(5), 5),
         ] {
-            let settings = defaults.settle(&chosen, &Deployment::api_resource());
+            let settings = defaults.resolve(&chosen, &Deployment::api_resource());
             assert_eq!(settings.concurrency.get(), expected, "{defaults:?} {chosen:?}");
         }
     }
@@ -130,16 +131,20 @@ mod tests {
     fn what_nobody_chooses_is_as_ever_and_what_the_manager_says_holds_unless_a_controller_says_otherwise() {
         let second = Duration::from_secs(1);
         let root = Deployment::api_resource();
-        let plain = ControllerDefaults::new().settle(&Choices::default(), &root);
+        let plain = ControllerDefaults::new().resolve(&ControllerOptions::default(), &root);
         assert_eq!(plain.sync_timeout, Duration::from_mins(2));
         assert_eq!((plain.reconcile_timeout, plain.order), (None, Order::Arrival));
 
         let defaults = ControllerDefaults::new().sync_timeout(second).reconcile_timeout(second).by_priority();
-        let settings = defaults.settle(&Choices::default(), &root);
+        let settings = defaults.resolve(&ControllerOptions::default(), &root);
         assert_eq!((settings.sync_timeout, settings.reconcile_timeout), (second, Some(second)));
         assert_eq!(settings.order, Order::Priority);
-        let own = Choices { sync_timeout: Some(2 * second), reconcile_timeout: Some(3 * second), ..Choices::default() };
-        let settings = defaults.settle(&own, &root);
+        let own = ControllerOptions {
+            sync_timeout: Some(2 * second),
+            reconcile_timeout: Some(3 * second),
+            ..ControllerOptions::default()
+        };
+        let settings = defaults.resolve(&own, &root);
         assert_eq!((settings.sync_timeout, settings.reconcile_timeout), (2 * second, Some(3 * second)));
     }
 }

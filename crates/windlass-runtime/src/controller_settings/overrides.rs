@@ -46,16 +46,16 @@ impl Overrides {
     }
 
     /// Checks that each override names one of these controllers.
-    pub(crate) fn are_of<'a>(&self, there: impl Iterator<Item = &'a str>) -> Result<()> {
-        let there: Vec<_> = there.map(str::to_owned).collect();
-        match self.0.keys().find(|name| !there.contains(name)) {
+    pub(crate) fn check_names<'a>(&self, existing: impl Iterator<Item = &'a str>) -> Result<()> {
+        let existing: Vec<_> = existing.map(str::to_owned).collect();
+        match self.0.keys().find(|name| !existing.contains(name)) {
             None => Ok(()),
-            Some(name) => Err(Error::NoSuchController { name: name.clone(), there }),
+            Some(name) => Err(Error::NoSuchController { name: name.clone(), existing }),
         }
     }
 
     /// Applies the overrides of the controller with this name.
-    pub(crate) fn over(&self, name: &str, settings: Settings) -> Settings {
+    pub(crate) fn apply(&self, name: &str, settings: Settings) -> Settings {
         let of = self.0.get(name).copied().unwrap_or_default();
         Settings {
             concurrency: of.concurrency.unwrap_or(settings.concurrency),

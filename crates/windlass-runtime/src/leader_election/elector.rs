@@ -272,9 +272,9 @@ impl Elector {
             return;
         }
         self.state.send_modify(|state| state.leader = Some(leader.into()));
-        if let Some(tell) = &self.setup.on_new_leader {
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tell(leader)));
-            if let Err(panic) = told {
+        if let Some(callback) = &self.setup.on_new_leader {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| callback(leader)));
+            if let Err(panic) = result {
                 tracing::error!(panic = panic_message(&*panic), "the callback for new leaders panicked");
             }
         }

@@ -67,7 +67,7 @@ impl ManagerBuilder {
             metrics: None,
             registry: None,
             metrics_server: None,
-            probes: Probes::nowhere(),
+            probes: Probes::disabled(),
             console: None,
         }
     }

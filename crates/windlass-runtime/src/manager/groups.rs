@@ -16,7 +16,7 @@ use crate::{
     controller_settings::Overrides,
     error::panic_message,
     reporter::Reporter,
-    runnable::{Addition, Ending},
+    runnable::{EndGuard, PreparedRunnable},
     shutdown::Stopper,
 };
 
@@ -45,7 +45,7 @@ struct Started {
     /// A separate stopper per runnable: groups stop one after the other, and a runnable can be stopped alone.
     stopper: Stopper,
     /// Dropped when the runnable has ended.
-    _ending: Ending,
+    _end_guard: EndGuard,
 }
 
 impl Groups {
@@ -77,7 +77,7 @@ impl Groups {
     }
 
     /// Starts a runnable.
-    pub(super) fn start(&mut self, Addition { runnable, stopper, ending }: Addition) {
+    pub(super) fn start(&mut self, PreparedRunnable { runnable, stopper, end_guard }: PreparedRunnable) {
         let (group, name) = (runnable.group(), runnable.name());
         let context = RunnableContext {
             cluster: self.cluster.clone(),
@@ -91,7 +91,7 @@ impl Groups {
             _alive: self.alive.clone().expect("nothing starts after the end"),
         };
         let task = self.tasks.spawn(runnable.run(context));
-        self.started.insert(task.id(), Started { name, group, stopper, _ending: ending });
+        self.started.insert(task.id(), Started { name, group, stopper, _end_guard: end_guard });
     }
 
     /// Resolves with the first failure of a runnable. Never resolves without a failure. Cancel-safe.

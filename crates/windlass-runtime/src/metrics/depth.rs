@@ -18,14 +18,14 @@ pub(super) struct Depth {
     /// The gauges of all queues.
     all: IntGaugeVec,
     /// The gauges by priority. `None` is the gauge of a queue without priorities.
-    told: Mutex<HashMap<Option<i32>, IntGauge>>,
+    gauges: Mutex<HashMap<Option<i32>, IntGauge>>,
 }
 
 // === impl Depth ===
 
 impl Depth {
     pub(super) fn new(name: &str, all: &IntGaugeVec) -> Self {
-        Self { name: name.to_owned(), all: all.clone(), told: Mutex::default() }
+        Self { name: name.to_owned(), all: all.clone(), gauges: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -33,18 +33,18 @@ impl Depth {
     }
 
     pub(super) fn change(&self, priority: Option<i32>, change: i64) {
-        let mut told = self.told.lock();
-        if let Some(gauge) = told.get(&priority) {
+        let mut gauges = self.gauges.lock();
+        if let Some(gauge) = gauges.get(&priority) {
             return gauge.add(change);
         }
-        let full = told.len() >= MAX_PRIORITIES;
+        let full = gauges.len() >= MAX_PRIORITIES;
         let gauge = match priority {
             Some(_) if full => return self.gauge(OTHER_PRIORITIES).add(change),
             Some(priority) => self.gauge(&priority.to_string()),
             None => self.gauge(""),
         };
         gauge.add(change);
-        told.insert(priority, gauge);
+        gauges.insert(priority, gauge);
     }
 
     fn gauge(&self, priority: &str) -> IntGauge {

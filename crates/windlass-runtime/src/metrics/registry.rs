@@ -17,7 +17,7 @@ use super::{
     ControllerMetrics, UnfinishedProbe,
     caches::Caches,
     depth::{self, Depth},
-    maker::{Maker, REQUEST_SECONDS},
+    factory::{MetricFactory, REQUEST_SECONDS},
     requests::{RequestCounter, Requests},
 };
 use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
@@ -100,23 +100,23 @@ impl Registry {
     #[must_use]
     pub fn new() -> Self {
         let registry = prometheus::Registry::new();
-        let make = Maker(&registry);
-        let controllers = Controllers::new(&make);
-        let queues = Queues::new(&make);
-        let requests = Arc::new(Requests::new(&make));
-        let leading = make.gauges(
+        let factory = MetricFactory(&registry);
+        let controllers = Controllers::new(&factory);
+        let queues = Queues::new(&factory);
+        let requests = Arc::new(Requests::new(&factory));
+        let leading = factory.gauges(
             "leader_election_master_status",
             "1 if this process is the leader, otherwise 0, by lease name.",
             &["name"],
         );
-        let slow_paths = make.counters(
+        let slow_paths = factory.counters(
             "leader_election_slowpath_total",
             "Total number of renewals that had to read the lease first, by lease name.",
             &["name"],
         );
-        let shards = Shards::new(&make);
+        let shards = Shards::new(&factory);
         let caches = Caches::default();
-        make.kept(Ok(caches.clone()));
+        factory.register(Ok(caches.clone()));
         Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, shards, caches }))
     }
 
@@ -141,7 +141,7 @@ impl Registry {
     /// Encodes all metrics in the Prometheus text format, version 0.0.4.
     #[must_use]
     pub fn text(&self) -> String {
-        self.0.queues.look();
+        self.0.queues.update();
         let mut text = Vec::new();
         if let Err(error) = TextEncoder::new().encode(&self.0.registry.gather(), &mut text) {
             // Only metrics added by the program can fail.
@@ -255,46 +255,46 @@ impl ShardMetrics for Registry {
 // === impl Controllers ===
 
 impl Controllers {
-    fn new(make: &Maker<'_>) -> Self {
+    fn new(factory: &MetricFactory<'_>) -> Self {
         let by_name = &["controller"];
         Self {
-            total: make.counters(
+            total: factory.counters(
                 "controller_runtime_reconcile_total",
                 "Total number of reconciles per controller, by result.",
                 &["controller", "result"],
             ),
-            errors: make.counters(
+            errors: factory.counters(
                 "controller_runtime_reconcile_errors_total",
                 "Total number of failed reconciles per controller.",
                 by_name,
             ),
-            terminal_errors: make.counters(
+            terminal_errors: factory.counters(
                 "controller_runtime_terminal_reconcile_errors_total",
                 "Total number of failed reconciles per controller that are not retried.",
                 by_name,
             ),
-            panics: make.counters(
+            panics: factory.counters(
                 "controller_runtime_reconcile_panics_total",
                 "Total number of reconciles per controller that panicked.",
                 by_name,
             ),
-            timeouts: make.counters(
+            timeouts: factory.counters(
                 "controller_runtime_reconcile_timeouts_total",
                 "Total number of reconciles per controller that timed out.",
                 by_name,
             ),
-            time: make.histograms(
+            time: factory.histograms(
                 "controller_runtime_reconcile_time_seconds",
                 "Duration of reconciles per controller, in seconds.",
                 by_name,
                 RECONCILE_BUCKETS,
             ),
-            workers: make.gauges(
+            workers: factory.gauges(
                 "controller_runtime_max_concurrent_reconciles",
                 "Maximum number of concurrent reconciles per controller.",
                 by_name,
             ),
-            active: make.gauges(
+            active: factory.gauges(
                 "controller_runtime_active_workers",
                 "Number of running reconciles per controller.",
                 by_name,
@@ -306,34 +306,34 @@ impl Controllers {
 // === impl Queues ===
 
 impl Queues {
-    fn new(make: &Maker<'_>) -> Self {
+    fn new(factory: &MetricFactory<'_>) -> Self {
         let by_name = &["name", "controller"];
         Self {
-            depth: make.gauges("workqueue_depth", "Current depth of the work queue.", depth::LABELS),
-            adds: make.counters("workqueue_adds_total", "Total number of adds handled by the work queue.", by_name),
-            waited: make.histograms(
+            depth: factory.gauges("workqueue_depth", "Current depth of the work queue.", depth::LABELS),
+            adds: factory.counters("workqueue_adds_total", "Total number of adds handled by the work queue.", by_name),
+            waited: factory.histograms(
                 "workqueue_queue_duration_seconds",
                 "How long in seconds a key stays in the work queue before it is taken.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
-            worked: make.histograms(
+            worked: factory.histograms(
                 "workqueue_work_duration_seconds",
                 "How long in seconds processing a key from the work queue takes.",
                 by_name,
                 QUEUE_BUCKETS,
             ),
-            retries: make.counters(
+            retries: factory.counters(
                 "workqueue_retries_total",
                 "Total number of retries handled by the work queue.",
                 by_name,
             ),
-            unfinished: make.float_gauges(
+            unfinished: factory.float_gauges(
                 "workqueue_unfinished_work_seconds",
                 "Total processing time so far of unfinished keys, in seconds. Steady growth indicates a stuck worker.",
                 by_name,
             ),
-            longest: make.float_gauges(
+            longest: factory.float_gauges(
                 "workqueue_longest_running_processor_seconds",
                 "Longest processing time so far of an unfinished key, in seconds.",
                 by_name,
@@ -354,7 +354,7 @@ impl Queues {
     }
 
     /// Updates the metrics that are computed on each scrape.
-    fn look(&self) {
+    fn update(&self) {
         let set = |gauges: &GaugeVec, name: &str, value: Duration| {
             let gauge: Gauge = gauges.with_label_values(&[name, name]);
             gauge.set(value.as_secs_f64());
@@ -398,30 +398,30 @@ impl Debug for Queue {
 // === impl Shards ===
 
 impl Shards {
-    fn new(make: &Maker<'_>) -> Self {
+    fn new(factory: &MetricFactory<'_>) -> Self {
         Self {
-            members: make.gauges(
+            members: factory.gauges(
                 "windlass_shard_members",
                 "Number of members in the group, as seen by this process; 0 while it is not a member.",
                 &["group"],
             ),
-            keys: make.gauges(
+            keys: factory.gauges(
                 "windlass_shard_keys",
                 "Number of objects of a controller owned by this process after the last move.",
                 &["group", "controller"],
             ),
-            moved: make.counters(
+            moved: factory.counters(
                 "windlass_shard_keys_moved_total",
                 "Total number of objects of a controller that this process gained or lost.",
                 &["group", "controller", "direction"],
             ),
-            handovers: make.histograms(
+            handovers: factory.histograms(
                 "windlass_shard_handover_seconds",
                 "Time from a change of the group to the handover of the moved keys, in seconds.",
                 &["group"],
                 REQUEST_SECONDS,
             ),
-            losses: make.counters(
+            losses: factory.counters(
                 "windlass_shard_losses_total",
                 "Total number of times that this process lost its lease and all keys.",
                 &["group"],

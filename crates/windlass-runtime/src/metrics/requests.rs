@@ -12,7 +12,7 @@ use windlass_client::{
     metrics::{Attempt, ClientMetrics},
 };
 
-use super::maker::{Maker, REQUEST_SECONDS};
+use super::factory::{MetricFactory, REQUEST_SECONDS};
 
 /// Buckets for the sizes of requests and responses, in bytes.
 const SIZE_BUCKETS: &[f64] =
@@ -38,38 +38,38 @@ pub struct RequestCounter {
 // === impl Requests ===
 
 impl Requests {
-    pub(super) fn new(make: &Maker<'_>) -> Self {
+    pub(super) fn new(factory: &MetricFactory<'_>) -> Self {
         let by_verb = &["verb", "host"];
         Self {
-            total: make.counters(
+            total: factory.counters(
                 "rest_client_requests_total",
                 "Number of HTTP requests, by status code, method and host. The code is `<error>` without a response.",
                 &["code", "method", "host"],
             ),
-            retries: make.counters(
+            retries: factory.counters(
                 "rest_client_request_retries_total",
                 "Number of request retries, by status code, verb and host.",
                 &["code", "verb", "host"],
             ),
-            duration: make.histograms(
+            duration: factory.histograms(
                 "rest_client_request_duration_seconds",
                 "Request latency in seconds up to the response headers, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
-            throttled: make.histograms(
+            throttled: factory.histograms(
                 "rest_client_rate_limiter_duration_seconds",
                 "Client-side rate limiter latency in seconds, by verb and host.",
                 by_verb,
                 REQUEST_SECONDS,
             ),
-            sent: make.histograms(
+            sent: factory.histograms(
                 "rest_client_request_size_bytes",
                 "Request size in bytes, by verb and host.",
                 by_verb,
                 SIZE_BUCKETS,
             ),
-            received: make.histograms(
+            received: factory.histograms(
                 "rest_client_response_size_bytes",
                 "Response size in bytes, by verb and host.",
                 by_verb,

@@ -29,11 +29,11 @@ use crate::{Error, Result, shutdown::Stopper};
 /// ```
 #[derive(Clone)]
 pub struct ManagerHandle {
-    names: Names,
+    names: RunnableNames,
     requests: mpsc::UnboundedSender<Request>,
 }
 
-/// A runnable added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
+/// A handle of a runnable that was added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
 #[must_use = "this handle is the only way to stop a single runnable"]
 pub struct RunnableHandle {
     name: String,
@@ -45,27 +45,27 @@ pub struct RunnableHandle {
 
 /// The names of a manager's runnables.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct RunnableNames(Arc<Mutex<HashSet<String>>>);
 
 /// A request of a handle to the manager.
 pub(crate) enum Request {
     /// Starts a runnable.
-    Add(Addition),
+    Add(PreparedRunnable),
     /// Removes the runnable with this name, if it has not started.
     Withdraw(String),
 }
 
 /// A runnable to start.
-pub(crate) struct Addition {
+pub(crate) struct PreparedRunnable {
     pub(crate) runnable: Box<dyn Runnable>,
     pub(crate) stopper: Stopper,
-    pub(crate) ending: Ending,
+    pub(crate) end_guard: EndGuard,
 }
 
 /// Frees the name when the runnable has ended, and notifies waiting callers.
-pub(crate) struct Ending {
+pub(crate) struct EndGuard {
     name: String,
-    names: Names,
+    names: RunnableNames,
     _ended: watch::Sender<()>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Ending {
 impl ManagerHandle {
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Request>) {
         let (requests, receiver) = mpsc::unbounded_channel();
-        (Self { names: Names::default(), requests }, receiver)
+        (Self { names: RunnableNames::default(), requests }, receiver)
     }
 
     /// Adds a controller or another runnable. It starts at once, or with the manager. If its group needs leadership, it
@@ -83,25 +83,25 @@ impl ManagerHandle {
     ///
     /// Returns an error if a runnable with this name has not ended, or if the manager is stopping.
     pub fn add(&self, runnable: impl Runnable) -> Result<RunnableHandle> {
-        let (addition, added) = self.prepare(Box::new(runnable))?;
+        let (addition, handle) = self.prepare(Box::new(runnable))?;
         match self.requests.send(Request::Add(addition)) {
-            Ok(()) => Ok(added),
-            Err(_stopped) => Err(Error::ManagerStopped { name: added.name }),
+            Ok(()) => Ok(handle),
+            Err(_stopped) => Err(Error::ManagerStopped { name: handle.name }),
         }
     }
 
     /// Reserves the name.
-    pub(crate) fn prepare(&self, runnable: Box<dyn Runnable>) -> Result<(Addition, RunnableHandle)> {
+    pub(crate) fn prepare(&self, runnable: Box<dyn Runnable>) -> Result<(PreparedRunnable, RunnableHandle)> {
         let name = runnable.name();
         if !self.names.0.lock().insert(name.clone()) {
             return Err(Error::DuplicateName { name });
         }
         let (sender, ended) = watch::channel(());
         let stopper = Stopper::new();
-        let added =
+        let handle =
             RunnableHandle { name: name.clone(), stopper: stopper.clone(), ended, requests: self.requests.clone() };
-        let ending = Ending { name, names: self.names.clone(), _ended: sender };
-        Ok((Addition { runnable, stopper, ending }, added))
+        let end_guard = EndGuard { name, names: self.names.clone(), _ended: sender };
+        Ok((PreparedRunnable { runnable, stopper, end_guard }, handle))
     }
 }
 
@@ -142,21 +142,21 @@ impl Debug for RunnableHandle {
     }
 }
 
-// === impl Addition ===
+// === impl PreparedRunnable ===
 
-impl Addition {
+impl PreparedRunnable {
     pub(crate) fn group(&self) -> Group {
         self.runnable.group()
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.ending.name
+        &self.end_guard.name
     }
 }
 
-// === impl Ending ===
+// === impl EndGuard ===
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         // Must happen before the sender, a field, is dropped.
         self.names.0.lock().remove(&self.name);

@@ -67,7 +67,7 @@ pub(crate) struct Moves {
     shard: Shard,
     changes: Option<watch::Receiver<()>>,
     /// The generation of the last returned move; `None` before the first one.
-    told: Option<u64>,
+    delivered: Option<u64>,
 }
 
 /// A change of the assignment: the keys that this process gains and loses.
@@ -186,7 +186,7 @@ impl Shard {
                 Some(changes)
             }
         };
-        Moves { shard: self.clone(), changes, told: None }
+        Moves { shard: self.clone(), changes, delivered: None }
     }
 
     pub(crate) fn count_move(&self, controller: &str, gained: usize, lost: usize, owned: usize) {
@@ -270,10 +270,10 @@ impl Moves {
             drop(changes.changed().await);
             let claims = shared.claims.lock();
             let generation = claims.generation();
-            if self.told == Some(generation) {
+            if self.delivered == Some(generation) {
                 continue;
             }
-            let before = self.told.replace(generation).and_then(|told| claims.since(told));
+            let before = self.delivered.replace(generation).and_then(|delivered| claims.since(delivered));
             return Move { before, after: Arc::clone(claims.assignment()) };
         }
     }

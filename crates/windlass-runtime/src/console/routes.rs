@@ -11,7 +11,7 @@ use http_body_util::Full;
 
 /// The content at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Route {
     /// A file of the page.
     File(&'static File),
     State,
@@ -71,24 +71,24 @@ impl File {
     }
 }
 
-/// Returns the requested place, or the status and reason of a rejection. `hosts` are the allowed host names in addition
+/// Returns the requested route, or the status and reason of a rejection. `hosts` are the allowed host names in addition
 /// to addresses and `localhost`.
-pub(super) fn place<B>(request: &Request<B>, hosts: &[String]) -> Result<Place, (StatusCode, &'static str)> {
+pub(super) fn route<B>(request: &Request<B>, hosts: &[String]) -> Result<Route, (StatusCode, &'static str)> {
     if !is_for_here(request, hosts) {
         return Err((StatusCode::MISDIRECTED_REQUEST, "this host name is not allowed for the console\n"));
     }
-    let place = match request.uri().path() {
-        "/api/state" => Place::State,
-        "/api/events" => Place::Events,
+    let route = match request.uri().path() {
+        "/api/state" => Route::State,
+        "/api/events" => Route::Events,
         path => match FILES.iter().find(|file| file.path == path) {
-            Some(file) => Place::File(file),
+            Some(file) => Route::File(file),
             None => return Err((StatusCode::NOT_FOUND, "404 page not found\n")),
         },
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "the console is read-only\n"));
     }
-    Ok(place)
+    Ok(route)
 }
 
 pub(super) fn protect(headers: &mut HeaderMap) {
@@ -119,20 +119,20 @@ fn is_local(authority: &str, hosts: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    fn ask(method: Method, path: &str, host: Option<&str>) -> Result<Place, u16> {
+    fn ask(method: Method, path: &str, host: Option<&str>) -> Result<Route, u16> {
         let mut request = Request::builder().method(method).uri(path);
         if let Some(host) = host {
             request = request.header(header::HOST, host);
         }
-        place(&request.body(()).unwrap(), &["console.example.com".to_owned()]).map_err(|(status, _)| status.as_u16())
+        route(&request.body(()).unwrap(), &["console.example.com".to_owned()]).map_err(|(status, _)| status.as_u16())
     }
 
     #[test]
     fn it_answers_who_asks_for_this_machine_and_nobody_else() {
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "10.1.2.3", "web.localhost:80"] {
-            assert_eq!(ask(Method::GET, "/api/state", Some(host)), Ok(Place::State), "{host}");
+            assert_eq!(ask(Method::GET, "/api/state", Some(host)), Ok(Route::State), "{host}");
         }
-        assert_eq!(ask(Method::GET, "/api/events", Some("Console.Example.com:443")), Ok(Place::Events));
+        assert_eq!(ask(Method::GET, "/api/events", Some("Console.Example.com:443")), Ok(Route::Events));
         for host in ["evil.example.com", "127.0.0.1.evil.example.com", "localhost.evil.example.com:9090", "", "a b"] {
             assert_eq!(ask(Method::GET, "/api/state", Some(host)), Err(421), "{host}");
         }
@@ -145,7 +145,7 @@ mod tests {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
             assert_eq!(ask(method.clone(), "/", Some("localhost")), Err(405), "{method}");
         }
-        assert!(matches!(ask(Method::HEAD, "/", Some("localhost")), Ok(Place::File(_))));
+        assert!(matches!(ask(Method::HEAD, "/", Some("localhost")), Ok(Route::File(_))));
         for path in ["/index.html", "/api", "/api/state/", "/../Cargo.toml"] {
             assert_eq!(ask(Method::GET, path, Some("localhost")), Err(404), "{path}");
         }

@@ -1,10 +1,10 @@
-//! The conditions under which a controller may act.
+//! The processes in which a controller acts.
 
 use crate::{Error, Leadership, Result, Shard, runnable::RunnableContext};
 
 /// The behaviour of a controller in processes that are not the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum Activation {
     /// It does nothing.
     Lead,
     /// It fills its caches and its queue.
@@ -15,9 +15,9 @@ pub(super) enum Need {
     Shard,
 }
 
-impl Need {
+impl Activation {
     /// Returns the leadership and the shard that the controller with this name depends on.
-    pub(super) fn of(self, name: &str, context: &RunnableContext) -> Result<(Leadership, Shard)> {
+    pub(super) fn resolve(self, name: &str, context: &RunnableContext) -> Result<(Leadership, Shard)> {
         let shares = context.shard().is_shared();
         match self {
             Self::None => Ok((Leadership::alone(), Shard::alone())),
