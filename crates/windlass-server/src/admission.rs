@@ -13,7 +13,8 @@ use windlass_api::{Cause, DryRun, GroupResource, Status};
 use crate::{
     authn::User,
     authz::Authorizer,
-    registry::{Registry, ResourceInfo, SubresourceInfo, Target},
+    registry::Registry,
+    resource::{ResourceInfo, SubresourceInfo, Target},
     warning::Warnings,
 };
 

@@ -17,7 +17,9 @@ use crate::{
     admission::{self, PodAccounts},
     authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
-    registry::{Body, ListLag, Registry, Target, Tree, WriteParams},
+    object::Tree,
+    registry::{ListLag, Registry, WriteParams},
+    resource::{Body, Target},
     storage::Storage,
 };
 

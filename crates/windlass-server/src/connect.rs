@@ -11,7 +11,9 @@ use windlass_api::{GroupKind, GroupResource, Status, reason};
 use crate::{
     admission::{Asked, Attributes, Operation, PartKind},
     http::Query,
-    registry::{Errors, Item, ListParams, Path, Registry, Target, Tree},
+    object::{Errors, Path, Tree},
+    registry::{ListParams, Registry},
+    resource::{Item, Target},
 };
 
 /// The target of a connection.

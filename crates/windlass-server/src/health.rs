@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     http::{Body, text},
-    registry::ResourceTable,
+    resource::ResourceTable,
     server::Inner,
 };
 

@@ -24,7 +24,7 @@ use crate::{
     discovery,
     encoded::Style,
     health, openapi,
-    registry::{ResourceInfo, ResourceTable},
+    resource::{ResourceInfo, ResourceTable},
     server::Inner,
     warning::Warnings,
 };

@@ -23,7 +23,8 @@ use crate::{
     authn::User,
     codec,
     discovery::catalog::{CatalogResource, catalog},
-    registry::{Conversion, Errors, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
+    object::Errors,
+    resource::{Conversion, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
 };
 
 mod autoscaling;

@@ -52,8 +52,10 @@ mod bootstrap;
 mod connect;
 mod encoded;
 mod kinds;
+mod object;
 mod registrations;
 mod registry;
+mod resource;
 mod reviews;
 
 mod apiextensions;

@@ -27,7 +27,7 @@ use windlass_api::Scope;
 use crate::{
     descriptions::Descriptions,
     discovery::{Document, Group, Version, document_hash, groups},
-    registry::{ResourceTable, Shape},
+    resource::{ResourceTable, Shape},
 };
 
 pub(crate) use self::schemas::{of_kind as schema_of_kind, schema};

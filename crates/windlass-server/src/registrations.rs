@@ -10,7 +10,9 @@ use windlass_api::Status;
 
 use crate::{
     encoded::Style,
-    registry::{Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Target, Tree, WriteParams},
+    object::Tree,
+    registry::{DeleteParams, GetParams, ListParams, Registry, WriteParams},
+    resource::{Body, ResourceInfo, Target},
 };
 
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";

@@ -22,9 +22,9 @@ use crate::{
     authn::User,
     codec,
     encoded::Encoded,
-    registry::{
-        Answer, Body, Errors, Item, Registry, Shape, Target, Tree, WriteParams, Written, metadata_mut, settle_namespace,
-    },
+    object::{Errors, Tree, metadata_mut},
+    registry::{Answer, Registry, WriteParams, Written, settle_namespace},
+    resource::{Body, Item, Shape, Target},
     server::Inner,
     storage::Revision,
 };

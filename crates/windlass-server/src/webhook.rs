@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time};
 use tokio_rustls::TlsConnector;
 use windlass_api::{BoxError, ErrorChain};
 
-use crate::{registry::Tree, trust::Bundle};
+use crate::{object::Tree, trust::Bundle};
 
 /// The maximum size of a response in bytes.
 const LIMIT: usize = 16 << 20;

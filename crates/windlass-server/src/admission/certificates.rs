@@ -18,7 +18,8 @@ use crate::{
     authn::User,
     authz::{Attempt, Authorizer, MASTERS, Object},
     codec::go_quote,
-    registry::{Registry, Tree},
+    object::Tree,
+    registry::Registry,
 };
 
 const GROUP: &str = "certificates.k8s.io";

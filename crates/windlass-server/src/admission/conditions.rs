@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use windlass_cel::{CompileError, Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};
 
-use crate::registry::Tree;
+use crate::object::Tree;
 
 /// A cache of compiled conditions.
 #[derive(Debug, Default)]

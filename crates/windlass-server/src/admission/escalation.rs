@@ -13,7 +13,8 @@ use super::{Admission, Attributes, Operation};
 use crate::{
     authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
     codec::go_quote,
-    registry::{Registry, Tree, metadata_mut},
+    object::{Tree, metadata_mut},
+    registry::Registry,
 };
 
 /// Rejects roles and bindings that grant more permissions than their author has.

@@ -8,7 +8,10 @@ use super::{
     Admission, Attributes, Operation,
     classes::{class, default_priority},
 };
-use crate::registry::{Registry, Tree, default_pointer, object_mut};
+use crate::{
+    object::{Tree, default_pointer, object_mut},
+    registry::Registry,
+};
 
 /// The plugins `DefaultTolerationSeconds` and `Priority`.
 #[derive(Debug)]

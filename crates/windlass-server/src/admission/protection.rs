@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use windlass_api::Status;
 
 use super::{Admission, Attributes, Operation};
-use crate::registry::{Registry, Tree, metadata_mut};
+use crate::{
+    object::{Tree, metadata_mut},
+    registry::Registry,
+};
 
 /// The plugin `StorageObjectInUseProtection`: adds a finalizer, which a controller removes.
 #[derive(Debug)]

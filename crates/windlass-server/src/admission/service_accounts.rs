@@ -8,7 +8,11 @@ use tokio::time::sleep;
 use windlass_api::{GroupResource, Status};
 
 use super::{Admission, Attributes, Operation};
-use crate::registry::{Registry, Target, Tree, as_object, object_mut};
+use crate::{
+    object::{Tree, as_object, object_mut},
+    registry::Registry,
+    resource::Target,
+};
 
 /// The plugin `ServiceAccount`: a pod's account must exist, and the pod gets its token.
 #[derive(Debug)]

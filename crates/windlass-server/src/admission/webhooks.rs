@@ -18,8 +18,10 @@ use super::{
     conditions::{Conditions, Verdict},
 };
 use crate::{
+    object::{Tree, metadata_mut},
     patch::{PatchType, apply_patch},
-    registry::{Item, Registry, Tree, metadata_mut},
+    registry::Registry,
+    resource::Item,
     storage::RangeQuery,
 };
 

@@ -43,8 +43,10 @@ use super::{
 };
 use crate::{
     encoded::Encoded,
+    object::{Tree, object_mut},
     registrations::Registrations,
-    registry::{Answer, Body, Registry, ResourceInfo, Shape, Target, Tree, WeakRegistry, WriteParams, object_mut},
+    registry::{Answer, Registry, WeakRegistry, WriteParams},
+    resource::{Body, ResourceInfo, Shape, Target},
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
 

@@ -18,12 +18,12 @@ use super::{
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
+    object::{Causes, Errors, Tree},
     patch,
-    registry::{
-        Causes, Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
-        ScaleRule, Shape, Strategy, SubresourceInfo, Translator, Tree,
+    resource::{
+        Conversion, CustomColumn, CustomShape, Effect, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
+        ScaleRule, Shape, Strategy, SubresourceInfo, Translator,
     },
-    table::CustomColumn,
 };
 
 /// The decoder of one version.
@@ -304,7 +304,7 @@ impl CustomShape for CustomType {
         let kind = value.text(&["kind"]).to_owned();
         if kind != self.kind {
             let mut errors = Errors::default();
-            errors.invalid(&crate::registry::Path::new("kind"), &kind, &format!("must be {}", self.kind));
+            errors.invalid(&crate::object::Path::new("kind"), &kind, &format!("must be {}", self.kind));
             let name = value.text(&["metadata", "name"]).to_owned();
             errors.check(&GroupKind::new(self.group.clone(), kind.clone()), &name)?;
         }
@@ -426,7 +426,7 @@ impl CustomStrategy {
         if errors.has_any(&MISLEADING) {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
                        errors to complete validation";
-            errors.invalid(&crate::registry::Path::new("<nil>"), &Value::Null, why);
+            errors.invalid(&crate::object::Path::new("<nil>"), &Value::Null, why);
             return;
         }
         let verdict = rules.validate(new, old);

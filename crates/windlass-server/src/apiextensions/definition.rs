@@ -9,8 +9,8 @@ use super::structural;
 use crate::{
     codec::go_quote,
     kinds::{validate_client_config, validate_review_versions},
-    registry::{
-        Errors, Path, Seen, Shown, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain,
+    object::{
+        Errors, FieldValue, Path, Seen, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain,
         object_mut,
     },
     webhook::is_bundle,

@@ -13,7 +13,7 @@ use super::{
     schema::Schema,
     validate::{report, validate as validate_value},
 };
-use crate::registry::{Causes, Errors, Path, Tree};
+use crate::object::{Causes, Errors, Path, Tree};
 
 /// The level of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]

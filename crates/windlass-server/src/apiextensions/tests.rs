@@ -8,10 +8,9 @@ use windlass_api::{Clock, Entropy, FieldValidation, Status};
 use crate::{
     bootstrap,
     codec::Format,
-    registry::{
-        Answer, Body, DeleteParams, GetParams, ListParams, PatchType, Registry, Target, Tree, WatchParams, WriteParams,
-        Written,
-    },
+    object::Tree,
+    registry::{Answer, DeleteParams, GetParams, ListParams, PatchType, Registry, WatchParams, WriteParams, Written},
+    resource::{Body, Target},
     storage::{MemoryStorage, Storage},
 };
 

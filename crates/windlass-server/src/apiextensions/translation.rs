@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use windlass_api::{Entropy, Status};
 
 use crate::{
+    object::{Errors, Path, Tree, as_object, validate_annotations, validate_labels},
     patch::go_type,
-    registry::{Errors, Path, Translator, Tree, as_object, validate_annotations, validate_labels},
+    resource::Translator,
     webhook::{Call, CallError},
 };
 

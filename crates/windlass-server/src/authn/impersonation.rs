@@ -17,7 +17,7 @@ use crate::{
     authz::{Attempt, MASTERS, Object},
     codec::go_quote,
     http::RequestInfo,
-    registry::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
+    object::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
     server::Inner,
 };
 

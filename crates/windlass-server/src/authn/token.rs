@@ -23,10 +23,7 @@ use sha2::{Digest, Sha256};
 use windlass_api::{Meta, Status};
 
 use super::{Identity, User};
-use crate::{
-    codec::go_quote,
-    registry::{Registry, Target, Tree},
-};
+use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target};
 
 /// The default issuer of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";

@@ -10,7 +10,8 @@ use super::{Attempt, Decision, GROUP, Reason, Rule};
 use crate::{
     authn::{SERVICE_ACCOUNT, User},
     codec::go_quote,
-    registry::{Item, ResourceInfo, Seen, Tree},
+    object::{Seen, Tree},
+    resource::{Item, ResourceInfo},
     storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
 };
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Attempt, Object};
-use crate::{codec::go_quote, registry::Tree};
+use crate::{codec::go_quote, object::Tree};
 
 pub(super) const ALL: &str = "*";
 

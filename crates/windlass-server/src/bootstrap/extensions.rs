@@ -5,8 +5,10 @@ use windlass_api::{Status, format_time};
 
 use crate::{
     kinds::flowcontrol,
+    object::Tree,
     registrations,
-    registry::{Body, Registry, Target, Tree, WriteParams},
+    registry::{Registry, WriteParams},
+    resource::{Body, Target},
 };
 
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     codec::{go_json, go_quote, sort_keys},
-    registry::Tree,
+    object::Tree,
 };
 
 /// The client and options of an apply.

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{openapi, registry::Tree};
+use crate::{object::Tree, openapi};
 
 /// A type, with the forms that its values may have.
 #[derive(Debug, Default)]

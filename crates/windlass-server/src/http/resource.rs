@@ -22,10 +22,8 @@ use crate::{
     connect::{Connection, Silence},
     encoded::Style,
     metrics::{Asked, Meter, Scope, Verb},
-    registry::{
-        Answer, Body as ObjectBody, Conversions, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
-        WriteParams, Written,
-    },
+    registry::{Answer, DeleteParams, GetParams, PatchType, Registry, WriteParams, Written},
+    resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
     reviews::{self, Asker},
     server::Inner,
     table::{self, IncludeObject},

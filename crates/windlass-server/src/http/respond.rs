@@ -20,7 +20,8 @@ use crate::{
     descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
-    registry::{Item, ItemList, ResourceInfo},
+    registry::ItemList,
+    resource::{Item, ResourceInfo},
     table::{self, Header, IncludeObject},
 };
 

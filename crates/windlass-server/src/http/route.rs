@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use windlass_api::FieldSelector;
 
 use super::query::Query;
-use crate::registry::path_segment;
+use crate::object::path_segment;
 
 /// The verb and the resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

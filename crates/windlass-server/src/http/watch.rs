@@ -20,7 +20,8 @@ use crate::{
     descriptions::Descriptions,
     encoded::{Style, push_json},
     metrics::Watching,
-    registry::{ResourceInfo, Shape, WatchItem, WatchSession, type_name},
+    registry::{WatchItem, WatchSession, type_name},
+    resource::{ResourceInfo, Shape},
     storage::Revision,
     table::{Header, IncludeObject},
 };

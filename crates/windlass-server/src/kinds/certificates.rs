@@ -9,10 +9,8 @@ use serde_json::{Value, json};
 use super::{BASE, Kind};
 use crate::{
     authn::User,
-    registry::{
-        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Seen, Tree, as_object, copy_key, dns_label,
-        dns_subdomain, object_mut, same,
-    },
+    object::{Errors, NameRule, Path, Seen, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut, same},
+    resource::{FieldRule, Part, Resets, Rules},
 };
 
 const GROUP: &str = "certificates.k8s.io";

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::quantity::amount;
 use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::{check_json, go_quote};
-use crate::registry::{
+use crate::object::{
     Errors, Path, Seen, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value,
     metadata_mut, object_mut, qualified_name, range_problem,
 };

@@ -7,10 +7,12 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::validate_node_selector, volume_sources::validate_driver_name};
-use crate::registry::{
-    Errors, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, Tree, UnknownField, as_object,
-    c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut, label_value, qualified_name,
-    validate_annotations, validate_labels,
+use crate::{
+    object::{
+        Errors, NameRule, Path, Tree, as_object, c_identifier, default_to, dns_label, dns_subdomain, entry_mut,
+        items_mut, label_value, qualified_name, validate_annotations, validate_labels,
+    },
+    resource::{FieldRule, Generation, MetadataRule, Resets, Rules, UnknownField},
 };
 
 const GROUP: &str = "resource.k8s.io";

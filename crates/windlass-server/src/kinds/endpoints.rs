@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::pod_rules::{in_port_range, one_of};
-use crate::registry::{
+use crate::object::{
     Errors, Path, Seen, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain,
     ip_address, items_mut, label_value, qualified_name, same, validate_address,
 };

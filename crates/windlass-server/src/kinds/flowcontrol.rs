@@ -5,9 +5,12 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind};
-use crate::registry::{
-    Errors, Generation, Path, Resets, Rules, Seen, Tree, as_object, default_pointer, default_to, dns_label,
-    dns_subdomain, entry_mut, object_mut, same,
+use crate::{
+    object::{
+        Errors, Path, Seen, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut,
+        object_mut, same,
+    },
+    resource::{Generation, Resets, Rules},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";

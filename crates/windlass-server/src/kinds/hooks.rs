@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::{BASE, Kind, selector::validate_selector};
 use crate::{
     admission::conditions,
-    registry::{
-        Errors, Generation, MetadataRule, Path, Resets, Rules, Seen, StatusRule, Tree, as_object, default_pointer,
-        dns_label_1035, dns_subdomain, items_mut, qualified_name,
+    object::{
+        Errors, Path, Seen, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, items_mut, qualified_name,
     },
+    resource::{Generation, MetadataRule, Resets, Rules, StatusRule},
 };
 
 const GROUP: &str = "admissionregistration.k8s.io";

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
-use crate::registry::{
-    Errors, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
-    qualified_name,
+use crate::{
+    object::{
+        Errors, Path, Seen, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut, qualified_name,
+    },
+    resource::{MetadataRule, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) use self::placement::validate_tolerations;
 use self::{resources::Asker, volumes::Volumes};
 use super::pod_parts;
-use crate::registry::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
+use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
 
 mod environment;
 mod network;
@@ -120,7 +120,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     network::validate_host_ports(spec, path, errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
     network::validate_dns_policy(spec, path, errors);
-    crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
+    crate::object::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
     security::validate_pod_security(spec, path, errors);
     placement::validate_affinity(spec, path, errors);
     network::validate_dns(spec, path, errors);

@@ -7,9 +7,12 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind};
-use crate::registry::{
-    Errors, MetadataRule, NameRule, Path, Resets, Rules, Tree, as_object, default_pointer, dns_label_1035,
-    dns_subdomain, entry_mut, object_mut, path_segment,
+use crate::{
+    object::{
+        Errors, NameRule, Path, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, object_mut,
+        path_segment,
+    },
+    resource::{MetadataRule, Resets, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

@@ -7,9 +7,11 @@ use super::{
     quantity::amount,
     selector::{validate_conditions, validate_selector},
 };
-use crate::registry::{
-    Errors, Generation, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, dns_label, metadata_mut,
-    qualified_name, validate_labels,
+use crate::{
+    object::{
+        Errors, Path, Seen, Tree, as_object, default_pointer, dns_label, metadata_mut, qualified_name, validate_labels,
+    },
+    resource::{Generation, MetadataRule, Rules},
 };
 
 pub(super) const KINDS: &[Kind] = &[

@@ -11,9 +11,12 @@ use super::{
     volume_sources::validate_driver_name,
     volumes::{default_source, validate_inline_volume},
 };
-use crate::registry::{
-    Errors, MetadataRule, Path, Resets, Rules, Seen, Tree, default_pointer, dns_subdomain, first_by, metadata_mut,
-    object_mut, qualified_name, same,
+use crate::{
+    object::{
+        Errors, Path, Seen, Tree, default_pointer, dns_subdomain, first_by, metadata_mut, object_mut, qualified_name,
+        same,
+    },
+    resource::{MetadataRule, Resets, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -140,7 +143,7 @@ pub(super) const KINDS: &[Kind] = &[
 const MOST_TOLD: usize = 1_000;
 
 fn default_storage_class(class: &mut Value) {
-    let class = crate::registry::as_object(class);
+    let class = crate::object::as_object(class);
     default_pointer(class, "reclaimPolicy", "Delete");
     default_pointer(class, "volumeBindingMode", "Immediate");
 }

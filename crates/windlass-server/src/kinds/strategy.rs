@@ -8,7 +8,8 @@ use windlass_api::{Clock, Status};
 use super::{Kind, KindOptions};
 use crate::{
     authn::User,
-    registry::{Effect, Errors, Part, Rules, ScaleRule, Strategy},
+    object::Errors,
+    resource::{Effect, Part, Rules, ScaleRule, Strategy},
 };
 
 /// The pod fields of disabled features.
@@ -177,7 +178,7 @@ impl Strategy for BuiltIn {
             return Cow::Owned(text);
         }
         let path = self.rules.fields.iter().find(|field| field.label == label).map_or("", |field| field.path);
-        crate::registry::field_text(object, path)
+        crate::resource::field_text(object, path)
     }
 }
 

@@ -8,10 +8,8 @@ use super::{
 };
 use crate::{
     apiextensions,
-    registry::{
-        Deletion, Dependents, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, StatusRule, Tree,
-        UnknownField,
-    },
+    object::{NameRule, Path, Tree},
+    resource::{Deletion, Dependents, FieldRule, Generation, MetadataRule, Resets, Rules, StatusRule, UnknownField},
 };
 
 /// A kind that is created but not stored, such as a review.

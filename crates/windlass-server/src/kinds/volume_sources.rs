@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::pod_rules::one_of;
-use crate::registry::{Errors, Path, Tree, dns_label, dns_subdomain};
+use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain};
 
 const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
 const HOST_PATHS: [&str; 8] =

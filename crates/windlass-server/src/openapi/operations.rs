@@ -6,7 +6,7 @@ use super::{
     custom, root,
     schemas::{META, of_kind},
 };
-use crate::registry::{ResourceInfo, Shape, SubresourceInfo};
+use crate::resource::{ResourceInfo, Shape, SubresourceInfo};
 
 /// A path with its operations.
 #[derive(Debug)]

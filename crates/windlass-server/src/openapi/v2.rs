@@ -8,7 +8,7 @@ use super::{
     schemas::{self, REFERENCE},
     subjects, v3,
 };
-use crate::{descriptions::Schemas, discovery::Group, registry::Shape};
+use crate::{descriptions::Schemas, discovery::Group, resource::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 

@@ -9,7 +9,7 @@ use super::{
     operations::{self, Operation, Parameter, PathItem},
     schemas::{self, META, REFERENCE},
 };
-use crate::{descriptions::Schemas, registry::Shape};
+use crate::{descriptions::Schemas, resource::Shape};
 
 /// Returns the document as JSON.
 pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String {

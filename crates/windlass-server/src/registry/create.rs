@@ -5,17 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
-use super::{
-    Answer, Body, Errors, Item, NameRule, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
-    field_manager, meta,
-    size::check_size,
-    strategy::Generation,
-    tree::{as_object, metadata_mut},
-};
+use super::{Answer, Registry, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
 use crate::{
     admission::{Attributes, Operation, Reinvocation},
     encoded::Encoded,
     storage::{Change, CommitError, Expect, Revision},
+};
+use crate::{
+    object::{Errors, NameRule, Tree, as_object, metadata_mut},
+    resource::{Body, Generation, Item, StatusRule, Target},
 };
 
 /// The number of names that are tried for an object with `generateName`.

@@ -10,12 +10,7 @@ use windlass_api::{
 };
 
 use self::marked::Progress;
-use super::{
-    Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
-    size::check_size,
-    tree::{metadata_mut, object_mut},
-    update::observe_deleted,
-};
+use super::{Answer, ItemList, ListParams, Registry, commit_failure, size::check_size, update::observe_deleted};
 use crate::{
     admission::{Asked, Attributes, Operation, Reinvocation},
     apiextensions,
@@ -23,6 +18,10 @@ use crate::{
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
+};
+use crate::{
+    object::{Errors, Path, Tree, metadata_mut, object_mut},
+    resource::{Deletion, Dependents, Item, Target},
 };
 
 mod marked;

@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 
 use super::{
-    Answer, Body, Errors, Path, Registry, Target, Tree, WriteParams, Written,
-    tree::{metadata_mut, object_mut},
+    Answer, Registry, WriteParams, Written,
     update::{Aspect, precondition_failed},
 };
 use crate::{
     admission::{Attributes, Operation, PartKind},
     codec,
+};
+use crate::{
+    object::{Errors, Path, Tree, metadata_mut, object_mut},
+    resource::{Body, Target},
 };
 
 impl Registry {
@@ -28,7 +31,7 @@ impl Registry {
         let Some(plan) = plan.filter(|_| info.verbs.iter().any(|verb| verb == "create")) else {
             return Err(Status::method_not_allowed());
         };
-        let decoded = super::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
+        let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
         let write = Attributes::of(Operation::Create, target, object, params.asked(target));
@@ -114,7 +117,7 @@ impl Registry {
             for map in ["annotations", "labels"] {
                 for (key, value) in binding.entries(&["metadata", map]) {
                     let entry = metadata_mut(&mut new).entry(map).or_insert_with(|| json!({}));
-                    super::as_object(entry).insert(key.clone(), value.clone());
+                    crate::object::as_object(entry).insert(key.clone(), value.clone());
                 }
             }
             self.set_condition(&mut new, "PodScheduled", "True");

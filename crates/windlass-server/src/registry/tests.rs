@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 use windlass_api::{Clock, DryRun, Entropy, EventType, Preconditions, Status, format_time, parse_time};
 
 use super::{
-    Answer, Body, DeleteParams, GetParams, Item, ItemList, ListParams, PatchType, Registry, Target, Tree, WatchItem,
-    WatchParams, WatchSession, WriteParams, Written,
+    Answer, DeleteParams, GetParams, ItemList, ListParams, PatchType, Registry, WatchItem, WatchParams, WatchSession,
+    WriteParams, Written,
 };
 use crate::{
     bootstrap::{self, Choices},
     storage::{MemoryStorage, Retention, Revision, Storage},
+};
+use crate::{
+    object::Tree,
+    resource::{Body, Item, Target},
 };
 
 mod attacks;

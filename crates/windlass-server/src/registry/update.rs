@@ -4,19 +4,21 @@ use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
-    Answer, Body, Deletion, Errors, Generation, Item, MetadataRule, Part, Path, Registry, ResourceInfo, StatusRule,
-    Target, Tree, WriteParams, Written, commit_failure,
+    Answer, Registry, WriteParams, Written, commit_failure,
     field_manager::{self, Application, Scaling},
     meta, patch,
     read::parse_uint,
     scale,
     size::check_size,
-    tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
     admission::{Attributes, Operation},
     encoded::Encoded,
     storage::{Change, CommitError, Expect, StoredValue},
+};
+use crate::{
+    object::{Errors, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
+    resource::{Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target},
 };
 
 /// The part of the object that a write changes.
@@ -401,7 +403,7 @@ fn prepare(
     aspect: Aspect,
     new: &mut Value,
     old: &Value,
-) -> Result<Option<Box<dyn super::Effect>>, Status> {
+) -> Result<Option<Box<dyn crate::resource::Effect>>, Status> {
     let rules = resource.strategy.rules();
     if let Some(old) = old.get("metadata") {
         copy_key(metadata_mut(new), old, "generation");

@@ -7,7 +7,7 @@ use super::{Asker, Question, check, selectors};
 use crate::{
     authn::User,
     authz::{Attempt, Object, RoleName, Rule, complaint},
-    registry::{Errors, Path, Tree, as_object},
+    object::{Errors, Path, Tree, as_object},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

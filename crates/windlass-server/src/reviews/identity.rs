@@ -6,7 +6,7 @@ use windlass_api::{Status, format_time};
 use super::Question;
 use crate::{
     authn::TokenError,
-    registry::{Tree, as_object},
+    object::{Tree, as_object},
 };
 
 /// Answers a `SelfSubjectReview`. The response contains nothing from the request.

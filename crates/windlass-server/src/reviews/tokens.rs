@@ -6,7 +6,9 @@ use windlass_api::{GroupKind, GroupResource, Status, format_time};
 use super::Question;
 use crate::{
     authn::{Bound, Grant},
-    registry::{Errors, Path, Registry, Target, Tree, default_pointer, metadata_mut, object_mut},
+    object::{Errors, Path, Tree, default_pointer, metadata_mut, object_mut},
+    registry::Registry,
+    resource::Target,
 };
 
 /// One hour, in seconds.

@@ -4,7 +4,7 @@ use windlass_api::{Entropy, parse_time};
 use super::*;
 use crate::{
     kinds::{KindOptions, built_ins},
-    registry::ResourceTable,
+    resource::ResourceTable,
 };
 
 /// Objects, and their cells from kube-apiserver: one JSON object per line with `resource`, `now`, `object`, `cells`

@@ -13,7 +13,9 @@ use crate::{
     },
     codec,
     kinds::label_selector,
-    registry::{Registry, ResourceInfo, Shape, Target, Tree},
+    object::Tree,
+    registry::Registry,
+    resource::{ResourceInfo, Shape, Target},
 };
 
 /// One entry of a configuration.

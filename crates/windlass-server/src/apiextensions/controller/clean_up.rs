@@ -15,9 +15,9 @@ use super::{
     params, target,
 };
 use crate::{
-    registry::{
-        Body, DeleteParams, GetParams, ListParams, Registry, ResourceInfo, Target, Tree, WeakRegistry, metadata_mut,
-    },
+    object::{Tree, metadata_mut},
+    registry::{DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
+    resource::{Body, ResourceInfo, Target},
     storage::{RangeQuery, Storage},
 };
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Tree, as_object, object_mut};
+use crate::object::{Tree, as_object, object_mut};
 
 pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     object.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == kind)

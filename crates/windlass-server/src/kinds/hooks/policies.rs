@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     kinds::selector::validate_selector,
-    registry::{
+    object::{
         Errors, Path, Seen, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, items_mut,
         object_mut, path_segment, qualified_name,
     },

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::{ContainerKind, one_of, windows};
-use crate::registry::{Errors, Path, Tree};
+use crate::object::{Errors, Path, Tree};
 
 const ID: &str = "must be between 0 and 2147483647, inclusive";
 const SYSCTL: &str = "must have at most 253 characters and match regex \

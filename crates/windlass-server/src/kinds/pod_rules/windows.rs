@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ContainerKind;
-use crate::registry::{Errors, Path, Tree, dns_subdomain};
+use crate::object::{Errors, Path, Tree, dns_subdomain};
 
 /// The maximum length of a credential spec, in bytes.
 const LONGEST_CREDENTIALS: usize = 64 * 1024;

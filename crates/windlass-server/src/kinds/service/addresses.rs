@@ -10,7 +10,8 @@ use super::rules::validate_addresses;
 use super::{HEADLESS, SPEC, checks_health};
 use crate::{
     kinds::strategy::Allocator,
-    registry::{Effect, Errors, Item, Tree, as_object, default_pointer, object_mut},
+    object::{Errors, Tree, as_object, default_pointer, object_mut},
+    resource::{Effect, Item},
 };
 
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;

@@ -12,7 +12,7 @@ use crate::{
         endpoints::validate_reachable,
         pod_rules::{in_port_range, one_of},
     },
-    registry::{
+    object::{
         Errors, Path, Seen, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
         validate_address, validate_labels,
     },

@@ -10,11 +10,14 @@ use windlass_api::{
     Cause, DryRun, GroupKind, GroupResource, LabelSelector, Operator, Preconditions, Requirement, Status, format_time,
 };
 
-use crate::registry::{
-    DeleteParams, Errors, ListParams, Path, Registry, Target, Tree, WriteParams,
-    delete::{Consent, check_preconditions},
-    tree::{as_object, object_mut},
-    update::Aspect,
+use crate::{
+    object::{Errors, Path, Tree, as_object, object_mut},
+    registry::{
+        DeleteParams, ListParams, Registry, WriteParams,
+        delete::{Consent, check_preconditions},
+        update::Aspect,
+    },
+    resource::Target,
 };
 
 /// The maximum number of attempts to evict a pod that is not guarded by a budget and changes concurrently.
@@ -105,7 +108,7 @@ impl Registry {
             let label = |key: &str| found.at(&["metadata", "labels", key]).and_then(Value::as_str);
             budget.at(&["spec", "selector"]).and_then(selector).is_some_and(|selector| selector.matches(label))
         };
-        Ok(budgets.items.iter().map(super::super::Item::value).filter(guards).collect())
+        Ok(budgets.items.iter().map(crate::resource::Item::value).filter(guards).collect())
     }
 
     /// Subtracts one disruption from a budget.

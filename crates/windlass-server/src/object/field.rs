@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use windlass_api::{Cause, GroupKind, Status};
 
-use super::causes::Causes;
+use super::{Causes, address_problem, dns_subdomain, http_path, same};
 use crate::codec::go_quote;
 
 /// The path of a field, such as `spec.containers[0].name` or `data[key]`. It lives on the stack and is only formatted
@@ -33,9 +33,9 @@ pub(crate) struct Errors {
 
 /// The form of a value in an error message: strings are quoted, numbers and booleans are literal, anything else is
 /// JSON.
-pub(crate) trait Shown {
+pub(crate) trait FieldValue {
     /// Returns the text.
-    fn shown(&self) -> String;
+    fn format_value(&self) -> String;
 }
 
 // === impl Path ===
@@ -147,8 +147,8 @@ impl Errors {
     }
 
     /// Adds an "Invalid value" error.
-    pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), detail: &str) {
-        let message = || with_detail(&format!("Invalid value: {}", value.shown()), detail);
+    pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), detail: &str) {
+        let message = || with_detail(&format!("Invalid value: {}", value.format_value()), detail);
         self.add_with(path, "FieldValueInvalid", message);
     }
 
@@ -158,17 +158,17 @@ impl Errors {
     }
 
     /// Adds one "Invalid value" error per text, all for the same value.
-    pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), details: Vec<String>) {
+    pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), details: Vec<String>) {
         for detail in details {
             self.invalid(path, value, &detail);
         }
     }
 
     /// Adds an "Unsupported value" error. `supported` is in the order in which the real server lists the values.
-    pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized), supported: &[&str]) {
+    pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), supported: &[&str]) {
         self.add_with(path, "FieldValueNotSupported", || {
             let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-            format!("Unsupported value: {}: supported values: {}", value.shown(), supported.join(", "))
+            format!("Unsupported value: {}: supported values: {}", value.format_value(), supported.join(", "))
         });
     }
 
@@ -178,13 +178,13 @@ impl Errors {
     }
 
     /// Adds a "Duplicate value" error.
-    pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
-        self.add_with(path, "FieldValueDuplicate", || format!("Duplicate value: {}", value.shown()));
+    pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized)) {
+        self.add_with(path, "FieldValueDuplicate", || format!("Duplicate value: {}", value.format_value()));
     }
 
     /// Adds a "Not found" error, for a reference to a missing object.
-    pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl Shown + ?Sized)) {
-        self.add_with(path, "FieldValueNotFound", || format!("Not found: {}", value.shown()));
+    pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized)) {
+        self.add_with(path, "FieldValueNotFound", || format!("Not found: {}", value.format_value()));
     }
 
     /// Adds a "Too long" error.
@@ -199,7 +199,7 @@ impl Errors {
 
     /// Adds an error if the value has changed.
     pub(crate) fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
-        if !super::tree::same(new, old) {
+        if !same(new, old) {
             self.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
         }
     }
@@ -214,7 +214,7 @@ impl Errors {
 
 /// Validates an IP address in a legacy field: any form is valid, but no leading zeros.
 pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(problem) = super::names::address_problem(address) {
+    if let Some(problem) = address_problem(address) {
         errors.invalid(path, address, problem);
     }
 }
@@ -224,8 +224,8 @@ pub(crate) fn validate_domain_prefixed(text: &str, path: &Path<'_>, errors: &mut
     match text.split_once('/') {
         _ if text.is_empty() => errors.required(path, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            errors.invalid_each(path, host, super::dns_subdomain(host));
-            errors.invalid_each(path, rest, super::http_path(rest));
+            errors.invalid_each(path, host, dns_subdomain(host));
+            errors.invalid_each(path, rest, http_path(rest));
         }
         _ => errors.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
     }
@@ -235,28 +235,28 @@ fn with_detail(message: &str, detail: &str) -> String {
     if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
 }
 
-// === impl Shown ===
+// === impl FieldValue ===
 
-impl Shown for str {
-    fn shown(&self) -> String {
+impl FieldValue for str {
+    fn format_value(&self) -> String {
         go_quote(self)
     }
 }
 
-impl Shown for String {
-    fn shown(&self) -> String {
+impl FieldValue for String {
+    fn format_value(&self) -> String {
         go_quote(self)
     }
 }
 
-impl Shown for i64 {
-    fn shown(&self) -> String {
+impl FieldValue for i64 {
+    fn format_value(&self) -> String {
         self.to_string()
     }
 }
 
-impl Shown for Value {
-    fn shown(&self) -> String {
+impl FieldValue for Value {
+    fn format_value(&self) -> String {
         match self {
             Self::String(text) => go_quote(text),
             other => other.to_string(),

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::tree::{as_object, copy_key, metadata_mut};
 use crate::field_manager::{self, Set};
+use crate::object::{as_object, copy_key, metadata_mut};
 
 /// The fields that writes reset to their old value, as dotted paths, by the part that is written. A client does not own
 /// a field that is reset.

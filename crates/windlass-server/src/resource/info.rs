@@ -9,12 +9,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use windlass_api::{FieldValidation, GroupKind, GroupResource, Scope, Status};
 
-use super::{Body, Conversion, Strategy};
+use super::{Body, Conversion, CustomColumn, Strategy};
 use crate::{
     codec::{Decoded, Format, Plan},
     encoded::Style,
     field_manager::Type,
-    table::CustomColumn,
 };
 
 /// One version of a resource.

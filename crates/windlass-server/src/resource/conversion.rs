@@ -13,7 +13,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use windlass_api::Status;
 
-use super::{ResourceInfo, Shape, Tree};
+use crate::{
+    object::Tree,
+    resource::{ResourceInfo, Shape},
+};
 
 /// Converts from the stored version to another version and back.
 #[derive(Clone)]

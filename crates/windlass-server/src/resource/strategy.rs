@@ -7,7 +7,10 @@ use windlass_api::Status;
 
 use crate::authn::User;
 
-use super::{Errors, Item, NameRule, Resets, Tree};
+use crate::{
+    object::{Errors, NameRule, Tree},
+    resource::{Item, Resets},
+};
 
 /// The rules of one kind. The registry calls the methods in the order of this trait.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
