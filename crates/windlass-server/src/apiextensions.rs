@@ -27,9 +27,9 @@ mod translation;
 mod validate;
 
 pub(crate) use self::{
-    controller::{Task, set_condition, start},
+    controller::{begin_deletion, start},
     definition::{
-        FINALIZER, default_definition, prepare_definition, prepare_definition_update, validate_definition,
+        default_definition, prepare_definition, prepare_definition_update, validate_definition,
         validate_definition_update,
     },
 };

@@ -35,14 +35,11 @@ pub(crate) use self::{
     rule::{Rule, quoted},
 };
 use crate::{
-    authn::{AUTHENTICATED, User},
     codec::go_quote,
-    http::RequestInfo,
+    identity::{AUTHENTICATED, MASTERS, User},
+    request::RequestInfo,
     storage::Storage,
 };
-
-/// Members of this group may do everything.
-pub(crate) const MASTERS: &str = "system:masters";
 
 /// The API group of roles.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";

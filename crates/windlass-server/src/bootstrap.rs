@@ -15,6 +15,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission::{self, PodAccounts},
+    apiextensions,
     authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
     object::Tree,
@@ -68,7 +69,7 @@ pub(crate) async fn start(
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
-    registry.serve_custom_resources().await?;
+    registry.keep(apiextensions::start(&registry).await?);
     if !list_lag.is_zero() {
         registry.delay_lists(ListLag::new(list_lag));
     }

@@ -9,10 +9,9 @@ use serde_json::{Map, Value, json};
 use windlass_api::{GroupKind, GroupResource, Status, reason};
 
 use crate::{
-    admission::{Asked, Attributes, Operation, PartKind},
-    http::Query,
     object::{Errors, Path, Tree},
-    registry::{ListParams, Registry},
+    registry::{Asked, Attributes, ListParams, Operation, PartKind, Registry},
+    request::Query,
     resource::{Item, Target},
 };
 

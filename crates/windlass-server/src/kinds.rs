@@ -9,7 +9,8 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::{
-    hooks::{validate_client_config, validate_review_versions},
+    core::ENFORCE_MOUNTABLE_SECRETS,
+    hooks::conditions,
     pod_defaults::add_amounts,
     quantity::amount,
     scheduling::SYSTEM_CLASSES,
@@ -20,9 +21,9 @@ use self::{
     strategy::{Allocator, BuiltIn},
 };
 use crate::{
-    authn::User,
     codec,
     discovery::catalog::{CatalogResource, catalog},
+    identity::User,
     object::Errors,
     resource::{Conversion, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
 };
@@ -86,6 +87,8 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
+    /// Marks an object whose deletion begins.
+    begin_deletion: fn(&mut Value, &str),
     /// The paths of fields of disabled features, which are dropped. `*` stands for each element of a list.
     off: &'static [&'static str],
     /// The location of the pod spec, as a JSON pointer.
@@ -132,6 +135,7 @@ const BASE: Kind = Kind {
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
     prepare_part: |_, _, _| {},
+    begin_deletion: |_, _| {},
     off: &[],
     pods_at: None,
     sign: |_, _| {},

@@ -36,6 +36,7 @@
 #![allow(clippy::result_large_err, reason = "a Status is sent to the client; boxing only adds an indirection")]
 
 mod server;
+mod state;
 mod tls;
 mod trust;
 mod webhook;
@@ -44,17 +45,20 @@ mod authn;
 mod authz;
 mod health;
 mod http;
+mod identity;
 mod metrics;
 mod warning;
 
 mod admission;
 mod bootstrap;
+mod budget;
 mod connect;
 mod encoded;
 mod kinds;
 mod object;
 mod registrations;
 mod registry;
+mod request;
 mod resource;
 mod reviews;
 
@@ -63,6 +67,7 @@ mod apiextensions;
 mod descriptions;
 mod discovery;
 mod openapi;
+mod schemas;
 mod table;
 
 mod codec;
@@ -74,10 +79,12 @@ pub mod storage;
 
 pub use self::{
     admission::PodAccounts,
-    authn::{Anonymous, KeyError, TokenIssuer, User},
+    authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
+    budget::Limits,
     http::Body,
+    identity::User,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
-    server::{Limits, Server, ServerBuilder, Service},
+    server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},
 };

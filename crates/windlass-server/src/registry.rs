@@ -11,25 +11,25 @@
 //! Not done here: authentication, authorization, media types and tables.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, OnceLock, Weak},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Status};
+use windlass_api::{Clock, DryRun, Entropy, FieldValidation, Status};
 
 use crate::{
-    admission::{Admission, Asked},
-    apiextensions,
-    authn::User,
     encoded::Encoded,
+    identity::User,
     resource::{Conversions, Item, ResourceInfo, ResourceTable, Target},
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
     warning::Warnings,
     watch_cache::WatchCache,
 };
 
+mod admission;
 mod continue_token;
 mod create;
 mod delete;
@@ -50,6 +50,7 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
+    admission::{Admission, Asked, Attributes, HookId, Operation, PartKind, Reinvocation},
     delete::DeleteParams,
     list::{ItemList, ListParams},
     list_lag::ListLag,
@@ -84,8 +85,8 @@ struct Inner {
     clock: Clock,
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
-    /// The task that follows CustomResourceDefinitions. Set once it is started.
-    definitions: OnceLock<apiextensions::Task>,
+    /// Background tasks. They end when they are dropped with the registry.
+    tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 /// The parameters of a get.
@@ -166,7 +167,7 @@ impl Registry {
             clock,
             entropy,
             list_lag: OnceLock::new(),
-            definitions: OnceLock::new(),
+            tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
             if resource.strategy.rules().restores {
@@ -176,12 +177,9 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Starts to serve custom resources, both stored and future ones.
-    pub(crate) async fn serve_custom_resources(&self) -> Result<(), Status> {
-        let task = apiextensions::start(self).await?;
-        // A second task would be redundant, and is dropped here.
-        let _ = self.0.definitions.set(task);
-        Ok(())
+    /// Keeps a background task until the registry is dropped.
+    pub(crate) fn keep(&self, task: impl Any + Send) {
+        self.0.tasks.lock().push(Box::new(task));
     }
 
     /// Returns a handle that does not keep the registry alive.

@@ -18,14 +18,13 @@ use serde_json::Value;
 use windlass_api::{GroupKind, Status};
 
 use crate::{
-    admission::{Attributes, Operation, PartKind},
-    authn::User,
     codec,
     encoded::Encoded,
+    identity::User,
     object::{Errors, Tree, metadata_mut},
-    registry::{Answer, Registry, WriteParams, Written, settle_namespace},
+    registry::{Answer, Attributes, Operation, PartKind, Registry, WriteParams, Written, settle_namespace},
     resource::{Body, Item, Shape, Target},
-    server::Inner,
+    state::State,
     storage::Revision,
 };
 
@@ -34,7 +33,7 @@ const TOKENS: &str = "authentication.k8s.io";
 
 /// The user who sends a review, and the server.
 pub(crate) struct Asker<'a> {
-    pub(crate) server: &'a Inner,
+    pub(crate) server: &'a State,
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a Arc<User>,
 }

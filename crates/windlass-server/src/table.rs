@@ -25,10 +25,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-pub(crate) use crate::resource::CustomColumn;
 use crate::{
     descriptions::Descriptions,
-    resource::{ResourceInfo, Shape},
+    resource::{Column, ResourceInfo, Shape},
 };
 
 /// The object that accompanies the cells of a row.
@@ -314,7 +313,11 @@ impl Column {
     }
 
     fn definition(&self, descriptions: &Descriptions) -> Value {
-        let description = if self.source.is_empty() { &self.description } else { descriptions.column(self.source) };
+        let description = if self.source.is_empty() {
+            &self.description
+        } else {
+            descriptions.column(self.source, description_sources)
+        };
         json!({
             "name": self.name, "type": self.kind, "format": self.format,
             "description": description, "priority": self.priority,

@@ -17,7 +17,9 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use crate::authn::{ClientAuthority, Shown};
+mod clients;
+
+pub(crate) use self::clients::{ClientAuthority, ClientCertificate};
 
 /// The names in every generated serving certificate.
 const NAMES: [&str; 7] = [
@@ -182,10 +184,10 @@ impl TlsIdentity {
     }
 
     /// Verifies a client's certificate chain, leaf first.
-    pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Shown {
+    pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> ClientCertificate {
         match (&self.clients, shown) {
             (Some(clients), Some(chain)) => clients.identify(chain, now),
-            _ => Shown::Nothing,
+            _ => ClientCertificate::Nothing,
         }
     }
 

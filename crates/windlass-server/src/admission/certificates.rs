@@ -13,11 +13,11 @@ use serde_json::Value;
 use windlass_api::Status;
 use x509_parser::{asn1_rs::Any, certification_request::X509CertificationRequest, prelude::FromDer as _};
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authn::User,
-    authz::{Attempt, Authorizer, MASTERS, Object},
+    authz::{Attempt, Authorizer, Object},
     codec::go_quote,
+    identity::{MASTERS, User},
     object::Tree,
     registry::Registry,
 };

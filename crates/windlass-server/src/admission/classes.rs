@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::amount,
     object::{Tree, as_object, object_mut, same},

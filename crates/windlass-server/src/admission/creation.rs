@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     authz::{Attempt, Authorizer, Object},
     registry::Registry,

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
     codec::go_quote,

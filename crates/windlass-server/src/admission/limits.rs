@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::{add_amounts, amount},
     object::{Tree, as_object, items_mut, metadata_mut, object_mut},

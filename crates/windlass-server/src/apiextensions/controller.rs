@@ -31,7 +31,8 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 use windlass_api::{Status, format_time};
 
-pub(crate) use self::conditions::set_condition;
+pub(crate) use self::conditions::begin_deletion;
+use self::conditions::set_condition;
 use self::{
     clean_up::CleanUp,
     conditions::{accepted, condition},

@@ -8,12 +8,11 @@ use windlass_api::Scope;
 use super::structural;
 use crate::{
     codec::go_quote,
-    kinds::{validate_client_config, validate_review_versions},
     object::{
         Errors, FieldValue, Path, Seen, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain,
         object_mut,
     },
-    webhook::is_bundle,
+    webhook::{is_bundle, validate_client_config, validate_review_versions},
 };
 
 /// The finalizer of a CRD, which stays until its custom resources are deleted.
@@ -354,8 +353,8 @@ fn weight_of_patterns(part: &Value) -> usize {
 /// A list of versions as the real server formats it: as its internal type.
 struct InternalVersions<'v>(&'v [Value]);
 
-impl Shown for InternalVersions<'_> {
-    fn shown(&self) -> String {
+impl FieldValue for InternalVersions<'_> {
+    fn format_value(&self) -> String {
         if self.0.is_empty() {
             return Value::Null.to_string();
         }

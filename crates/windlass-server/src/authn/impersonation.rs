@@ -12,13 +12,14 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use windlass_api::Status;
 
-use super::{ANONYMOUS, AUTHENTICATED, NODE_NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNTS, UNAUTHENTICATED, User};
+use super::{Authenticator, Host};
+use crate::identity::{ANONYMOUS, AUTHENTICATED, NODE_NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNTS, UNAUTHENTICATED, User};
 use crate::{
-    authz::{Attempt, MASTERS, Object},
+    authz::{Attempt, Object},
     codec::go_quote,
-    http::RequestInfo,
+    identity::MASTERS,
     object::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
-    server::Inner,
+    request::RequestInfo,
 };
 
 const USER: &str = "impersonate-user";
@@ -76,13 +77,14 @@ impl OpenWays {
 
 /// Returns the user for whom a request runs: the impersonated user, or the caller if there is none.
 pub(crate) async fn impersonated(
-    server: &Inner,
+    host: &impl Host,
+    authenticator: &Authenticator,
     asker: Arc<User>,
     request: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Arc<User>, Status> {
     let Some(wanted) = wanted(headers)? else { return Ok(asker) };
-    let open = server.authenticator().open_ways();
+    let open = authenticator.open_ways();
     let known = open.to(&asker);
     let order = known.into_iter().chain((0..WAYS.len()).filter(|place| Some(*place) != known));
     let mut first = None;
@@ -90,7 +92,7 @@ pub(crate) async fn impersonated(
         if !(way.leads_to)(&wanted, &asker) {
             continue;
         }
-        match (Passage { server, asker: &asker, way }).pass(request, &wanted).await {
+        match (Passage { host, asker: &asker, way }).pass(request, &wanted).await {
             Ok(user) => {
                 open.remember(&asker, place);
                 return Ok(Arc::new(user));
@@ -137,13 +139,13 @@ fn extra_key(encoded: &str) -> String {
 }
 
 /// An attempt to impersonate in one mode.
-struct Passage<'a> {
-    server: &'a Inner,
+struct Passage<'a, H> {
+    host: &'a H,
     asker: &'a User,
     way: &'a Way,
 }
 
-impl Passage<'_> {
+impl<H: Host> Passage<'_, H> {
     /// Checks all permissions of the mode and returns the impersonated user.
     async fn pass(&self, request: &RequestInfo, wanted: &User) -> Result<User, Status> {
         let asked = Attempt::of(request);
@@ -257,7 +259,7 @@ impl Passage<'_> {
     }
 
     async fn ask(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
-        self.server.authorize(self.asker, attempt).await
+        self.host.authorize(self.asker, attempt).await
     }
 
     fn is_narrow(&self) -> bool {
@@ -344,9 +346,9 @@ mod tests {
     use super::*;
     use crate::{
         Server,
-        authn::Shown,
         http::{Origin, Trust, handle},
         server::boxed,
+        tls::ClientCertificate,
     };
 
     fn named(headers: &[(&str, &[u8])]) -> Result<Option<User>, Status> {
@@ -396,7 +398,8 @@ mod tests {
     #[tokio::test]
     async fn request_for_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();
-        let origin = Origin { trust: Trust::Credentials(Shown::Nothing), stopping: server.inner().stopping() };
+        let origin =
+            Origin { trust: Trust::Credentials(ClientCertificate::Nothing), stopping: server.inner().stopping() };
         let ask = |path: &str| {
             let request = http::Request::get(path)
                 .header("authorization", "Bearer ADMIN")

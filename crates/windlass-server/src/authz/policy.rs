@@ -8,8 +8,8 @@ use tokio::task::unconstrained;
 
 use super::{Attempt, Decision, GROUP, Reason, Rule};
 use crate::{
-    authn::{SERVICE_ACCOUNT, User},
     codec::go_quote,
+    identity::{SERVICE_ACCOUNT, User},
     object::{Seen, Tree},
     resource::{Item, ResourceInfo},
     storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},

@@ -13,7 +13,7 @@ use windlass_api::{BoxError, ErrorChain};
 use windlass_cel::{EvaluationError, LIMIT_PER_CALL, Program};
 
 use super::{Attempt, Object};
-use crate::{authn::User, object::Tree};
+use crate::{identity::User, object::Tree};
 
 /// The maximum number of cached decisions.
 const CAPACITY: usize = 8192;

@@ -3,8 +3,8 @@
 use http::{HeaderMap, header};
 use windlass_api::{Status, StatusDetails, reason};
 
-use super::query::Query;
 use crate::codec::Format;
+use crate::request::Query;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";

@@ -14,18 +14,17 @@ use super::{
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Showing},
-    route::ResourcePath,
     watch,
 };
+use crate::request::ResourcePath;
 use crate::{
-    admission,
     connect::{Connection, Silence},
     encoded::Style,
     metrics::{Asked, Meter, Scope, Verb},
-    registry::{Answer, DeleteParams, GetParams, PatchType, Registry, WriteParams, Written},
+    registry::{self, Answer, DeleteParams, GetParams, PatchType, Registry, WriteParams, Written},
     resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
     reviews::{self, Asker},
-    server::Inner,
+    state::State,
     table::{self, IncludeObject},
 };
 
@@ -44,7 +43,7 @@ enum Operation {
 
 /// A request for a supported operation on an existing resource.
 struct Request<'r> {
-    server: &'r Inner,
+    server: &'r State,
     exchange: &'r Exchange,
     registry: &'r Registry,
     target: Target,
@@ -55,7 +54,7 @@ struct Request<'r> {
 
 /// Answers a request for a resource.
 pub(super) async fn answer(
-    server: &Inner,
+    server: &State,
     registry: &Registry,
     exchange: &Exchange,
     path: &ResourcePath,
@@ -159,7 +158,7 @@ async fn connect(
         }
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
         let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
-        let asked = admission::Asked { user, warnings, name, ..admission::Asked::default() };
+        let asked = registry::Asked { user, warnings, name, ..registry::Asked::default() };
         registry.admit_connection(&target, options, asked).await?;
     }
     let Silence = connection.connect(registry, &target, &exchange.query).await?;
@@ -443,8 +442,8 @@ mod tests {
     use windlass_api::Entropy;
 
     use crate::{
-        http::{query::Query, route::RequestInfo},
         kinds::{self, KindOptions, service::ServiceCidr},
+        request::{Query, RequestInfo},
     };
 
     fn ask(method: &str, path: &str) -> Result<Operation, String> {

@@ -20,6 +20,7 @@ use crate::{
     descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
+    health::Report,
     registry::ItemList,
     resource::{Item, ResourceInfo},
     table::{self, Header, IncludeObject},
@@ -398,9 +399,18 @@ pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Respons
 }
 
 /// Returns a plain-text response, for people and probes.
-pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = respond(code, TEXT, Body::whole(text));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    response
+}
+
+/// Returns the response to a probe.
+pub(super) fn report(report: Report) -> Response<Body> {
+    let mut response = text(report.status, report.text.into_owned());
+    if !report.no_sniff {
+        response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+    }
     response
 }
 

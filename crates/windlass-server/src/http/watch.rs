@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
-    Stopping,
     media::{Encoding, Representation, View},
     respond::Showing,
 };
+use crate::state::Stopping;
 use crate::{
     codec::{protobuf_frame, to_protobuf},
     descriptions::Descriptions,

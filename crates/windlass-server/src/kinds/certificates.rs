@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::{
-    authn::User,
+    identity::User,
     object::{Errors, NameRule, Path, Seen, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut, same},
     resource::{FieldRule, Part, Resets, Rules},
 };

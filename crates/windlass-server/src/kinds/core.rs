@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// The annotation of accounts whose pods may use only the account's secrets.
+pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 use super::quantity::amount;
-use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::{check_json, go_quote};
 use crate::object::{
     Errors, Path, Seen, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value,

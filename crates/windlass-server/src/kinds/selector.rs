@@ -4,7 +4,8 @@ use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
 use crate::object::{
-    self, Errors, Path, Seen, Tree, condition_reason, dns_subdomain, label_value, qualified_name, validate_labels,
+    Errors, Path, Seen, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
+    validate_labels,
 };
 
 /// Parses a label selector. Invalid requirements are ignored.

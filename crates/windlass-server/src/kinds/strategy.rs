@@ -7,7 +7,7 @@ use windlass_api::{Clock, Status};
 
 use super::{Kind, KindOptions};
 use crate::{
-    authn::User,
+    identity::User,
     object::Errors,
     resource::{Effect, Part, Rules, ScaleRule, Strategy},
 };
@@ -96,6 +96,10 @@ fn drop_at(value: &mut Value, path: &str) {
 }
 
 impl Strategy for BuiltIn {
+    fn begin_deletion(&self, object: &mut Value, now: &str) {
+        (self.kind.begin_deletion)(object, now);
+    }
+
     fn rules(&self) -> &Rules {
         &self.rules
     }

@@ -388,7 +388,7 @@ pub(super) const KINDS: &[Kind] = &[
             generation: Generation::Spec,
             unconditional_update: false,
             returns_deleted: true,
-            deletion: Deletion::Definition,
+            deletion: Deletion::Finalized,
             ..Rules::WITH_STATUS
         },
         default: apiextensions::default_definition,
@@ -396,6 +396,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_update: apiextensions::prepare_definition_update,
         validate: apiextensions::validate_definition,
         validate_update: apiextensions::validate_definition_update,
+        begin_deletion: apiextensions::begin_deletion,
         ..BASE
     },
 ];

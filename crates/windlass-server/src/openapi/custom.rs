@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::{META, REFERENCE};
+use crate::schemas::{META, REFERENCE};
 use crate::{
     descriptions::Schemas,
     resource::{CustomShape, ResourceInfo},

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use super::{
     VERSION, custom,
     operations::{Operation, Parameter},
-    schemas::{self, REFERENCE},
     subjects, v3,
 };
+use crate::schemas::{self, REFERENCE};
 use crate::{descriptions::Schemas, discovery::Group, resource::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";

@@ -7,8 +7,8 @@ use windlass_api::{DryRun, Status};
 
 use super::{Answer, Registry, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
 use crate::{
-    admission::{Attributes, Operation, Reinvocation},
     encoded::Encoded,
+    registry::{Attributes, Operation, Reinvocation},
     storage::{Change, CommitError, Expect, Revision},
 };
 use crate::{

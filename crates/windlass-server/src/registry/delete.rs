@@ -12,10 +12,10 @@ use windlass_api::{
 use self::marked::Progress;
 use super::{Answer, ItemList, ListParams, Registry, commit_failure, size::check_size, update::observe_deleted};
 use crate::{
-    admission::{Asked, Attributes, Operation, Reinvocation},
-    apiextensions,
-    authn::User,
     encoded::Encoded,
+    identity::User,
+    registry::{Asked, Attributes, Operation, Reinvocation},
+    resource::ResourceInfo,
     storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
 };
@@ -106,7 +106,7 @@ impl Registry {
             }
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(params, &old),
-                Deletion::Definition => self.definition_step(&old),
+                Deletion::Finalized => self.finalized_step(&target.resource, &old),
                 deletion => self.step(target, deletion, params, &old),
             };
             let outcome = match step {
@@ -211,7 +211,7 @@ impl Registry {
         let mut new = old.clone();
         let grace = match deletion {
             Deletion::Graceful => self.grace(params.grace_period, &mut new),
-            Deletion::Plain | Deletion::Namespace | Deletion::Definition => Grace::None,
+            Deletion::Plain | Deletion::Namespace | Deletion::Finalized => Grace::None,
         };
         if matches!(grace, Grace::Pending) {
             return Step::Nothing;
@@ -300,24 +300,15 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Returns the next step of the deletion of a CustomResourceDefinition in this state.
-    fn definition_step(&self, old: &Value) -> Step {
+    /// Returns the next step of the deletion of an object that its controller removes.
+    fn finalized_step(&self, resource: &ResourceInfo, old: &Value) -> Step {
         if old.at(&["metadata", "deletionTimestamp"]).is_some() {
             return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove } else { Step::Nothing };
         }
         let mut new = old.clone();
         let now = format_time(self.clock().now());
         metadata_mut(&mut new).insert("deletionTimestamp".to_owned(), now.clone().into());
-        let mut finalizers = old.items(&["metadata", "finalizers"]).to_vec();
-        if !finalizers.iter().any(|finalizer| finalizer == apiextensions::FINALIZER) {
-            finalizers.push(apiextensions::FINALIZER.into());
-        }
-        metadata_mut(&mut new).insert("finalizers".to_owned(), finalizers.into());
-        let why = (
-            "InstanceDeletionPending",
-            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-        );
-        apiextensions::set_condition(&mut new, "Terminating", true, why, &now);
+        resource.strategy.begin_deletion(&mut new, &now);
         Step::Mark(new)
     }
 

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
-    object::{Errors, NameRule, Path, Seen, Tree, copy_key, label_value, metadata_mut, qualified_name},
+    object::{Errors, NameRule, Path, Seen, Tree, copy_key, metadata_mut, qualified_name},
+    object::{validate_annotations, validate_labels},
     resource::{MetadataRule, Target},
 };
 

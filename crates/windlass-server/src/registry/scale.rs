@@ -7,9 +7,10 @@ use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Ope
 
 use super::meta;
 use crate::{
-    admission::{Attributes, PartKind, Reinvocation},
     codec,
     encoded::Encoded,
+    object::requirement,
+    registry::{Attributes, PartKind, Reinvocation},
 };
 use crate::{
     object::{Errors, Path, Tree, as_object},

@@ -10,8 +10,8 @@ use super::{
     update::{Aspect, precondition_failed},
 };
 use crate::{
-    admission::{Attributes, Operation, PartKind},
     codec,
+    registry::{Attributes, Operation, PartKind},
 };
 use crate::{
     object::{Errors, Path, Tree, metadata_mut, object_mut},

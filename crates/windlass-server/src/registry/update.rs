@@ -12,8 +12,8 @@ use super::{
     size::check_size,
 };
 use crate::{
-    admission::{Attributes, Operation},
     encoded::Encoded,
+    registry::{Attributes, Operation},
     storage::{Change, CommitError, Expect, StoredValue},
 };
 use crate::{

@@ -124,7 +124,7 @@ async fn translated(translator: &dyn Translator, objects: Vec<Value>, to: &str) 
 
 impl ResourceInfo {
     /// Returns the shape in which writes are computed and checked.
-    pub(super) fn hub_shape(&self) -> &Shape {
+    pub(crate) fn hub_shape(&self) -> &Shape {
         match &self.conversion {
             Some(conversion) if conversion.hub == Hub::Stored => &conversion.stored,
             _ => &self.shape,
@@ -132,7 +132,7 @@ impl ResourceInfo {
     }
 
     /// Reports whether a translator converts between the versions.
-    pub(super) fn is_translated(&self) -> bool {
+    pub(crate) fn is_translated(&self) -> bool {
         self.conversion.as_ref().is_some_and(|conversion| conversion.translator.is_some())
     }
 
@@ -166,13 +166,13 @@ impl ResourceInfo {
     }
 
     /// Converts a stored object to the hub version.
-    pub(super) async fn hub_of(&self, stored: Value) -> Result<Value, Status> {
+    pub(crate) async fn hub_of(&self, stored: Value) -> Result<Value, Status> {
         Ok(self.hubs_of(vec![stored]).await?.pop().unwrap_or_default())
     }
 
     /// Converts an object from the hub version to the stored form, without a copy if they are equal. Drops fields that
     /// storage does not keep.
-    pub(super) async fn to_stored<'v>(&self, hub: &'v mut Value) -> Result<Cow<'v, Value>, Status> {
+    pub(crate) async fn to_stored<'v>(&self, hub: &'v mut Value) -> Result<Cow<'v, Value>, Status> {
         if let Shape::Custom(shape) = self.hub_shape() {
             shape.prune(hub);
         }
@@ -211,7 +211,7 @@ impl ResourceInfo {
 
     /// Converts an object of another version of the same resource to this version, within a computation that
     /// [`settle`](Conversions::settle) runs.
-    pub(super) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
+    pub(crate) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
         match self.with_hub(Hub::Asked) {
             None => Ok(self.shown(&other.to_hub(object)).into_owned()),
             Some(conversion) => {

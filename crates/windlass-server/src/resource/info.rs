@@ -182,7 +182,7 @@ impl Shape {
     }
 
     /// Brings a tree into the form in which it is stored.
-    pub(super) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
+    pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
         match self {
             Self::BuiltIn(plan) => plan.normalise_stored(value).map_err(Status::internal),
             Self::Custom(shape) => shape.arrange(value),

@@ -31,7 +31,7 @@ impl Resets {
     pub(crate) const BARE_STATUS: Self = Self { status: &["metadata", "spec"], ..Self::STATUS };
 
     /// Returns the fields that a write to a subresource resets; the empty subresource is the object itself.
-    fn of(&self, subresource: &str) -> &'static [&'static str] {
+    pub(crate) fn of(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" | "finalize" => self.main,
             "status" => self.status,
@@ -41,12 +41,12 @@ impl Resets {
     }
 
     /// Returns the fields that a write to a subresource cannot own.
-    pub(super) fn fields(&self, subresource: &str) -> Set {
+    pub(crate) fn fields(&self, subresource: &str) -> Set {
         field_manager::set_of(self.of(subresource))
     }
 
     /// Restores the old object except for the status and the metadata that a status write may change.
-    pub(super) fn keep_all_but_status(&self, new: &mut Value, old: &Value) {
+    pub(crate) fn keep_all_but_status(&self, new: &mut Value, old: &Value) {
         let status = new.get("status").filter(|status| !status.is_null()).cloned();
         let mut metadata = as_object(new).shift_remove("metadata").unwrap_or_default();
         *new = old.clone();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_of_the_status_changes_the_status_and_what_of_metadata_is_not_reset() {
+    pub(crate) fn a_write_of_the_status_changes_the_status_and_what_of_metadata_is_not_reset() {
         let old =
             json!({"metadata": {"labels": {"a": "1"}, "uid": "u"}, "spec": {"n": 1}, "other": 1, "status": {"n": 1}});
         let new = json!({"metadata": {"labels": {"a": "2"}, "annotations": {"b": "2"}}, "spec": {"n": 2}, "status": {"n": 2}});
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_resets_what_it_is_not_about() {
+    pub(crate) fn each_part_resets_what_it_is_not_about() {
         assert_eq!(Resets::STATUS.of(""), ["status"]);
         assert_eq!(Resets::STATUS.of("finalize"), ["status"]);
         assert_eq!(Resets::STATUS.of("status"), ["spec"]);

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde_json::Value;
 use windlass_api::Status;
 
-use crate::authn::User;
+use crate::identity::User;
 
 use crate::{
     object::{Errors, NameRule, Tree},
@@ -16,6 +16,9 @@ use crate::{
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Returns the constant rules.
     fn rules(&self) -> &Rules;
+
+    /// Marks an object whose deletion begins. Called with [`Deletion::Finalized`].
+    fn begin_deletion(&self, _object: &mut Value, _now: &str) {}
 
     /// Applies defaults. Runs on every object that a client sends, and on patched objects.
     fn default(&self, _object: &mut Value) {}
@@ -241,8 +244,8 @@ pub(crate) enum Deletion {
     Graceful,
     /// Namespaces: removed once their content is deleted.
     Namespace,
-    /// CustomResourceDefinitions: removed once their custom resources are deleted.
-    Definition,
+    /// CustomResourceDefinitions: removed by their controller once their custom resources are deleted.
+    Finalized,
 }
 
 /// The paths of the fields behind the scale subresource.

@@ -5,8 +5,8 @@ use windlass_api::Status;
 
 use super::{Asker, Question, check, selectors};
 use crate::{
-    authn::User,
     authz::{Attempt, Object, RoleName, Rule, complaint},
+    identity::User,
     object::{Errors, Path, Tree, as_object},
 };
 

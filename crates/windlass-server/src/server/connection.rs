@@ -30,19 +30,15 @@ use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
 use windlass_net::WriteTimeout;
 
-use super::{
-    Inner, boxed,
-    budget::{Account, Charge},
-    gathered::Gathered,
-    heads::Heads,
-    limits::Limits,
-    outgoing::Outgoing,
-    streams::Streams,
+use super::{boxed, gathered::Gathered, heads::Heads, outgoing::Outgoing, streams::Streams};
+use crate::{
+    budget::{Account, Charge, Limits},
+    state::State,
 };
 use crate::{
-    authn::Shown,
-    http::{Origin, Stopping, Trust, handle, too_many_requests},
-    tls::TlsIdentity,
+    http::{Origin, Trust, handle, too_many_requests},
+    state::Stopping,
+    tls::{ClientCertificate, TlsIdentity},
 };
 
 /// The time limit for a TLS handshake.
@@ -69,10 +65,10 @@ const LINGER_BYTES: usize = 64 << 20;
 
 /// A connection being served.
 pub(super) struct Connection {
-    server: Arc<Inner>,
+    server: Arc<State>,
     stopping: Stopping,
     /// The client certificate of the connection.
-    shown: Shown,
+    shown: ClientCertificate,
     cut_off: CutOff,
     limits: Limits,
     account: Arc<Account>,
@@ -83,9 +79,9 @@ pub(super) struct Connection {
 struct CutOff(Arc<AtomicBool>);
 
 impl Connection {
-    pub(super) fn new(server: Arc<Inner>, stopping: Stopping) -> Self {
+    pub(super) fn new(server: Arc<State>, stopping: Stopping) -> Self {
         let (limits, account) = (*server.budget().limits(), server.budget().open());
-        Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default(), limits, account }
+        Self { server, stopping, shown: ClientCertificate::Nothing, cut_off: CutOff::default(), limits, account }
     }
 
     /// Serves the connection until it ends or the server must close it to free memory. Failures are logged at debug

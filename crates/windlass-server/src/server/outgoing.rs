@@ -10,11 +10,8 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{
-    budget::{Account, Charge, InFlight, OverBudget},
-    joined::Joined,
-    streams::Progress,
-};
+use super::{joined::Joined, streams::Progress};
+use crate::budget::{Account, Charge, InFlight, OverBudget};
 use crate::http::Body;
 
 /// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
@@ -123,7 +120,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::server::{budget::Budget, limits::Limits};
+    use crate::budget::{Budget, Limits};
 
     #[tokio::test]
     async fn pieces_are_charged_until_the_body_ends() {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass_api::JsonPath;
 
 use super::cells::{ago, moment, name};
-use crate::resource::Column;
+use crate::resource::{Column, CustomColumn};
 
 /// Returns the name column, then the columns of the CRD, or the age if it has none.
 pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {

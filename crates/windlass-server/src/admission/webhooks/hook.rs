@@ -5,16 +5,16 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use windlass_api::{GroupResource, LabelSelector, Status};
 
-use super::{Attributes, HookId, Operation, call::Failure};
+use super::{Attributes, Operation, call::Failure};
 use crate::{
-    admission::{
-        PartKind,
-        conditions::{Conditions, Verdict},
-    },
     codec,
-    kinds::label_selector,
+    kinds::{
+        conditions::{Conditions, Verdict},
+        label_selector,
+    },
     object::Tree,
-    registry::Registry,
+    registry::HookId,
+    registry::{PartKind, Registry},
     resource::{ResourceInfo, Shape, Target},
 };
 

@@ -22,10 +22,12 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::limits::Limits;
+mod limits;
+
+pub use self::limits::Limits;
 
 /// While the server is over its budget, connections that have read nothing for this time are closed.
-pub(super) const PRESSURE_STALL: Duration = Duration::from_secs(1);
+pub(crate) const PRESSURE_STALL: Duration = Duration::from_secs(1);
 
 /// The interval between checks of connections under pressure.
 const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
@@ -59,7 +61,7 @@ struct Accounts {
 
 /// The bytes that one connection holds.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     budget: Arc<Budget>,
     id: u64,
     held: AtomicUsize,
@@ -77,14 +79,14 @@ pub(super) struct Account {
 
 /// Bytes that a connection holds. They are released when the charge is dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
 }
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Account>);
+pub(crate) struct InFlight(Arc<Account>);
 
 /// The error for a connection or a server that holds too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,17 +104,17 @@ impl Budget {
         })
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
 
     /// Opens the account of a new connection.
-    pub(super) fn open(self: &Arc<Self>) -> Arc<Account> {
+    pub(crate) fn open(self: &Arc<Self>) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         let id = accounts.next;
         accounts.next += 1;
@@ -133,7 +135,7 @@ impl Budget {
     }
 
     /// Closes the connections that have been idle longest: one in sixteen, at least one.
-    pub(super) fn close_idle(&self) {
+    pub(crate) fn close_idle(&self) {
         let open = self.open_accounts();
         let mut idle: Vec<_> = open.iter().filter(|account| account.requests.load(Relaxed) == 0).collect();
         idle.sort_unstable_by_key(|account| account.idle_since.load(Relaxed));
@@ -177,7 +179,7 @@ impl Budget {
 
 impl Account {
     /// Waits until the client has read enough of its responses. Returns an error after [`WAIT`].
-    pub(super) async fn room(&self) -> Result<(), OverBudget> {
+    pub(crate) async fn room(&self) -> Result<(), OverBudget> {
         if self.has_room() {
             return Ok(());
         }
@@ -196,41 +198,41 @@ impl Account {
     }
 
     /// Waits until the connection must be closed.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.closed.notified().await;
     }
 
     /// Counts a request until its response has ended.
-    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.requests.fetch_add(1, Relaxed);
         self.served.fetch_add(1, Relaxed);
         InFlight(Arc::clone(self))
     }
 
     /// Reports whether a request is being answered.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.requests.load(Relaxed) > 0
     }
 
     /// Returns the number of all requests.
-    pub(super) fn served(&self) -> usize {
+    pub(crate) fn served(&self) -> usize {
         self.served.load(Relaxed)
     }
 
     /// Returns an empty charge.
-    pub(super) fn nothing(self: &Arc<Self>) -> Charge {
+    pub(crate) fn nothing(self: &Arc<Self>) -> Charge {
         Charge { account: Arc::clone(self), bytes: 0 }
     }
 
     /// Charges this number of bytes, regardless of limits.
-    pub(super) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let mut charge = self.nothing();
         charge.add(bytes);
         charge
     }
 
     /// Charges this number of bytes, or returns an error if the limit is exceeded.
-    pub(super) fn try_charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, OverBudget> {
+    pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, OverBudget> {
         let mut charge = self.nothing();
         charge.try_add(bytes)?;
         Ok(charge)
@@ -243,7 +245,7 @@ impl Account {
 
 impl Charge {
     /// Adds bytes, regardless of limits.
-    pub(super) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         let (account, budget) = (&self.account, &self.account.budget);
         self.bytes += bytes;
         if account.held.fetch_add(bytes, Relaxed) == 0 {
@@ -255,7 +257,7 @@ impl Charge {
     }
 
     /// Adds bytes, or returns an error if the limit is exceeded.
-    pub(super) fn try_add(&mut self, bytes: usize) -> Result<(), OverBudget> {
+    pub(crate) fn try_add(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (account, budget) = (&self.account, &self.account.budget);
         let held = account.held.load(Relaxed);
         let (most, most_of_all) = (budget.limits.connection_bytes * 2, budget.limits.server_bytes * 2);
@@ -271,7 +273,7 @@ impl Charge {
     }
 
     /// Attaches the charge to the bytes. It is released when their last clone is dropped.
-    pub(super) fn on(self, bytes: Bytes) -> Bytes {
+    pub(crate) fn on(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _charge: self })
     }
 }
@@ -324,7 +326,7 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use futures::FutureExt as _;
 
-    use super::*;
+    use crate::budget::*;
 
     fn budget() -> Arc<Budget> {
         Budget::new(Limits { connection_bytes: 100, server_bytes: 1000, ..Limits::default() })

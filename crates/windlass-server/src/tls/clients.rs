@@ -15,12 +15,12 @@ use rustls::{
 use sha2::{Digest as _, Sha256};
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-use super::User;
+use crate::identity::User;
 use crate::tls::TlsError;
 
 /// The result of checking a connection's client certificate.
 #[derive(Clone, Debug)]
-pub(crate) enum Shown {
+pub(crate) enum ClientCertificate {
     /// No certificate, or one without a user name.
     Nothing,
     /// The certificate of a user.
@@ -47,14 +47,14 @@ impl ClientAuthority {
     }
 
     /// Verifies a certificate chain, leaf first.
-    pub(crate) fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Shown {
-        let [leaf, between @ ..] = chain else { return Shown::Nothing };
+    pub(crate) fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> ClientCertificate {
+        let [leaf, between @ ..] = chain else { return ClientCertificate::Nothing };
         let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
         match self.0.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
-            Ok(_) => user(leaf).map_or(Shown::Nothing, |user| Shown::Of(Arc::new(user))),
+            Ok(_) => user(leaf).map_or(ClientCertificate::Nothing, |user| ClientCertificate::Of(Arc::new(user))),
             Err(error) => {
                 tracing::debug!(%error, "rejected a client certificate");
-                Shown::Unknown
+                ClientCertificate::Unknown
             }
         }
     }
@@ -117,7 +117,7 @@ impl ClientCertVerifier for ClientAuthority {
 mod tests {
     use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-    use super::*;
+    use crate::tls::clients::*;
 
     fn params(name: &str, groups: &[&str]) -> CertificateParams {
         let mut params = CertificateParams::default();
@@ -142,7 +142,9 @@ mod tests {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
 
         let alice = params("alice", &["developers"]).signed_by(&own, &issuer).unwrap();
-        let Shown::Of(user) = clients.identify(&[alice.der().clone()], now) else { panic!("alice is a user") };
+        let ClientCertificate::Of(user) = clients.identify(&[alice.der().clone()], now) else {
+            panic!("alice is a user")
+        };
         assert_eq!(
             (user.name(), user.groups()),
             ("alice", &["developers".to_owned(), "system:authenticated".to_owned()][..])
@@ -150,9 +152,9 @@ mod tests {
         assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
 
         let stranger = params("alice", &[]).self_signed(&own).unwrap();
-        assert!(matches!(clients.identify(&[stranger.der().clone()], now), Shown::Unknown));
+        assert!(matches!(clients.identify(&[stranger.der().clone()], now), ClientCertificate::Unknown));
         let long_after = Timestamp::from_second(80_000_000_000).unwrap();
-        assert!(matches!(clients.identify(&[alice.der().clone()], long_after), Shown::Unknown));
-        assert!(matches!(clients.identify(&[], now), Shown::Nothing));
+        assert!(matches!(clients.identify(&[alice.der().clone()], long_after), ClientCertificate::Unknown));
+        assert!(matches!(clients.identify(&[], now), ClientCertificate::Nothing));
     }
 }

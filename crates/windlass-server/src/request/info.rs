@@ -9,8 +9,8 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 use windlass_api::FieldSelector;
 
-use super::query::Query;
 use crate::object::path_segment;
+use crate::request::Query;
 
 /// The verb and the resource of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ fn selected_name(query: &Query) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::request::info::*;
 
     fn route(method: &str, target: &str) -> Result<RequestInfo, Unroutable> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));

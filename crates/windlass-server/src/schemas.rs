@@ -11,10 +11,10 @@ use std::{
 use crate::descriptions::Schemas;
 
 /// One line per schema: name, tab, JSON.
-pub(super) const TEXT: &str = windlass_api::openapi::RECORDED;
+pub(crate) const TEXT: &str = windlass_api::openapi::RECORDED;
 
-pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
-pub(super) const REFERENCE: &str = "#/components/schemas/";
+pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+pub(crate) const REFERENCE: &str = "#/components/schemas/";
 
 /// The schemas that belong to a kind in every group. The documents list the kinds.
 const OF_MANY: [&str; 2] =
@@ -62,7 +62,7 @@ fn kind(json: &str) -> Option<String> {
 }
 
 /// Returns the names of all recorded schemas that these texts refer to, directly or indirectly.
-pub(super) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
+pub(crate) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     let mut open = Vec::new();
     let mut scan = |text: &str, open: &mut Vec<&'static str>| {
@@ -85,7 +85,7 @@ pub(super) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<
 }
 
 /// Appends a recorded schema to `out`, in the form for the document of a group version.
-pub(super) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
+pub(crate) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
     let json = described(name, descriptions);
     let json = &*json;
     if !OF_MANY.contains(&name) {
@@ -116,7 +116,7 @@ fn described(name: &str, descriptions: &Schemas) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::schemas::*;
 
     #[test]
     fn kinds_are_found_by_group_version_and_kind() {

@@ -86,7 +86,7 @@ fn unescape(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::request::query::*;
 
     #[test]
     fn values_are_read_as_go_reads_them() {
