@@ -227,7 +227,7 @@ mod tests {
         let user = server
             .inner()
             .authenticator()
-            .authenticate(server.inner(), &ClientCertificate::Nothing, &headers, &warnings)
+            .authenticate(&**server.inner(), &ClientCertificate::Nothing, &headers, &warnings)
             .await;
         (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }
@@ -256,7 +256,7 @@ mod tests {
                 headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             }
             let inner = server.inner();
-            let user = inner.authenticator().authenticate(inner, shown, &headers, &Warnings::default()).await;
+            let user = inner.authenticator().authenticate(&**inner, shown, &headers, &Warnings::default()).await;
             user.map(|user| format!("{} {}", user.name, user.groups.join(","))).map_err(|status| status.code)
         };
         assert_eq!(found("A", &ClientCertificate::Nothing).await.unwrap(), "alice developers,system:authenticated");
@@ -276,7 +276,7 @@ mod tests {
             let inner = server.inner();
             let user = inner
                 .authenticator()
-                .authenticate(inner, &ClientCertificate::Nothing, headers, &Warnings::default())
+                .authenticate(&**inner, &ClientCertificate::Nothing, headers, &Warnings::default())
                 .await;
             user.map(|user| user.name.clone()).map_err(|status| status.code)
         };

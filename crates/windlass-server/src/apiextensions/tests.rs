@@ -426,7 +426,7 @@ async fn a_definition_that_is_deleted_takes_its_objects_along() {
     let deleted = registry.delete(&definition, DeleteParams::default()).await.unwrap();
     let Answer::Object(item) = deleted.answer else { panic!("the object is the answer") };
     let deleted = item.value();
-    assert_eq!(deleted["metadata"]["finalizers"], json!([super::FINALIZER]));
+    assert_eq!(deleted["metadata"]["finalizers"], json!([super::definition::FINALIZER]));
     assert_eq!(deleted["metadata"]["generation"], 1);
     assert!(deleted["metadata"].get("deletionGracePeriodSeconds").is_none());
     let last = deleted.items(&["status", "conditions"]).last().unwrap();

@@ -2,6 +2,7 @@ use serde_json::json;
 use windlass_api::{Entropy, parse_time};
 
 use super::*;
+use crate::resource::CustomColumn;
 use crate::{
     kinds::{KindOptions, built_ins},
     resource::ResourceTable,
