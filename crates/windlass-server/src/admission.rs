@@ -28,7 +28,7 @@ mod webhooks;
 
 pub(crate) use self::{
     certificates::{CertificateDecisions, CertificateSubjects},
-    classes::{ClaimGrowth, DefaultClasses, PriorityClasses, RuntimeClasses},
+    classes::{ClaimResize, DefaultClasses, PriorityClasses, RuntimeClasses},
     creation::CreateOnUpdate,
     escalation::NoEscalation,
     limits::LimitRanges,
@@ -64,7 +64,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(PodDefaults),
         Arc::new(DefaultClasses),
         Arc::new(ProtectStorage),
-        Arc::new(ClaimGrowth),
+        Arc::new(ClaimResize),
         Arc::new(RuntimeClasses),
         Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
@@ -86,7 +86,7 @@ fn is_access_review(write: &Attributes) -> bool {
     write.resource.group == "authorization.k8s.io" && write.resource.plural == "localsubjectaccessreviews"
 }
 
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Admission for NamespaceLifecycle {
     fn handles(&self, write: &Attributes) -> bool {
@@ -97,14 +97,14 @@ impl Admission for NamespaceLifecycle {
         }
     }
 
-    fn knows_parts(&self) -> bool {
+    fn handles_subresource_kinds(&self) -> bool {
         true
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             if write.operation == Operation::Delete {
-                return if IMMORTAL.contains(&&*write.name) {
+                return if PROTECTED_NAMESPACES.contains(&&*write.name) {
                     Err(write.forbidden("this namespace may not be deleted"))
                 } else {
                     Ok(())

@@ -4,34 +4,32 @@
 //! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
 //! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
 //! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
-//! permission to impersonate can act as other users.
+//! permission to impersonate can act as other static_tokens.
 //!
 //! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
 //! identifies its user. Any other certificate is rejected, unless the request has a valid token.
 
 mod handshake;
 mod impersonation;
-mod remembered;
+mod static_tokens;
 mod token;
-mod users;
+mod token_cache;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use windlass_api::{Clock, Status};
 
+use self::impersonation::GrantedModes;
 pub use self::token::{KeyError, TokenIssuer};
-use self::{
-    impersonation::OpenWays,
-    remembered::{Remembered, Verified},
-};
 pub(crate) use self::{
     impersonation::impersonated,
     token::{Bound, Grant, Issuer, TokenError},
-    users::Tokens,
 };
+pub(crate) use crate::authn::static_tokens::Tokens;
+use crate::authn::token_cache::{Remembered, Verified};
 use crate::{
-    authz::Attempt,
+    authz::AccessAttributes,
     identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User},
     registry::Registry,
     tls::ClientCertificate,
@@ -68,21 +66,22 @@ pub(crate) trait Host: Sync {
     fn registry(&self) -> impl Future<Output = Result<&Registry, Status>> + Send;
 
     /// Returns an error if the user lacks the permission.
-    fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> impl Future<Output = Result<(), Status>> + Send;
+    fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>)
+    -> impl Future<Output = Result<(), Status>> + Send;
 }
 
 /// Authenticates requests.
 pub(crate) struct Authenticator {
     /// The administrator's token. If `None`, only in-process callers are administrators.
     token: Option<Arc<str>>,
-    /// The tokens of all other users.
+    /// The tokens of all other static_tokens.
     tokens: Tokens,
     admin: Arc<User>,
     /// The user of requests without credentials. If `None`, they are rejected.
     anonymous: Option<Arc<User>>,
     issuer: Issuer,
-    remembered: Remembered,
-    open_ways: OpenWays,
+    token_cache: Remembered,
+    granted_modes: GrantedModes,
 }
 
 impl fmt::Debug for Authenticator {
@@ -103,12 +102,12 @@ impl Authenticator {
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: (anonymous == Anonymous::Allowed).then(|| user(ANONYMOUS, "", &[UNAUTHENTICATED])),
             issuer: Issuer::new(issuer),
-            remembered: Remembered::default(),
-            open_ways: OpenWays::default(),
+            token_cache: Remembered::default(),
+            granted_modes: GrantedModes::default(),
         }
     }
 
-    /// Returns the tokens of all users except the administrator.
+    /// Returns the tokens of all static_tokens except the administrator.
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
@@ -124,8 +123,8 @@ impl Authenticator {
     }
 
     /// Returns the cache of granted impersonation modes.
-    fn open_ways(&self) -> &OpenWays {
-        &self.open_ways
+    fn granted_modes(&self) -> &GrantedModes {
+        &self.granted_modes
     }
 
     /// Returns the user of a request, by the connection's certificate or else the token in the headers.
@@ -172,13 +171,13 @@ impl Authenticator {
             }
             return Ok(Identity { user, audiences: own });
         }
-        let (key, now) = (remembered::key(sent, audiences), host.clock().now());
-        let verified = if let Some(verified) = self.remembered.recall(&key, now) {
+        let (key, now) = (token_cache::key(sent, audiences), host.clock().now());
+        let verified = if let Some(verified) = self.token_cache.recall(&key, now) {
             verified
         } else {
             let claims = self.issuer.verify(sent, audiences)?;
             let verified = Arc::new(Verified { identity: claims.identity(), claims });
-            self.remembered.keep(key, now, Arc::clone(&verified));
+            self.token_cache.keep(key, now, Arc::clone(&verified));
             verified
         };
         verified.claims.check_time(now)?;

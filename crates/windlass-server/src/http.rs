@@ -17,7 +17,7 @@ use windlass_api::Status;
 
 use crate::{
     authn,
-    authz::Attempt,
+    authz::AccessAttributes,
     bootstrap,
     codec::go_quote,
     discovery,
@@ -25,7 +25,7 @@ use crate::{
     health,
     identity::User,
     openapi,
-    request::{self, Query, RequestInfo, Unroutable},
+    request::{self, InvalidPath, Query, RequestInfo},
     resource::{ResourceInfo, ResourceTable},
     state::{State, Stopping},
     tls::ClientCertificate,
@@ -69,9 +69,9 @@ pub(crate) struct Origin {
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// A known user in this process. No credentials are necessary.
-    Known(Arc<User>),
+    InProcess(Arc<User>),
     /// A user identified by the connection's certificate or by headers.
-    Credentials(ClientCertificate),
+    Socket(ClientCertificate),
 }
 
 /// A request whose body has not been read yet.
@@ -100,7 +100,7 @@ pub(crate) enum Failure {
     /// The body was not received completely.
     Incomplete,
     /// The path cannot be resolved to a request.
-    Unroutable(String),
+    InvalidPath(String),
     /// The path contains an invalid escape.
     Malformed,
 }
@@ -120,9 +120,9 @@ impl From<ReadError> for Failure {
     }
 }
 
-impl From<Unroutable> for Failure {
-    fn from(error: Unroutable) -> Self {
-        Self::Unroutable(error.path)
+impl From<InvalidPath> for Failure {
+    fn from(error: InvalidPath) -> Self {
+        Self::InvalidPath(error.path)
     }
 }
 
@@ -133,7 +133,7 @@ impl Failure {
             Self::NotFound => 404,
             Self::Malformed => 400,
             Self::Incomplete => 504,
-            Self::Unroutable(_) => 500,
+            Self::InvalidPath(_) => 500,
         }
     }
 
@@ -144,7 +144,7 @@ impl Failure {
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
-            Self::Unroutable(path) => {
+            Self::InvalidPath(path) => {
                 let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
                 let message = format!("Internal Server Error: {}: {why}, {path}\n", go_quote(path));
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -192,7 +192,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             user: Arc::default(),
         };
         let user = authenticate(&server, &origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
-        server.authorize(&user, &Attempt::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
+        server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
     });
@@ -220,8 +220,8 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
 
 async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
     let user = match trust {
-        Trust::Known(user) => user.clone(),
-        Trust::Credentials(certificate) => {
+        Trust::InProcess(user) => user.clone(),
+        Trust::Socket(certificate) => {
             server.authenticator().authenticate(server, certificate, &exchange.headers, &exchange.warnings).await?
         }
     };
@@ -254,8 +254,8 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
         return Err(Status::unknown_resource().into());
     }
     if let Some(resource) = &exchange.info.resource {
-        if bootstrap::is_furnished(&resource.group) {
-            server.furnish().await?;
+        if bootstrap::is_deferred(&resource.group) {
+            server.ensure_deferred().await?;
         }
         let response = resource::answer(server, registry, &exchange, resource, body).await?;
         if exchange.info.is_long_running() {

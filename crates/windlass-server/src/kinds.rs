@@ -10,7 +10,6 @@ use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::{
     core::ENFORCE_MOUNTABLE_SECRETS,
-    hooks::conditions,
     pod_defaults::add_amounts,
     quantity::amount,
     scheduling::SYSTEM_CLASSES,
@@ -20,6 +19,7 @@ use self::{
     service::ServiceCidr,
     strategy::{Allocator, BuiltIn},
 };
+pub(crate) use crate::kinds::admissionregistration::conditions;
 use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
@@ -28,15 +28,15 @@ use crate::{
     resource::{Conversion, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
 };
 
+mod admissionregistration;
 mod autoscaling;
 mod certificates;
-mod components;
+mod component_status;
 mod core;
-mod devices;
+mod dynamic_resources;
 mod endpoints;
 mod event;
 pub(crate) mod flowcontrol;
-mod hooks;
 mod image;
 mod jobs;
 mod limits;
@@ -157,11 +157,11 @@ const BASE: Kind = Kind {
 static TABLES: &[&[Kind]] = &[
     table::KINDS,
     autoscaling::KINDS,
-    components::KINDS,
+    component_status::KINDS,
     certificates::KINDS,
-    devices::KINDS,
+    dynamic_resources::KINDS,
     flowcontrol::KINDS,
-    hooks::KINDS,
+    admissionregistration::KINDS,
     limits::KINDS,
     networking::KINDS,
     rbac::KINDS,

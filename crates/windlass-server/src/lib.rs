@@ -50,13 +50,13 @@ mod metrics;
 mod warning;
 
 mod admission;
+mod api_services;
 mod bootstrap;
 mod budget;
 mod connect;
 mod encoded;
 mod kinds;
 mod object;
-mod registrations;
 mod registry;
 mod request;
 mod resource;

@@ -22,7 +22,7 @@ pub(crate) use self::{
         port_name, qualified_name, range_problem, wildcard_subdomain,
     },
     requirement::requirement,
-    seen::{Seen, first_by},
+    seen::{DuplicateCheck, first_by},
     tree::{
         Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
     },

@@ -50,7 +50,7 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
-    admission::{Admission, Asked, Attributes, HookId, Operation, PartKind, Reinvocation},
+    admission::{Admission, Attributes, HookId, Operation, Reinvocation, RequestContext, SubresourceKind},
     delete::DeleteParams,
     list::{ItemList, ListParams},
     list_lag::ListLag,
@@ -113,7 +113,7 @@ pub(crate) struct WriteParams {
 /// The result of a successful write.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    pub(crate) answer: Answer,
+    pub(crate) answer: ResponseBody,
     /// `true` if the write created an object; the response has code 201.
     pub(crate) created: bool,
     /// The texts of the `Warning` headers.
@@ -122,16 +122,16 @@ pub(crate) struct Written {
 
 /// The body of the response to a write.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseBody {
     Object(Item),
     Status(Status),
 }
 
 impl WriteParams {
     /// Returns the write's user and options for admission.
-    pub(crate) fn asked(&self, target: &Target) -> Asked {
+    pub(crate) fn asked(&self, target: &Target) -> RequestContext {
         let name = target.name().to_owned();
-        Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
+        RequestContext { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
     }
 }
 

@@ -4,6 +4,6 @@ mod info;
 mod query;
 
 pub(crate) use self::{
-    info::{RequestInfo, ResourcePath, Unroutable},
+    info::{InvalidPath, RequestInfo, ResourcePath},
     query::{Query, is_well_formed},
 };

@@ -12,12 +12,12 @@ mod target;
 
 pub(crate) use self::{
     column::{Column, CustomColumn},
-    conversion::{Conversion, Conversions, Hub, Translator},
+    conversion::{Conversion, Conversions, Hub, VersionConverter},
     info::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
     item::{Body, Item},
     resets::Resets,
     strategy::{
-        Deletion, Dependents, Effect, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
+        Allocation, Deletion, Dependents, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
         Strategy, UnknownField, field_text,
     },
     target::Target,

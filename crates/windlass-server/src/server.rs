@@ -26,7 +26,7 @@ use crate::{
     admission::PodAccounts,
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
     authz::{Authorization, Authorizer, AuthorizerChain},
-    bootstrap::Choices,
+    bootstrap::RegistryOptions,
     budget::{Budget, Limits},
     descriptions::Descriptions,
     http::{Body, Origin, RequestBody, Trust, handle},
@@ -38,10 +38,10 @@ use crate::{
     tls::TlsIdentity,
 };
 
+mod coalesced_body;
+mod coalesced_writes;
 mod connection;
-mod gathered;
 mod heads;
-mod joined;
 mod listener;
 mod outgoing;
 mod streams;
@@ -67,7 +67,7 @@ pub struct ServerBuilder {
     tokens: Tokens,
     issuer: TokenIssuer,
     storage: Option<Arc<dyn Storage>>,
-    choices: Choices,
+    choices: RegistryOptions,
     authorization: Authorization,
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
@@ -205,7 +205,7 @@ impl ServerBuilder {
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
-            furnished: OnceCell::new(),
+            deferred: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
             descriptions: self.descriptions,
@@ -228,7 +228,7 @@ impl Server {
             tokens: Tokens::default(),
             issuer: TokenIssuer::default(),
             storage: None,
-            choices: Choices::default(),
+            choices: RegistryOptions::default(),
             authorization: Authorization::default(),
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
@@ -251,7 +251,7 @@ impl Server {
 
     /// Creates the bootstrap objects, unless a request already did.
     pub async fn start(&self) -> Result<(), Status> {
-        self.0.furnish().await
+        self.0.ensure_deferred().await
     }
 
     /// Serves HTTPS with HTTP/1.1 and HTTP/2 until `shutdown` is ready. Then watches end, and most of a second is left
@@ -324,7 +324,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.server.0.clone();
-        let origin = Origin { trust: Trust::Known(self.user.clone()), stopping: inner.stopping() };
+        let origin = Origin { trust: Trust::InProcess(self.user.clone()), stopping: inner.stopping() };
         Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
     }
 }

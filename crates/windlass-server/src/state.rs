@@ -8,8 +8,8 @@ use windlass_api::{Clock, Entropy, Status};
 
 use crate::{
     authn::{Authenticator, Host},
-    authz::{Attempt, Authorizer, Decision, RoleName, Rule},
-    bootstrap::{self, Choices},
+    authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
+    bootstrap::{self, RegistryOptions},
     budget::Budget,
     descriptions::Descriptions,
     identity::User,
@@ -25,11 +25,11 @@ pub(crate) struct State {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) storage: Arc<dyn Storage>,
-    pub(crate) choices: Choices,
+    pub(crate) choices: RegistryOptions,
     /// Created with the first request that needs it.
     pub(crate) registry: OnceCell<Registry>,
-    /// Set when the objects of [`bootstrap::furnish`] exist.
-    pub(crate) furnished: OnceCell<()>,
+    /// Set when the objects of [`bootstrap::ensure_deferred`] exist.
+    pub(crate) deferred: OnceCell<()>,
     /// `true` when long-running responses must end.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
@@ -63,23 +63,23 @@ impl State {
     }
 
     /// Creates the roles, flow control objects and API services if they are missing.
-    pub(crate) async fn furnish(&self) -> Result<(), Status> {
+    pub(crate) async fn ensure_deferred(&self) -> Result<(), Status> {
         let registry = self.registry().await?;
-        self.furnished.get_or_try_init(|| bootstrap::furnish(registry)).await.copied()
+        self.deferred.get_or_try_init(|| bootstrap::ensure_deferred(registry)).await.copied()
     }
 
     /// Decides whether a user may perform a request, by the current roles.
-    pub(crate) async fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<Decision, Status> {
+    pub(crate) async fn decide(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<Decision, Status> {
         if !self.authorizer.trusts(user) {
-            self.furnish().await?;
+            self.ensure_deferred().await?;
         }
         self.authorizer.decide(&*self.storage, user, attempt).await
     }
 
     /// Returns an error unless the user may perform the request.
-    pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
+    pub(crate) async fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
         if !self.authorizer.trusts(user) {
-            self.furnish().await?;
+            self.ensure_deferred().await?;
         }
         self.authorizer.require(&*self.storage, user, attempt).await
     }
@@ -91,7 +91,7 @@ impl State {
 
     /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
-        self.furnish().await?;
+        self.ensure_deferred().await?;
         self.authorizer.rules_of(&*self.storage, user, namespace).await
     }
 
@@ -171,7 +171,7 @@ impl Host for State {
         self.registry().await
     }
 
-    async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
+    async fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
         self.authorize(user, attempt).await
     }
 }

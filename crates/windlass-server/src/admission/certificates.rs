@@ -15,7 +15,7 @@ use x509_parser::{asn1_rs::Any, certification_request::X509CertificationRequest,
 
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{Attempt, Authorizer, Object},
+    authz::{AccessAttributes, Authorizer, Object},
     codec::go_quote,
     identity::{MASTERS, User},
     object::Tree,
@@ -76,7 +76,7 @@ impl CertificateDecisions {
                 namespace: "",
                 name,
             };
-            if self.0.decide(&**registry.storage(), user, &Attempt { verb, object }).await?.is_allowed() {
+            if self.0.decide(&**registry.storage(), user, &AccessAttributes { verb, object }).await?.is_allowed() {
                 return Ok(true);
             }
         }

@@ -211,9 +211,9 @@ impl Admission for RuntimeClasses {
 
 /// The plugin `PersistentVolumeClaimResize`: a claim can grow only if its class allows expansion.
 #[derive(Debug)]
-pub(crate) struct ClaimGrowth;
+pub(crate) struct ClaimResize;
 
-impl Admission for ClaimGrowth {
+impl Admission for ClaimResize {
     fn handles(&self, write: &Attributes) -> bool {
         let claims = write.resource.group.is_empty() && write.resource.kind == "PersistentVolumeClaim";
         claims && write.operation == Operation::Update && write.subresource.is_none()

@@ -11,7 +11,7 @@ use windlass_api::Status;
 
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
+    authz::{AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
     codec::go_quote,
     object::{Tree, metadata_mut},
     registry::Registry,
@@ -92,7 +92,8 @@ impl NoEscalation {
     ) -> Result<bool, Status> {
         let namespace = &write.namespace;
         let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
-        let decision = self.0.decide(&**registry.storage(), &write.asked.user, &Attempt { verb, object }).await?;
+        let decision =
+            self.0.decide(&**registry.storage(), &write.asked.user, &AccessAttributes { verb, object }).await?;
         Ok(decision.is_allowed())
     }
 

@@ -42,7 +42,7 @@ impl Admission for Webhooks {
         !of_admission
     }
 
-    fn knows_parts(&self) -> bool {
+    fn handles_subresource_kinds(&self) -> bool {
         true
     }
 

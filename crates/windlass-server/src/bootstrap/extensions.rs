@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use windlass_api::{Status, format_time};
 
 use crate::{
+    api_services,
     kinds::flowcontrol,
     object::Tree,
-    registrations,
     registry::{Registry, WriteParams},
     resource::{Body, Target},
 };
@@ -18,7 +18,7 @@ const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 /// Creates missing objects.
 pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
-    for registration in registrations::built_in(registry) {
+    for registration in api_services::built_in(registry) {
         super::ensure(registry, "apiregistration.k8s.io", "apiservices", None, registration).await?;
     }
     for level in flowcontrol::levels() {

@@ -12,7 +12,7 @@ use windlass_api::Status;
 use super::{
     body::Body,
     json,
-    media::{Encoding, ErrorEncoding, MetaVersion, Representation, Shown, View, wrong_view},
+    media::{Encoding, ErrorEncoding, MetaVersion, Representation, ResponseKind, View, wrong_view},
     offload::offload,
 };
 use crate::{
@@ -42,7 +42,7 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The rendering of objects.
 #[derive(Clone, Debug)]
-pub(super) struct Showing {
+pub(super) struct Renderer {
     pub(super) resource: Arc<ResourceInfo>,
     pub(super) representation: Representation,
     /// The objects included in the rows of tables.
@@ -54,7 +54,7 @@ pub(super) struct Showing {
 
 // === objects ===
 
-impl Showing {
+impl Renderer {
     /// Returns a response with one object.
     pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
@@ -66,8 +66,8 @@ impl Showing {
             View::PartialList(_) => {
                 return Err(wrong_view(
                     "PartialObjectMetadataList",
-                    &go_type(&self.resource, Shown::Object),
-                    Shown::Object,
+                    &go_type(&self.resource, ResponseKind::Object),
+                    ResponseKind::Object,
                 ));
             }
             View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), self.header())),
@@ -113,9 +113,11 @@ impl Showing {
     fn list_now(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         match self.representation.view {
-            View::Partial(_) => {
-                Err(wrong_view("PartialObjectMetadata", &go_type(&self.resource, Shown::List), Shown::List))
-            }
+            View::Partial(_) => Err(wrong_view(
+                "PartialObjectMetadata",
+                &go_type(&self.resource, ResponseKind::List),
+                ResponseKind::List,
+            )),
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
                 if self.representation.encoding == Encoding::Json && !table::is_ordered(&self.resource) {
@@ -341,16 +343,16 @@ fn partial(object: Value, version: MetaVersion) -> Value {
 }
 
 /// Returns Go's name of an object's type, for messages.
-fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
+fn go_type(resource: &ResourceInfo, shown: ResponseKind) -> String {
     let package = match resource.group.split('.').next().unwrap_or_default() {
         "" | "events" => "core",
         group => group,
     };
     match (resource.shape.style(), shown) {
-        (Style::Custom, Shown::Object) => "*unstructured.Unstructured".to_owned(),
-        (Style::Custom, Shown::List) => "*unstructured.UnstructuredList".to_owned(),
-        (Style::BuiltIn, Shown::Object) => format!("*{package}.{}", resource.kind),
-        (Style::BuiltIn, Shown::List) => format!("*{package}.{}", resource.list_kind),
+        (Style::Custom, ResponseKind::Object) => "*unstructured.Unstructured".to_owned(),
+        (Style::Custom, ResponseKind::List) => "*unstructured.UnstructuredList".to_owned(),
+        (Style::BuiltIn, ResponseKind::Object) => format!("*{package}.{}", resource.kind),
+        (Style::BuiltIn, ResponseKind::List) => format!("*{package}.{}", resource.list_kind),
     }
 }
 

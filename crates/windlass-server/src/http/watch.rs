@@ -12,7 +12,7 @@ use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
     media::{Encoding, Representation, View},
-    respond::Showing,
+    respond::Renderer,
 };
 use crate::state::Stopping;
 use crate::{
@@ -94,7 +94,7 @@ impl Watch {
     }
 
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
-        let showing = Showing {
+        let renderer = Renderer {
             resource: Arc::clone(self.session.resource()),
             representation: self.rendering.representation,
             include: match self.rendering.include {
@@ -105,8 +105,8 @@ impl Watch {
             descriptions: self.rendering.descriptions.clone(),
             now: self.rendering.clock.now(),
         };
-        let header = if self.has_header { Header::Omitted } else { showing.header() };
-        let object = showing.shown(object, header);
+        let header = if self.has_header { Header::Omitted } else { renderer.header() };
+        let object = renderer.shown(object, header);
         self.has_header = true;
         self.frame(kind, &object)
     }

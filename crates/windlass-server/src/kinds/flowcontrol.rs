@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{BASE, Kind};
 use crate::{
     object::{
-        Errors, Path, Seen, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut,
-        object_mut, same,
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+        entry_mut, object_mut, same,
     },
     resource::{Generation, Resets, Rules},
 };
@@ -480,7 +480,7 @@ fn validate_subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_conditions(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.conditions");
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, condition) in object.items(&["status", "conditions"]).iter().enumerate() {
         let kind = condition.text(&["type"]);
         let place = path.index(index);

@@ -1,7 +1,7 @@
 //! The group `apiregistration.k8s.io`: the API services that serve each group and version.
 //!
 //! API services of this server are local and always available. They are kept in sync with the served groups (see
-//! [`crate::registrations`]). An API service that refers to a Kubernetes service is stored, but requests are not
+//! [`crate::api_services`]). An API service that refers to a Kubernetes service is stored, but requests are not
 //! forwarded.
 
 use serde_json::{Value, json};

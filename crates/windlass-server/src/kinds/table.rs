@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// A kind that is created but not stored, such as a review.
-const QUESTION: Kind = BASE;
+const UNSTORED: Kind = BASE;
 
 /// The rules that workloads share.
 const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "Binding", ..QUESTION },
+    Kind { name: "Binding", ..UNSTORED },
     Kind {
         name: "Pod",
         prefix: "/registry/pods/",
@@ -233,12 +233,12 @@ pub(super) const KINDS: &[Kind] = &[
         view: Some(View { stored: ("", "v1"), from_stored: event::events_event, to_stored: event::core_event }),
         ..BASE
     },
-    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..QUESTION },
-    Kind { group: "authentication.k8s.io", name: "TokenReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..QUESTION },
+    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..UNSTORED },
+    Kind { group: "authentication.k8s.io", name: "TokenReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..UNSTORED },
     Kind {
         group: "apps",
         name: "ControllerRevision",
@@ -321,7 +321,7 @@ pub(super) const KINDS: &[Kind] = &[
         subresources: &["status"],
         rules: Rules {
             metadata: MetadataRule::FULL,
-            dependents: Dependents::OrphanLoudly,
+            dependents: Dependents::OrphanWithWarning,
             // A job without labels gets those of its template from the server.
             rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],

@@ -10,15 +10,15 @@ use serde_json::Value;
 /// The keys seen so far. Client-supplied lists are checked with it in linear time, without a search among earlier
 /// items.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen<K>(HashSet<K>);
+pub(crate) struct DuplicateCheck<K>(HashSet<K>);
 
-impl<K> Default for Seen<K> {
+impl<K> Default for DuplicateCheck<K> {
     fn default() -> Self {
         Self(HashSet::new())
     }
 }
 
-impl<K: Eq + Hash> Seen<K> {
+impl<K: Eq + Hash> DuplicateCheck<K> {
     /// Adds a key and reports whether it is a repetition.
     pub(crate) fn repeats(&mut self, key: K) -> bool {
         !self.0.insert(key)
@@ -70,7 +70,7 @@ mod tests {
     fn each_key_is_compared_a_few_times_at_most() {
         const COUNT: u32 = 60_000;
         let comparisons = Cell::new(0);
-        let mut seen = Seen::default();
+        let mut seen = DuplicateCheck::default();
         let repeated = (0..COUNT).chain(0..COUNT).filter(|key| seen.repeats(Counted(*key, &comparisons))).count();
         assert_eq!(repeated, 60_000);
         assert!(comparisons.get() < 4 * 60_000, "{}", comparisons.get());

@@ -31,7 +31,7 @@ pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
     fn handles(&self, write: &Attributes) -> bool;
 
     /// Reports whether the plugin also handles objects of a kind other than the resource's, for example a scale.
-    fn knows_parts(&self) -> bool {
+    fn handles_subresource_kinds(&self) -> bool {
         false
     }
 }
@@ -51,16 +51,16 @@ pub(crate) struct Attributes {
     /// The old state. `None` for creations.
     pub(crate) old: Option<Value>,
     /// The user and the options of the request.
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestContext,
     /// The kind of the objects, if it differs from the resource's kind.
-    pub(crate) part: Option<PartKind>,
+    pub(crate) part: Option<SubresourceKind>,
     pub(crate) reinvocation: Reinvocation,
 }
 
 /// The kind that a subresource takes instead of the resource's kind: a scale, a binding, or the options of a
 /// connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartKind {
+pub(crate) struct SubresourceKind {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
@@ -68,7 +68,7 @@ pub(crate) struct PartKind {
 
 /// The user and the options of a write request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestContext {
     pub(crate) user: Arc<User>,
     pub(crate) dry_run: DryRun,
     /// Warnings for the client. They are sent even if the write fails.
@@ -113,7 +113,7 @@ enum Round {
 /// The name of a configuration and the index of a webhook in it.
 pub(crate) type HookId = (String, usize);
 
-impl From<&SubresourceInfo> for PartKind {
+impl From<&SubresourceInfo> for SubresourceKind {
     fn from(SubresourceInfo { group, version, kind, .. }: &SubresourceInfo) -> Self {
         Self { group: group.clone(), version: version.clone(), kind: kind.clone() }
     }
@@ -149,7 +149,7 @@ impl Registry {
 
 impl Attributes {
     /// Creates the attributes of a write to a target, without an old state.
-    pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: Asked) -> Self {
+    pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: RequestContext) -> Self {
         Self {
             operation,
             resource: Arc::clone(&target.resource),
@@ -171,7 +171,7 @@ impl Attributes {
 
     /// Reports whether a plugin handles the write.
     pub(crate) fn concerns(&self, plugin: &dyn Admission) -> bool {
-        plugin.handles(self) && (self.part.is_none() || plugin.knows_parts())
+        plugin.handles(self) && (self.part.is_none() || plugin.handles_subresource_kinds())
     }
 
     pub(crate) fn is_namespace(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
-use super::{Answer, Registry, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
+use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
 use crate::{
     encoded::Encoded,
     registry::{Attributes, Operation, Reinvocation},
@@ -163,7 +163,7 @@ impl Registry {
 impl Written {
     /// Returns a response that contains the object.
     pub(super) fn object(item: Item, created: bool, warnings: Vec<String>) -> Self {
-        Self { answer: Answer::Object(item), created, warnings }
+        Self { answer: ResponseBody::Object(item), created, warnings }
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
-    object::{Errors, NameRule, Path, Seen, Tree, copy_key, metadata_mut, qualified_name},
+    object::{DuplicateCheck, Errors, NameRule, Path, Tree, copy_key, metadata_mut, qualified_name},
     object::{validate_annotations, validate_labels},
     resource::{MetadataRule, Target},
 };
@@ -76,7 +76,7 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
 /// Removes duplicate owner references and returns the warning for the client.
 pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = metadata_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
-    let (mut seen, mut uids, mut repeated) = (Seen::default(), Seen::default(), Vec::new());
+    let (mut seen, mut uids, mut repeated) = (DuplicateCheck::default(), DuplicateCheck::default(), Vec::new());
     owners.retain(|owner| {
         if !seen.repeats(owner.clone()) {
             return true;

@@ -10,7 +10,7 @@ use crate::{
     codec,
     encoded::Encoded,
     object::requirement,
-    registry::{Attributes, PartKind, Reinvocation},
+    registry::{Attributes, Reinvocation, SubresourceKind},
 };
 use crate::{
     object::{Errors, Path, Tree, as_object},
@@ -58,7 +58,11 @@ pub(super) fn attributes(target: &Target, write: &Attributes) -> Result<Attribut
         object: patchable_value(target, &write.object)?,
         old,
         asked: write.asked.clone(),
-        part: Some(PartKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() }),
+        part: Some(SubresourceKind {
+            group: "autoscaling".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Scale".to_owned(),
+        }),
         reinvocation: Reinvocation::default(),
     })
 }

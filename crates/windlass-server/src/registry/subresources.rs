@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 
 use super::{
-    Answer, Registry, WriteParams, Written,
-    update::{Aspect, precondition_failed},
+    Registry, ResponseBody, WriteParams, Written,
+    update::{WriteScope, precondition_failed},
 };
 use crate::{
     codec,
-    registry::{Attributes, Operation, PartKind},
+    registry::{Attributes, Operation, SubresourceKind},
 };
 use crate::{
     object::{Errors, Path, Tree, metadata_mut, object_mut},
@@ -35,7 +35,7 @@ impl Registry {
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
         let write = Attributes::of(Operation::Create, target, object, params.asked(target));
-        let mut write = Attributes { part: Some(PartKind::from(info)), ..write };
+        let mut write = Attributes { part: Some(SubresourceKind::from(info)), ..write };
         self.admit(&mut write).await?;
         if write.object.text(&["metadata", "name"]) != target.name() {
             return Err(Status::bad_request(format!("name in URL does not match name in {} object", info.kind)));
@@ -85,7 +85,7 @@ impl Registry {
     /// Returns the response to the creation of an object that is not stored.
     fn created(warnings: Vec<String>) -> Written {
         let status = Status { code: 201, details: None, ..Status::success(StatusDetails::default()) };
-        Written { answer: Answer::Status(status), created: true, warnings }
+        Written { answer: ResponseBody::Status(status), created: true, warnings }
     }
 
     /// Binds a pod to a node.
@@ -124,7 +124,7 @@ impl Registry {
             Ok(new)
         };
         let params = WriteParams { field_validation: FieldValidation::Ignore, ..params.clone() };
-        self.change(&pod, Aspect::Internal, &params, &mut Vec::new(), propose).await?;
+        self.change(&pod, WriteScope::Internal, &params, &mut Vec::new(), propose).await?;
         Ok(())
     }
 

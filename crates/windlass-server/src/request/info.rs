@@ -47,7 +47,7 @@ pub(crate) struct ResourcePath {
 
 /// The error for a path that is neither a resource path nor any other valid path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unroutable {
+pub(crate) struct InvalidPath {
     pub(crate) path: String,
 }
 
@@ -56,7 +56,7 @@ const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
     /// Parses a request. The path is still percent-encoded.
-    pub(crate) fn new(method: &Method, path: &str, query: &Query) -> Result<Self, Unroutable> {
+    pub(crate) fn new(method: &Method, path: &str, query: &Query) -> Result<Self, InvalidPath> {
         let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
         let lower = || Cow::Owned(method.as_str().to_ascii_lowercase());
         let trimmed = path.trim_matches('/');
@@ -77,7 +77,7 @@ impl RequestInfo {
         let mut verb = match (legacy, parts.first()) {
             (true, Some(&special)) => {
                 if parts.len() < 2 {
-                    return Err(Unroutable { path });
+                    return Err(InvalidPath { path });
                 }
                 parts.remove(0);
                 if special == "watch" { "watch" } else { "proxy" }
@@ -144,7 +144,7 @@ fn selected_name(query: &Query) -> Option<String> {
 mod tests {
     use crate::request::info::*;
 
-    fn route(method: &str, target: &str) -> Result<RequestInfo, Unroutable> {
+    fn route(method: &str, target: &str) -> Result<RequestInfo, InvalidPath> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         RequestInfo::new(&Method::from_bytes(method.as_bytes()).unwrap(), path, &Query::parse(query))
     }

@@ -30,7 +30,7 @@ pub(crate) struct Conversion {
     pub(crate) to_stored: Arc<dyn Fn(Value) -> Value + Send + Sync>,
     /// The webhook or other translator between versions. The two functions above bring its result into form. `None`:
     /// they convert everything themselves.
-    pub(crate) translator: Option<Arc<dyn Translator>>,
+    pub(crate) translator: Option<Arc<dyn VersionConverter>>,
     /// The versions that are no longer served but still own fields of objects.
     pub(crate) unserved: Arc<[Arc<ResourceInfo>]>,
 }
@@ -41,31 +41,31 @@ pub(crate) enum Hub {
     /// The stored version: all versions share one set of rules.
     Stored,
     /// The requested version: each version has its own rules.
-    Asked,
+    Requested,
 }
 
 /// Converts objects between versions.
-pub(crate) trait Translator: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait VersionConverter: fmt::Debug + Send + Sync + 'static {
     /// Converts the objects to the apiVersion `to` and keeps their order.
     fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>>;
 }
 
 /// The conversions that translators have returned during one write. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Conversions(Arc<Mutex<Learned>>);
+pub(crate) struct Conversions(Arc<Mutex<ConversionCache>>);
 
 #[derive(Debug, Default)]
-struct Learned {
-    known: BTreeMap<Question, Result<Value, Status>>,
-    wanted: BTreeMap<Question, Wanted>,
+struct ConversionCache {
+    known: BTreeMap<ConversionKey, Result<Value, Status>>,
+    wanted: BTreeMap<ConversionKey, Wanted>,
 }
 
 /// An apiVersion, and the object to convert to it as JSON.
-type Question = (String, String);
+type ConversionKey = (String, String);
 
 #[derive(Debug)]
 struct Wanted {
-    translator: Arc<dyn Translator>,
+    translator: Arc<dyn VersionConverter>,
     object: Value,
 }
 
@@ -103,7 +103,7 @@ impl Conversions {
     }
 
     /// Returns the converted object. Returns an error if the conversion is not known yet, and records it as wanted.
-    fn look(&self, translator: &Arc<dyn Translator>, object: Value, to: &str) -> Result<Value, Status> {
+    fn look(&self, translator: &Arc<dyn VersionConverter>, object: Value, to: &str) -> Result<Value, Status> {
         let mut learned = self.0.lock();
         let question = (to.to_owned(), object.to_string());
         if let Some(known) = learned.known.get(&question) {
@@ -114,7 +114,7 @@ impl Conversions {
     }
 }
 
-async fn translated(translator: &dyn Translator, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
+async fn translated(translator: &dyn VersionConverter, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
     let count = objects.len();
     let translated = translator.translate(objects, to).await?;
     if translated.len() == count { Ok(translated) } else { Err(Status::internal("a conversion has lost objects")) }
@@ -157,7 +157,7 @@ impl ResourceInfo {
 
     /// Converts stored objects to the hub version.
     async fn hubs_of(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Status> {
-        let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(stored) };
+        let Some(conversion) = self.with_hub(Hub::Requested) else { return Ok(stored) };
         for object in &mut stored {
             (conversion.complete)(object);
         }
@@ -176,7 +176,7 @@ impl ResourceInfo {
         if let Shape::Custom(shape) = self.hub_shape() {
             shape.prune(hub);
         }
-        let Some(conversion) = self.with_hub(Hub::Asked) else { return Ok(Cow::Borrowed(hub)) };
+        let Some(conversion) = self.with_hub(Hub::Requested) else { return Ok(Cow::Borrowed(hub)) };
         let object = conversion.translate(vec![hub.clone()], &self.stored_version()).await?.pop().unwrap_or_default();
         Ok(Cow::Owned((conversion.to_stored)(object)))
     }
@@ -200,7 +200,7 @@ impl ResourceInfo {
     /// Converts an object from the hub version of another version of the same resource to the hub version of this one.
     pub(crate) async fn adopt(&self, other: Value) -> Result<Value, Status> {
         let api_version = self.api_version();
-        match self.with_hub(Hub::Asked) {
+        match self.with_hub(Hub::Requested) {
             Some(conversion) if is_other(&other, &api_version) => {
                 let object = conversion.translate(vec![other], &api_version).await?.pop().unwrap_or_default();
                 Ok((conversion.from_stored)(object))
@@ -212,7 +212,7 @@ impl ResourceInfo {
     /// Converts an object of another version of the same resource to this version, within a computation that
     /// [`settle`](Conversions::settle) runs.
     pub(crate) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
-        match self.with_hub(Hub::Asked) {
+        match self.with_hub(Hub::Requested) {
             None => Ok(self.shown(&other.to_hub(object)).into_owned()),
             Some(conversion) => {
                 let object = conversion.look(object, &self.api_version(), conversions)?;
@@ -262,7 +262,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Strict(Mutex<Vec<Value>>);
 
-    impl Translator for Strict {
+    impl VersionConverter for Strict {
         fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
             self.0.lock().extend(objects.iter().cloned());
             let convert = move |object: Value| {
@@ -278,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn only_objects_that_exist_are_converted() {
         let strict = Arc::new(Strict::default());
-        let translator: Arc<dyn Translator> = Arc::clone(&strict) as _;
+        let translator: Arc<dyn VersionConverter> = Arc::clone(&strict) as _;
         let conversions = Conversions::default();
         let chain = || {
             let first = json!({"apiVersion": "v1", "in": "v1"});
@@ -292,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_conversion_is_left_to_the_computation() {
-        let translator: Arc<dyn Translator> = Arc::new(Strict::default());
+        let translator: Arc<dyn VersionConverter> = Arc::new(Strict::default());
         let conversions = Conversions::default();
         let attempt = || conversions.look(&translator, json!({"apiVersion": "v1", "in": "v9"}), "v2");
         let failure = conversions.settle(attempt).await.unwrap_err();

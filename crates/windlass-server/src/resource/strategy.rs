@@ -59,9 +59,9 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
-    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Effect`] is
+    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Allocation`] is
     /// dropped unless the write succeeds.
-    fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+    fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         Ok(None)
     }
 
@@ -90,7 +90,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 
 /// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
 /// allocation.
-pub(crate) trait Effect: Send {
+pub(crate) trait Allocation: Send {
     /// Confirms the allocation after the write.
     fn committed(self: Box<Self>, item: &Item);
 }
@@ -230,7 +230,7 @@ pub(crate) enum Dependents {
     /// The dependents are orphaned.
     Orphan,
     /// The dependents are orphaned, and the client receives a warning.
-    OrphanLoudly,
+    OrphanWithWarning,
     /// Garbage collection is not supported for this kind.
     Unsupported,
 }

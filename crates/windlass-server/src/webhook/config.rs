@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     object::dns_subdomain,
-    object::{Errors, Path, Seen, Tree, dns_label_1035},
+    object::{DuplicateCheck, Errors, Path, Tree, dns_label_1035},
 };
 
 /// Validates the location of a webhook of any kind.
@@ -18,7 +18,7 @@ pub(crate) fn validate_client_config(config: &Value, path: &Path<'_>, errors: &m
 
 /// Validates the review versions that a webhook supports. The caller checks that the list is not empty.
 pub(crate) fn validate_review_versions(versions: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, version) in versions.iter().enumerate() {
         let version = version.as_str().unwrap_or_default();
         let place = path.index(index);

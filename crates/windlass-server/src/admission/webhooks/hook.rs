@@ -14,7 +14,7 @@ use crate::{
     },
     object::Tree,
     registry::HookId,
-    registry::{PartKind, Registry},
+    registry::{Registry, SubresourceKind},
     resource::{ResourceInfo, Shape, Target},
 };
 
@@ -156,7 +156,7 @@ impl Invocation {
     }
 }
 
-impl PartKind {
+impl SubresourceKind {
     /// Returns the kind as reviews name it.
     pub(super) fn named(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})

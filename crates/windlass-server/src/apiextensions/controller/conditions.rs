@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    apiextensions::definition::FINALIZER,
+    apiextensions::crd::FINALIZER,
     object::{Tree, as_object, metadata_mut, object_mut},
 };
 

@@ -190,7 +190,7 @@ pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Er
             errors.forbidden(&path.child(shown), WHY);
         }
     }
-    for kind in ContainerKind::IN_LIFE {
+    for kind in ContainerKind::START_ORDER {
         let list_path = path.child(kind.list());
         for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             if !container.items(&["volumeDevices"]).is_empty() {
@@ -208,7 +208,7 @@ pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors
     }
     let place = path.child("os");
     let each = |errors: &mut Errors, check: &dyn Fn(&Value, &Path<'_>, &mut Errors)| {
-        for kind in ContainerKind::IN_LIFE {
+        for kind in ContainerKind::START_ORDER {
             let place = path.child(kind.list());
             for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
                 if let Some(context) = container.at(&["securityContext"]) {

@@ -98,7 +98,7 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path<'_>, errors: &mu
     let asked = |of: &Value| of.at(&FIELD).and_then(Value::as_bool);
     let of_pod = asked(spec);
     let (mut containers, mut processes) = (0, 0);
-    for kind in ContainerKind::IN_LIFE {
+    for kind in ContainerKind::START_ORDER {
         let list = path.child(kind.list());
         for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             let own = asked(container);

@@ -14,8 +14,8 @@ use crate::{
     object::{Errors, Path, Tree, as_object, object_mut},
     registry::{
         DeleteParams, ListParams, Registry, WriteParams,
-        delete::{Consent, check_preconditions},
-        update::Aspect,
+        delete::{AdmissionState, check_preconditions},
+        update::WriteScope,
     },
     resource::Target,
 };
@@ -90,7 +90,7 @@ impl Registry {
                 mark_disrupted(&mut new, now);
                 Ok(new)
             };
-            let (marked, _) = self.change(pod, Aspect::Internal, params, &mut Vec::new(), mark).await?;
+            let (marked, _) = self.change(pod, WriteScope::Internal, params, &mut Vec::new(), mark).await?;
             if let Some(version) = &mut deletion.preconditions.resource_version {
                 *version = marked.revision.to_string();
             }
@@ -122,7 +122,7 @@ impl Registry {
             Some(old) => disrupted(old, pod.name(), now),
             None => Err(Status::not_found(&target.group_resource(), budget)),
         };
-        self.change(&target, Aspect::Status, &params, &mut Vec::new(), take).await?;
+        self.change(&target, WriteScope::Status, &params, &mut Vec::new(), take).await?;
         Ok(())
     }
 }
@@ -149,7 +149,7 @@ pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteP
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
         warnings: params.warnings.clone(),
-        consent: Consent::Given,
+        consent: AdmissionState::Given,
     })
 }
 

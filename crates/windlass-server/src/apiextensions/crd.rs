@@ -9,8 +9,8 @@ use super::structural;
 use crate::{
     codec::go_quote,
     object::{
-        Errors, FieldValue, Path, Seen, Tree, as_object, default_pointer, default_to, dns_label_1035, dns_subdomain,
-        object_mut,
+        DuplicateCheck, Errors, FieldValue, Path, Tree, as_object, default_pointer, default_to, dns_label_1035,
+        dns_subdomain, object_mut,
     },
     webhook::{is_bundle, validate_client_config, validate_review_versions},
 };
@@ -20,7 +20,7 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The parts of a CRD that are necessary to serve it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Definition {
+pub(super) struct Crd {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) generation: i64,
@@ -87,7 +87,7 @@ pub(super) fn reads() -> usize {
     READS.get()
 }
 
-impl Definition {
+impl Crd {
     /// Parses a stored CRD.
     pub(super) fn read(object: &Value) -> Self {
         #[cfg(test)]
@@ -285,12 +285,12 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
 pub(crate) fn validate_definition_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     errors.immutable(&path.child("group"), new.at(&["spec", "group"]), old.at(&["spec", "group"]));
-    let was = Definition::read(old);
+    let was = Crd::read(old);
     if was.established {
         errors.immutable(&path.child("scope"), new.at(&["spec", "scope"]), old.at(&["spec", "scope"]));
         let kind = ["spec", "names", "kind"];
         errors.immutable(&path.child("names.kind"), new.at(&kind), old.at(&kind));
-        let is = Definition::read(new);
+        let is = Crd::read(new);
         if was.has_sound_bundle() && !is.has_sound_bundle() && is.conversion.text(&["strategy"]) == "Webhook" {
             let why = "unable to load root certificates: unable to parse bytes as PEM block";
             errors.invalid(&path.child("conversion.webhookClientConfig.caBundle"), is.bundle(), why);
@@ -383,7 +383,7 @@ fn validate_versions(object: &Value, errors: &mut Errors) {
             errors.required(&path.child("schema.openAPIV3Schema"), "");
         }
     }
-    let mut names = Seen::default();
+    let mut names = DuplicateCheck::default();
     if versions.iter().any(|version| names.repeats(&version["name"])) {
         errors.invalid(&path, &InternalVersions(versions), "must contain unique version names");
     }
@@ -461,7 +461,7 @@ fn validate_columns(columns: &[Value], path: &Path<'_>, errors: &mut Errors) {
 /// Validates selectable fields: each is a scalar that the schema declares.
 fn validate_selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let fields = version.items(&["selectableFields"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, field) in fields.iter().enumerate() {
         let (text, place) = (field.text(&["jsonPath"]), path.index(index));
         let repeated = seen.repeats(text);

@@ -91,7 +91,7 @@ impl fmt::Debug for Remembered {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::authn::token_cache::*;
 
     /// Returns a token for this number of audiences.
     fn verified(audiences: usize) -> Arc<Verified> {

@@ -6,14 +6,8 @@ use futures::StreamExt;
 use serde_json::Value;
 use windlass_api::{Status, format_time};
 
-use super::{
-    super::{
-        custom,
-        definition::{Definition, FINALIZER},
-    },
-    conditions::set_condition,
-    params, target,
-};
+use super::{super::custom, conditions::set_condition, params, target};
+use crate::apiextensions::crd::{Crd, FINALIZER};
 use crate::{
     object::{Tree, metadata_mut},
     registry::{DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
@@ -27,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The deletion of all custom resources of a CRD that is being deleted.
 ///
 /// It ends early if the CRD no longer exists. A recreated CRD has a new UID and is treated as a different one.
-pub(in crate::apiextensions) struct CleanUp {
+pub(in crate::apiextensions) struct InstanceDeletion {
     registry: WeakRegistry,
     storage: Arc<dyn Storage>,
     /// The name of the CRD. A recreated CRD has the same name and another UID.
@@ -37,9 +31,9 @@ pub(in crate::apiextensions) struct CleanUp {
     resource: Arc<ResourceInfo>,
 }
 
-impl CleanUp {
+impl InstanceDeletion {
     /// Prepares the deletion of a CRD's custom resources. Returns `None` if the CRD has no storage version.
-    pub(in crate::apiextensions) fn new(registry: &Registry, definition: &Definition) -> Option<Self> {
+    pub(in crate::apiextensions) fn new(registry: &Registry, definition: &Crd) -> Option<Self> {
         Some(Self {
             registry: registry.downgrade(),
             storage: Arc::clone(registry.storage()),

@@ -26,28 +26,28 @@ const KEPT: usize = 16 << 10;
 
 /// The stream that HTTP/2 writes to.
 #[derive(Debug)]
-pub(super) struct Gathering<S>(Gathered<S>);
+pub(super) struct CoalescedWriter<S>(CoalescedConnection<S>);
 
 /// The handle that drives the connection and sends the buffered bytes.
 #[derive(Debug)]
-pub(super) struct Gathered<S>(Arc<Mutex<Gatherer<S>>>);
+pub(super) struct CoalescedConnection<S>(Arc<Mutex<Coalescer<S>>>);
 
 #[derive(Debug)]
-struct Gatherer<S> {
+struct Coalescer<S> {
     stream: S,
     waiting: Vec<u8>,
     /// The number of buffered bytes already sent.
     sent: usize,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Gatherer { stream, waiting: Vec::new(), sent: 0 })))
+        Self(Arc::new(Mutex::new(Coalescer { stream, waiting: Vec::new(), sent: 0 })))
     }
 
     /// Returns the stream for HTTP/2.
-    pub(super) fn stream(&self) -> Gathering<S> {
-        Gathering(Self(Arc::clone(&self.0)))
+    pub(super) fn stream(&self) -> CoalescedWriter<S> {
+        CoalescedWriter(Self(Arc::clone(&self.0)))
     }
 
     /// Polls the connection, and then sends the bytes it has written.
@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Gatherer<S> {
+impl<S: AsyncWrite + Unpin> Coalescer<S> {
     /// Sends all buffered bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
@@ -90,14 +90,14 @@ impl<S: AsyncWrite + Unpin> Gatherer<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Gathering<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CoalescedWriter<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0.0.lock().stream).poll_read(cx, buffer)
     }
 }
 
 // `poll_write_vectored` is not implemented: for such a stream, HTTP/2 combines small frames itself.
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut gatherer = self.0.0.lock();
         if gatherer.waiting.len() >= MOST {
@@ -124,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathering<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-    use super::*;
+    use crate::server::coalesced_writes::*;
 
     /// Records the size of each write.
     struct Counted(DuplexStream, Arc<Mutex<Vec<usize>>>);
@@ -151,10 +151,10 @@ mod tests {
         }
     }
 
-    fn gathered(room: usize) -> (Gathered<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
+    fn gathered(room: usize) -> (CoalescedConnection<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
         let (ours, theirs) = tokio::io::duplex(room);
         let writes = Arc::default();
-        (Gathered::new(Counted(ours, Arc::clone(&writes))), theirs, writes)
+        (CoalescedConnection::new(Counted(ours, Arc::clone(&writes))), theirs, writes)
     }
 
     #[tokio::test]
@@ -223,6 +223,6 @@ mod tests {
     fn one_piece_is_taken_at_a_time_whatever_the_stream_takes() {
         let (stream, _other) = tokio::io::duplex(1);
         assert!(stream.is_write_vectored(), "otherwise the test proves nothing");
-        assert!(!Gathered::new(stream).stream().is_write_vectored());
+        assert!(!CoalescedConnection::new(stream).stream().is_write_vectored());
     }
 }

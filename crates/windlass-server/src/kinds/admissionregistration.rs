@@ -13,7 +13,9 @@ pub(crate) mod conditions;
 
 use super::{BASE, Kind, selector::validate_selector};
 use crate::{
-    object::{Errors, Path, Seen, Tree, as_object, default_pointer, dns_subdomain, items_mut, qualified_name},
+    object::{
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, dns_subdomain, items_mut, qualified_name,
+    },
     resource::{Generation, MetadataRule, Resets, Rules, StatusRule},
     webhook::{validate_client_config, validate_review_versions},
 };
@@ -123,7 +125,7 @@ fn default_rule(rule: &mut Value) {
 
 fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
     let list = Path::new("webhooks");
-    let mut names = Seen::default();
+    let mut names = DuplicateCheck::default();
     for (index, hook) in object.items(&["webhooks"]).iter().enumerate() {
         let place = list.index(index);
         validate_hook(hook, mutating, &place, errors);
@@ -265,7 +267,7 @@ fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Opt
     if conditions.len() > MAX_CONDITIONS {
         errors.too_many(path, conditions.len(), MAX_CONDITIONS);
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let name = condition.text(&["name"]);

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::kinds::admissionregistration::{
     FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, default_rule, one_of, validate_conditions, validate_rule,
 };
 use crate::{
     kinds::selector::validate_selector,
     object::{
-        Errors, Path, Seen, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, items_mut,
-        object_mut, path_segment, qualified_name,
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
+        items_mut, object_mut, path_segment, qualified_name,
     },
 };
 
@@ -70,7 +70,7 @@ pub(super) fn validate_validating(object: &Value, errors: &mut Errors) {
         let text = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
         errors.invalid(&notes, &json!(annotations), &text);
     }
-    let mut keys = Seen::default();
+    let mut keys = DuplicateCheck::default();
     for (index, annotation) in annotations.iter().enumerate() {
         let place = notes.index(index);
         let key = annotation.text(&["key"]);
@@ -243,7 +243,7 @@ fn validate_match(found: &Value, path: &Path<'_>, errors: &mut Errors) {
         for (index, rule) in found.items(&[list]).iter().enumerate() {
             let place = rules.index(index);
             let names = place.child("resourceNames");
-            let mut seen = Seen::default();
+            let mut seen = DuplicateCheck::default();
             for (index, name) in rule.items(&["resourceNames"]).iter().enumerate() {
                 let text = name.as_str().unwrap_or_default();
                 errors.invalid_each(&names.index(index), text, path_segment(text));
@@ -275,7 +275,7 @@ pub(super) fn validate_validating_binding(object: &Value, errors: &mut Errors) {
     validate_binding(spec, errors);
     let list = SPEC.child("validationActions");
     let actions = spec.items(&["validationActions"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, action) in actions.iter().enumerate() {
         let action = action.as_str().unwrap_or_default();
         if !ACTIONS.contains(&action) {

@@ -16,14 +16,14 @@ const MOST: usize = 16 << 10;
 
 /// A body with the same bytes in larger frames. It never waits to fill a frame.
 #[derive(Debug)]
-pub(super) struct Joined {
+pub(super) struct CoalescedBody {
     body: Body,
     /// A frame that did not fit.
     held: Option<Bytes>,
     ended: bool,
 }
 
-impl Joined {
+impl CoalescedBody {
     pub(super) fn new(body: Body) -> Self {
         Self { body, held: None, ended: false }
     }
@@ -40,7 +40,7 @@ impl Joined {
     }
 }
 
-impl HttpBody for Joined {
+impl HttpBody for CoalescedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -84,11 +84,11 @@ mod tests {
     use futures::{FutureExt as _, StreamExt as _, stream};
     use http_body_util::BodyExt as _;
 
-    use super::*;
+    use crate::server::coalesced_body::*;
 
     async fn joined(frames: Vec<usize>) -> Vec<usize> {
         let frames = frames.into_iter().map(|length| Bytes::from(vec![b'x'; length]));
-        let mut body = Joined::new(Body::frames(stream::iter(frames.collect::<Vec<_>>())));
+        let mut body = CoalescedBody::new(Body::frames(stream::iter(frames.collect::<Vec<_>>())));
         let mut lengths = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
             lengths.push(frame.into_data().unwrap().len());
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_there_does_not_wait_for_what_is_not() {
         let frames = stream::iter([Bytes::from_static(b"one "), Bytes::from_static(b"two")]).chain(stream::pending());
-        let mut body = Joined::new(Body::frames(frames));
+        let mut body = CoalescedBody::new(Body::frames(frames));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one two");
         assert!(body.frame().now_or_never().is_none());
         assert!(!body.is_end_stream());
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_whole_keeps_its_length() {
-        let mut body = Joined::new(Body::whole("all of it"));
+        let mut body = CoalescedBody::new(Body::whole("all of it"));
         assert_eq!(body.size_hint().exact(), Some(9));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "all of it");
         assert!(body.is_end_stream());

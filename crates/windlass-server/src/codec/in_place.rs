@@ -13,28 +13,28 @@ use super::{
 
 /// The tree cannot be settled in place; the decoder has to handle it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unfit;
+pub(super) struct NotInPlace;
 
 /// Brings a tree into the form that decoding its text into the struct and encoding the result would give.
-pub(super) fn settle(tree: &mut Value, shape: &'static Struct) -> Result<(), Unfit> {
+pub(super) fn in_place(tree: &mut Value, shape: &'static Struct) -> Result<(), NotInPlace> {
     match tree {
-        Value::Object(entries) => Settler::default().fields(entries, shape),
-        _ => Err(Unfit),
+        Value::Object(entries) => InPlace::default().fields(entries, shape),
+        _ => Err(NotInPlace),
     }
 }
 
 #[derive(Default)]
-struct Settler {
+struct InPlace {
     /// The number of list and map elements so far.
     elements: usize,
 }
 
-impl Settler {
-    fn fields(&mut self, entries: &mut Map<String, Value>, shape: &'static Struct) -> Result<(), Unfit> {
+impl InPlace {
+    fn fields(&mut self, entries: &mut Map<String, Value>, shape: &'static Struct) -> Result<(), NotInPlace> {
         // Most trees have been settled before; their fields are not moved.
         let (mut next, mut in_form, mut seen) = (0, true, 0u128);
         for (name, value) in entries.iter_mut() {
-            let index = shape.position(name, next).ok_or(Unfit)?;
+            let index = shape.position(name, next).ok_or(NotInPlace)?;
             let field = &shape.fields[index];
             in_form &= index >= next;
             next = index + 1;
@@ -61,7 +61,7 @@ impl Settler {
     }
 
     /// Settles one value. Null stays: it is the zero value of any type.
-    fn value(&mut self, value: &mut Value, ty: &Type) -> Result<(), Unfit> {
+    fn value(&mut self, value: &mut Value, ty: &Type) -> Result<(), NotInPlace> {
         match (&ty.kind, &mut *value) {
             (_, Value::Null) | (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),
             (Kind::Pointer(inner), _) => self.value(value, inner),
@@ -86,24 +86,24 @@ impl Settler {
                 }
                 Ok(())
             }
-            _ => Err(Unfit),
+            _ => Err(NotInPlace),
         }
     }
 
-    fn element(&mut self, value: &mut Value, ty: &Type) -> Result<(), Unfit> {
+    fn element(&mut self, value: &mut Value, ty: &Type) -> Result<(), NotInPlace> {
         if value.is_null() {
             *value = shape::zero(ty);
         }
         self.value(value, ty)
     }
 
-    fn count(&mut self, more: usize) -> Result<(), Unfit> {
+    fn count(&mut self, more: usize) -> Result<(), NotInPlace> {
         self.elements += more;
-        if self.elements > MAX_ELEMENTS { Err(Unfit) } else { Ok(()) }
+        if self.elements > MAX_ELEMENTS { Err(NotInPlace) } else { Ok(()) }
     }
 }
 
-fn settle_special(value: &mut Value, special: Special) -> Result<(), Unfit> {
+fn settle_special(value: &mut Value, special: Special) -> Result<(), NotInPlace> {
     let canonical = match (special, &*value) {
         (Special::Quantity, Value::String(text)) => quantity::canonical(text.trim()).ok(),
         (Special::IntOrString, Value::String(_))
@@ -122,11 +122,11 @@ fn time_of(text: &str, precision: Precision) -> Option<String> {
     time::normalise_time(text, precision).ok()?
 }
 
-fn fits<T: TryFrom<i64>>(number: Option<i64>) -> Result<(), Unfit> {
-    number.and_then(|number| T::try_from(number).ok()).map(drop).ok_or(Unfit)
+fn fits<T: TryFrom<i64>>(number: Option<i64>) -> Result<(), NotInPlace> {
+    number.and_then(|number| T::try_from(number).ok()).map(drop).ok_or(NotInPlace)
 }
 
-fn replace(value: &mut Value, text: Option<String>) -> Result<(), Unfit> {
-    *value = Value::String(text.ok_or(Unfit)?);
+fn replace(value: &mut Value, text: Option<String>) -> Result<(), NotInPlace> {
+    *value = Value::String(text.ok_or(NotInPlace)?);
     Ok(())
 }

@@ -12,7 +12,7 @@ use windlass_api::{Entropy, Status};
 use crate::{
     object::{Errors, Path, Tree, as_object, validate_annotations, validate_labels},
     patch::go_type,
-    resource::Translator,
+    resource::VersionConverter,
     webhook::{Call, CallError},
 };
 
@@ -71,7 +71,7 @@ impl Webhook {
     }
 }
 
-impl Translator for Webhook {
+impl VersionConverter for Webhook {
     fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             let converted = self.ask(&objects, to).await?;
@@ -184,7 +184,7 @@ fn gvk(api_version: &str, kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::apiextensions::conversion_webhook::*;
 
     fn website(labels: &Value) -> Value {
         json!({
