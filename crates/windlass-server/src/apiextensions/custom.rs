@@ -509,7 +509,7 @@ impl Strategy for CustomStrategy {
 
     fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         if self.terminating && old.is_none() {
-            let why = "create not allowed while custom resource crd is terminating";
+            let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));
         }
         Ok(None)
