@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_chooses_the_cipher_and_the_cheapest_first_with_or_without_clients_certificates() {
+    fn server_prefers_the_cheapest_cipher() {
         let plain = TlsIdentity::generate::<String>([]).unwrap();
         let ca = plain.ca_pem().to_owned();
         for identity in [plain.clone(), plain.with_client_ca(&ca).unwrap()] {
