@@ -58,7 +58,7 @@ pub(crate) fn built_in(registry: &Registry) -> Vec<Value> {
 
 /// The served versions of custom resources, and the versions whose objects are out of date.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations {
+pub(crate) struct ApiServices {
     /// The number of CRDs that serve a version.
     served: BTreeMap<GroupVersion, usize>,
     changed: BTreeSet<GroupVersion>,
@@ -66,7 +66,7 @@ pub(crate) struct Registrations {
     is_complete: bool,
 }
 
-impl Registrations {
+impl ApiServices {
     /// Replaces the versions that a CRD serves.
     pub(crate) fn replace(&mut self, old: Vec<GroupVersion>, new: Vec<GroupVersion>) {
         for version in new {

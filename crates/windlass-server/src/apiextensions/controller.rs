@@ -41,7 +41,7 @@ use super::custom;
 use crate::apiextensions::controller::instance_deletion::InstanceDeletion;
 use crate::apiextensions::crd::{Approval, Crd, FINALIZER, Names};
 use crate::{
-    api_services::Registrations,
+    api_services::ApiServices,
     encoded::Encoded,
     object::{Tree, object_mut},
     registry::{Registry, ResponseBody, WeakRegistry, WriteParams},
@@ -73,7 +73,7 @@ pub(crate) async fn start(registry: &Registry) -> Result<Task, Status> {
         names: NameTable::default(),
         published: BTreeMap::new(),
         cleaning: FuturesUnordered::new(),
-        registrations: Registrations::default(),
+        api_services: ApiServices::default(),
         retry: BTreeSet::new(),
     };
     let revision = controller.load(registry).await.map_err(Status::internal)?;
@@ -90,7 +90,7 @@ struct Controller {
     published: BTreeMap<String, Crd>,
     /// The running deletions of custom resources.
     cleaning: FuturesUnordered<BoxFuture<'static, ()>>,
-    registrations: Registrations,
+    api_services: ApiServices,
     /// The CRDs whose status could not be written.
     retry: BTreeSet<String>,
 }
@@ -129,7 +129,7 @@ impl Controller {
         self.sync_all().await;
         loop {
             let is_registered = match self.registry.upgrade() {
-                Some(registry) => self.registrations.sync(&registry).await,
+                Some(registry) => self.api_services.sync(&registry).await,
                 None => return,
             };
             let has_failed = !is_registered || !self.retry.is_empty() || events.is_none();
@@ -282,7 +282,7 @@ impl Controller {
             table.all().iter().filter(is_other).cloned().chain(new).collect()
         });
         let before = self.published.insert(crd.name.clone(), crd.clone());
-        self.registrations.replace(versions(before.as_ref()), versions(Some(crd)));
+        self.api_services.replace(versions(before.as_ref()), versions(Some(crd)));
         // An open watch uses the old schema. It is closed if the CRD has changed, so that clients restart it.
         if before.is_some_and(|before| Crd { terminating: crd.terminating, ..before } != *crd) {
             registry.drop_watches_of(&custom::prefix(crd));
@@ -293,7 +293,7 @@ impl Controller {
         if let Some(crd) = self.published.remove(name) {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(&crd, resource);
             registry.change_resources(|table| table.all().iter().filter(is_other).cloned().collect());
-            self.registrations.replace(versions(Some(&crd)), Vec::new());
+            self.api_services.replace(versions(Some(&crd)), Vec::new());
             registry.drop_watches_of(&custom::prefix(&crd));
         }
     }
