@@ -10,6 +10,11 @@ pub(crate) fn formatted(source: String) -> String {
     run(&source).unwrap_or(source)
 }
 
+/// Formats the new text with rustfmt if the old text was formatted.
+pub(crate) fn as_formatted(before: &str, after: String) -> String {
+    if formatted(before.to_owned()) == before { formatted(after) } else { after }
+}
+
 fn run(source: &str) -> Option<String> {
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024", "--quiet", "--config", "max_width=120,use_small_heuristics=Max"]);

@@ -13,7 +13,7 @@ pub(crate) use self::{
     attribute::{has_flag, with_flag},
     returned::{with_call, with_definition},
 };
-use crate::Error;
+use crate::{Error, format::as_formatted};
 
 /// Adds `pub mod name;`, sorted by name, if it is missing.
 pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String, Error> {
@@ -40,7 +40,7 @@ pub(crate) fn with_module(path: &Path, text: &str, name: &str) -> Result<String,
 }
 
 /// Adds a statement before the one that calls `method` on a variable, if it is missing. `statement` receives the
-/// variable's name.
+/// variable's name. Formatted text stays formatted.
 pub(crate) fn with_statement(
     path: &Path,
     text: &str,
@@ -64,7 +64,7 @@ pub(crate) fn with_statement(
     }
     let place = line_start(text, start);
     let indent = &text[place..start];
-    Ok(inserted(text, place, &format!("{indent}{statement}\n")))
+    Ok(as_formatted(text, inserted(text, place, &format!("{indent}{statement}\n"))))
 }
 
 /// Returns tokens as text without whitespace.

@@ -6,7 +6,7 @@ use quote::ToTokens as _;
 use syn::{Expr, ExprMethodCall, Item, Stmt, spanned::Spanned as _, visit::Visit};
 
 use super::{compact, parse};
-use crate::{Error, format::formatted};
+use crate::{Error, format::as_formatted};
 
 /// Appends a call, `.method()`, to the expression that a function returns, if it is missing. Formatted text stays
 /// formatted.
@@ -66,11 +66,6 @@ fn returned<'a>(file: &'a syn::File, function: &str) -> Option<&'a Expr> {
         },
         _ => None,
     })
-}
-
-/// Formats the new text with rustfmt if the old text was formatted.
-fn as_formatted(before: &str, after: String) -> String {
-    if formatted(before.to_owned()) == before { formatted(after) } else { after }
 }
 
 /// Searches for `.kind::<T>()` where T is the kind. Finds the position of the call without its dot, and T.
