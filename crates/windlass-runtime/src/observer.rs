@@ -1,7 +1,7 @@
 //! Observation of the control loop: the event behind each key, the reconcile of the key, its writes, and its outcome.
 //!
 //! For live views, tests and the [`console`](crate::console). For metrics, see
-//! [`ControllerMetrics`](crate::ControllerMetrics); logs use `tracing`.
+//! [`ControllerMetrics`]; logs use `tracing`.
 
 mod metrics;
 
