@@ -40,11 +40,11 @@ use crate::{
     event_queue::{EventQueue, InOrder, Order},
     handler::{Events, Handler, HandlerOptions, Notification, Registration, RegistrationHandle, Resync},
     indexer::Index,
+    journal_reader::{JournalReader, Reads},
     lister::Lister,
     memory::Memory,
     metrics::CacheMetrics,
     options::{InformerOptions, Reporter, Selectors},
-    own_writes::{Follower, Reads},
     pipe::{Feed, Pipe},
     progress::{Progress, WaitError},
     reflector::Reflector,
@@ -86,7 +86,7 @@ struct Shared<K> {
     has_synced: HasSynced,
     progress: Progress,
     /// `None` if the program's own writes are not recorded.
-    own_writes: Option<Follower>,
+    own_writes: Option<JournalReader>,
     next_id: AtomicU64,
     phase: Mutex<Phase<K>>,
 }
@@ -125,7 +125,7 @@ impl<K: Object> SharedInformer<K> {
         let tally = Arc::new(Tally::new(Arc::clone(&options.metrics)));
         options.metrics = Arc::clone(&tally) as Arc<dyn CacheMetrics>;
         let resource = Arc::new(resource);
-        let memory = Arc::new(Memory::new(Arc::clone(&resource), &options, |object| drop(object.get())));
+        let memory = Arc::new(Memory::new(Arc::clone(&resource), &options));
         let reporter = Reporter::new(&options);
         let names = resource.gvr().group_resource();
         let writer = StoreWriter::new(move |index, key, source| {
@@ -137,7 +137,7 @@ impl<K: Object> SharedInformer<K> {
         let fresh = Fresh { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
         let own_writes = options.own_writes.as_ref().map(|journals| {
             let journal = journals.of(&resource.group_resource());
-            Follower::new(journal, options.namespace.as_deref(), options.selectors())
+            JournalReader::new(journal, options.namespace.as_deref(), options.selectors())
         });
         let shared = Shared {
             resource,
@@ -161,7 +161,7 @@ impl<K: Object> SharedInformer<K> {
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
     /// # use windlass_cache::SharedInformer;
-    /// use windlass_cache::stores::OneByOne;
+    /// use windlass_cache::collections::OneByOne;
     ///
     /// # fn example(informer: SharedInformer<Pod>) -> SharedInformer<Pod> {
     /// informer.with_queue(OneByOne::new)
@@ -313,7 +313,7 @@ impl<K: Object> SharedInformer<K> {
     /// missing object.
     pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
         match &self.shared.own_writes {
-            Some(follower) => self.follow(follower, reads).await,
+            Some(journal) => self.follow(journal, reads).await,
             None => Ok(()),
         }
     }
@@ -325,8 +325,8 @@ impl<K: Object> SharedInformer<K> {
         pending.first().map(|(write, _)| write.key().clone())
     }
 
-    pub(crate) async fn follow(&self, follower: &Follower, reads: Reads<'_>) -> Result<(), Stopped> {
-        for (write, is_selected) in follower.pending(&self.shared.store, reads) {
+    pub(crate) async fn follow(&self, journal: &JournalReader, reads: Reads<'_>) -> Result<(), Stopped> {
+        for (write, is_selected) in journal.pending(&self.shared.store, reads) {
             let store = self.shared.store.clone();
             self.until(move || write.is_shown(&store, is_selected)).await?;
         }

@@ -1,16 +1,20 @@
 //! Informers: an in-memory cache of a cluster's objects that follows the server and notifies handlers of changes.
 //!
-//! The modules, in the order in which an event passes them:
+//! The modules, each of which uses only the ones above it:
 //!
 //! | stage | module | behavior |
 //! |---|---|---|
-//! | reflector | `reflector` | lists, then watches; relists if necessary; never goes back to an older version |
-//! | entry | `ingest`, `cached`, `body` | metadata parsed, body encoded and decoded on use |
-//! | event queue | `event_queue` | in the order of arrival by default; bounded: the watch waits if it is full |
-//! | store | `store`, `indexer` | one writer, many readers; objects and indices change together |
-//! | handlers | `informer`, `handler` | notified after the store, in order, independently of each other |
-//! | readers | `lister`, `factory` | by key, namespace, index, labels; users of the same objects share an informer |
-//! | writers | `progress`, `own_writes` | wait until the store shows the program's own writes |
+//! | errors | `error`, `panics`, `synced` | errors, panics of user code, and the signal that the first list is complete |
+//! | settings | `backoff`, `budget`, `transform`, `metrics`, `status` | the parts of the options, and the data that an informer reports |
+//! | | `write_journal`, `options` | the program's recorded writes; the options of an informer |
+//! | entry | `packing`, `decoding`, `body` | an encoded body: compressed, and decoded on use |
+//! | | `memory`, `cached`, `compressor` | an object with parsed metadata; the memory budget of an informer |
+//! | | `scan`, `interner`, `ingest`, `encode` | bytes become entries |
+//! | store | `indexer`, `store`, `lister` | one writer, many readers; objects and indices change together |
+//! | event queue | `handler`, `event_queue`, `collections` | in the order of arrival by default; further queues and stores |
+//! | reflector | `reflector`, `pipe` | lists, then watches; relists if necessary; the watch waits if the queue is full |
+//! | own writes | `journal_reader`, `progress` | wait until the store shows the program's own writes |
+//! | informer | `informer`, `informer_set`, `own_writes`, `factory` | notifies handlers after the store, in order; users of the same objects share an informer |
 //!
 //! Start with [`InformerFactory`] or a single [`SharedInformer`]:
 //!
@@ -42,7 +46,7 @@
 //! # }
 //! ```
 //!
-//! [`contracts`] lists client-go's contracts and the tests of each. [`stores`] contains the parts of an informer for
+//! [`contracts`] lists client-go's contracts and the tests of each. [`collections`] contains the parts of an informer for
 //! separate use.
 //!
 //! This crate does not use HTTP: objects arrive through [`windlass_api::ListWatch`] as bytes. An object stays encoded,
@@ -51,43 +55,49 @@
 
 pub mod contracts;
 
+mod error;
+mod panics;
+mod synced;
+
 mod backoff;
-mod reflector;
+mod budget;
+mod metrics;
+mod options;
+mod status;
 mod transform;
+mod write_journal;
 
 mod body;
-mod budget;
+mod decoding;
+mod packing;
+
 mod cached;
 mod compressor;
-mod decoding;
+mod memory;
+
 mod encode;
 mod ingest;
 mod interner;
-mod memory;
-mod packing;
 mod scan;
 
-mod event_queue;
-mod pipe;
-
 mod indexer;
+mod lister;
 mod store;
-pub mod stores;
 
+pub mod collections;
+mod event_queue;
 mod handler;
-mod informer;
-mod informers;
+
+mod pipe;
+mod reflector;
+
+mod journal_reader;
 mod progress;
-mod synced;
 
 mod factory;
-mod lister;
+mod informer;
+mod informer_set;
 mod own_writes;
-mod status;
-
-mod error;
-mod metrics;
-mod options;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -102,11 +112,12 @@ pub use handler::{
 };
 pub use indexer::Index;
 pub use informer::SharedInformer;
-pub use informers::{Informers, Registrations};
+pub use informer_set::{InformerSet, Registrations};
+pub use journal_reader::Reads;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{Decoding, InformerOptions, InitialSync, Selectors, Verification};
-pub use own_writes::{OwnWrites, Reads, WriteJournal, WriteJournals};
+pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};
 pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
@@ -114,21 +125,4 @@ pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
 pub use windlass_api::managed_fields::ManagedFields;
-
-/// Runs user code and converts a panic into its message.
-fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".to_owned())
-    })
-}
-
-/// Formats the sources of an error for a log line, outermost first.
-fn causes(error: &dyn std::error::Error) -> String {
-    sources(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-fn sources<'e>(error: &'e dyn std::error::Error) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
-    std::iter::successors(error.source(), |error| (*error).source())
-}
+pub use write_journal::{WriteJournal, WriteJournals};

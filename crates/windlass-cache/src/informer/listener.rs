@@ -138,7 +138,7 @@ impl<K: 'static> Handling<K> {
             return now;
         };
         let key = notification.key().clone();
-        let (outcome, ended) = self.pace.run(now, || crate::contained(|| self.handler.handle(notification)));
+        let (outcome, ended) = self.pace.run(now, || crate::panics::catch_panic(|| self.handler.handle(notification)));
         if let Err(panic) = outcome {
             self.reporter.metrics().handler_panicked();
             tracing::error!(%key, panic, "a handler panicked; continuing with the next notification");
@@ -289,7 +289,7 @@ mod tests {
         let quick = crate::HandlerOptions::default().quick().pace;
         for (mut pace, is_alone) in [(Pace::Unknown, true), (Pace::Slow, true), (quick, false)] {
             // Succeeds only if the thread may block.
-            let wait = || crate::contained(|| Handle::current().block_on(async {})).is_ok();
+            let wait = || crate::panics::catch_panic(|| Handle::current().block_on(async {})).is_ok();
             let could_wait = tokio::spawn(async move { pace.run(Instant::now(), wait).0 }).await.unwrap();
             assert_eq!(could_wait, is_alone, "{pace:?}");
         }
