@@ -1,16 +1,20 @@
 //! CEL for Kubernetes: the language, its functions, and the validation rules (`x-kubernetes-validations`) of custom
 //! resources.
 //!
-//! ```text
-//! parse      text → tree, including macros; uses the parser of the `cel` crate
-//! check      type checking with `types` and `schema`; resolves the overloads of a `function`
-//! estimate   the maximum cost of an evaluation, by the rules of `cost`
-//! program    checked expressions
-//!  └ eval     evaluates to `value`s, which are views of the object; counts the cost by the same rules
-//! library    the functions, one table per library
-//! rules      validates the rules in a schema when the schema is written
-//! validator  validates objects by the rules of their schema
-//! ```
+//! | modules | content |
+//! |---|---|
+//! | `schema`, `types` | the schemas of values, and the types of expressions |
+//! | `pattern`, `pattern_size` | regular expressions, and their weight |
+//! | `fault`, `meter`, `cost` | failures and limits of an evaluation; the cost rules |
+//! | `extension`, `value` | values, which are views of the object; the types that Kubernetes adds |
+//! | `function`, `library` | functions with overloads, one table per library |
+//! | `error`, `parse` | text → tree, including macros; uses the parser of the `cel` crate |
+//! | `check` | type checking; resolves the overloads of a function |
+//! | `estimate` | the maximum cost of an evaluation |
+//! | `eval` | evaluates, and counts the cost by the same rules |
+//! | `stack`, `program` | compiled expressions; deep ones run on a thread with a large stack |
+//! | `cause`, `rules` | validates the rules in a schema when the schema is written |
+//! | `validator` | validates objects by the rules of their schema |
 //!
 //! Guaranteed: a compiled expression never fails because of its types, except for dynamic values (`int-or-string`, JSON
 //! without a schema). An evaluation stops when it exceeds its cost limit. Its memory is bounded, too: created values
@@ -20,30 +24,40 @@
 //! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
 //! zones, `math`, protocol buffers, and `authorizer`.
 
-mod check;
-mod cost;
-mod error;
-mod estimate;
-mod eval;
-mod function;
-mod library;
-mod parse;
+mod stack;
+
 mod pattern;
 mod pattern_size;
-mod program;
-mod rules;
 mod schema;
-mod stack;
 mod types;
-mod validator;
+
+mod cost;
+mod extension;
+mod fault;
+mod meter;
 mod value;
+
+mod function;
+mod library;
+
+mod check;
+mod error;
+mod parse;
+
+mod estimate;
+mod eval;
+mod program;
+
+mod cause;
+mod rules;
+mod validator;
 
 pub use self::{
     error::{CompileError, EvaluationError, Expected},
     pattern::compile_pattern,
     pattern_size::pattern_weight,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
-    rules::{WrongRule, check_rules},
+    rules::{RuleError, check_rules},
     schema::Schema,
     validator::{Rules, Verdict},
 };
