@@ -1,11 +1,13 @@
 //! Conversion of CustomResourceDefinitions (CRDs) to Rust types, and of Rust types to CRDs: `windlass import`.
 //!
+//! The modules, in the order of the data flow:
+//!
 //! ```text
-//! document    YAML files → CRDs
-//! shape       a version's schema → structs, enums and attributes (keywords, names)
-//! source      … → the source of a Rust module, for #[derive(CustomResource, Schema)]
-//! model       a Rust module → the CRD of its types, by interpreting the code of the derives (interpreter)
-//! normal      CRDs in a normal form, and the differences between two of them
+//! document           YAML files → CRDs
+//! type_set           a version's schema → structs, enums and attributes (keywords, names)
+//! source             … → the source of a Rust module, for #[derive(CustomResource, Schema)]
+//! model              a Rust module → the CRD of its types, by interpreting the code of the derives (interpreter, type_path)
+//! normal             CRDs in a normal form, and the differences between two of them
 //! ```
 //!
 //! ```
@@ -46,14 +48,20 @@
 //! - Reading and writing a value may lose distinctions of JSON: an optional field that is null is omitted.
 
 mod document;
-mod error;
-mod interpreter;
+
 mod keywords;
-mod model;
 mod names;
-mod normal;
-mod shape;
+mod type_set;
+
 mod source;
+
+mod interpreter;
+mod model;
+mod type_path;
+
+mod normal;
+
+mod error;
 
 pub use document::{Document, Imported, read};
 pub use error::Error;
