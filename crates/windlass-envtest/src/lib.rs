@@ -34,11 +34,23 @@
 //! | Wait for a condition | [`Environment::eventually`] and similar methods, or [`Expectations`] with any client: driven by watches, they fail with the last state seen |
 //! | Act as another user | [`Environment::client_as`], [`Environment::kubeconfig_of`] |
 //! | Serve webhooks | `Environment::serve_webhooks` (feature `webhook`) |
-//! | Inject faults | [`Environment::on`] some [`Requests`]: requests fail, wait or are lost, or their responses are lost |
+//! | Inject faults | [`Environment::on`] some [`RequestMatcher`]: requests fail, wait or are lost, or their responses are lost |
 //! | Record requests | [`Environment::record`] |
 //! | Check a program's requests against its roles | [`Environment::permissions_from`] |
 //! | Send events without a server | [`FakeListWatch`] |
 //! | Inject every possible fault, one per run | `explore` (feature `explore`, on by default) |
+//!
+//! The modules, each of which uses only the ones above it:
+//!
+//! | module | content |
+//! |---|---|
+//! | `error`, `requests` | errors; requests and their matchers |
+//! | `registry`, `faults`, `recorder`, `wire` | the transport of all clients, which records requests and injects faults |
+//! | `expectations`, `clock` | waiting for conditions; the clock of an environment |
+//! | `environment`, `builder` | a control plane with clients and managers, and its start |
+//! | `users`, `webhooks` | kubeconfigs and clients of users; the program's webhooks |
+//! | `definitions`, `permissions` | installed custom resources; requests compared with roles |
+//! | `explore` | fault exploration |
 //!
 //! # What is guaranteed
 //!
@@ -56,32 +68,40 @@
 //!   recorded.
 //! - Webhooks are called over sockets, which do not work with a paused clock.
 
-mod builder;
-mod clock;
 pub mod contracts;
-mod definitions;
-mod environment;
+
 mod error;
-mod expectations;
-#[cfg(feature = "explore")]
-pub mod explore;
-mod faults;
-mod permissions;
-mod recorder;
 mod requests;
+
+mod faults;
+mod recorder;
+mod registry;
+mod wire;
+
+mod clock;
+mod expectations;
+
+mod builder;
+mod environment;
+
 mod users;
 #[cfg(feature = "webhook")]
 mod webhooks;
-mod wire;
+
+mod definitions;
+mod permissions;
+
+#[cfg(feature = "explore")]
+pub mod explore;
 
 pub use builder::EnvironmentBuilder;
 pub use environment::Environment;
-pub use error::Error;
+pub use error::{Error, MissingPermissions};
 pub use expectations::Expectations;
 pub use faults::{Fault, Interception};
-pub use permissions::{Missing, Permissions};
+pub use permissions::Permissions;
 pub use recorder::{Recorded, Recorder};
-pub use requests::{Requests, Sent};
+pub use requests::{RequestMatcher, Sent};
 pub use windlass_cache::testing::FakeListWatch;
 pub use windlass_client::Verb;
 pub use windlass_server::User;
