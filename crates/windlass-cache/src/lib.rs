@@ -1,20 +1,47 @@
 //! Informers: an in-memory cache of a cluster's objects that follows the server and notifies handlers of changes.
 //!
-//! The modules, each of which uses only the ones above it:
+//! The modules. Each depends only on modules below it:
 //!
-//! | stage | module | behavior |
-//! |---|---|---|
-//! | errors | `error`, `panics`, `synced` | errors, panics of user code, and the signal that the first list is complete |
-//! | settings | `backoff`, `budget`, `transform`, `metrics`, `status` | the parts of the options, and the data that an informer reports |
-//! | | `write_journal`, `options` | the program's recorded writes; the options of an informer |
-//! | entry | `packing`, `decoding`, `body` | an encoded body: compressed, and decoded on use |
-//! | | `memory`, `cached`, `compressor` | an object with parsed metadata; the memory budget of an informer |
-//! | | `scan`, `interner`, `ingest`, `encode` | bytes become entries |
-//! | store | `indexer`, `store`, `lister` | one writer, many readers; objects and indices change together |
-//! | event queue | `handler`, `event_queue`, `collections` | in the order of arrival by default; further queues and stores |
-//! | reflector | `reflector`, `pipe` | lists, then watches; relists if necessary; the watch waits if the queue is full |
-//! | own writes | `journal_reader`, `progress` | wait until the store shows the program's own writes |
-//! | informer | `informer`, `informer_set`, `own_writes`, `factory` | notifies handlers after the store, in order; users of the same objects share an informer |
+//! ```text
+//! testing          a fake server, for tests
+//! contracts        client-go's contracts and their tests
+//! factory          shares one informer between all users of the same objects
+//! own_writes       a lister that always shows the program's own writes
+//! informer_set     several informers of one resource, used like one
+//! informer         runs a reflector, updates the store, and notifies handlers in order
+//! pipe             the event queue between reflector and informer; the watch waits if it is full
+//! reflector        lists, then watches; relists if necessary; never goes back to an older version
+//! collections      further stores and queues, for direct use
+//! event_queue      changes in the order of arrival by default
+//! handler          notifications, event handlers and their registrations
+//! progress         waits until the store has reached a required state
+//! journal_reader   the program's own writes that an informer does not show yet
+//! lister           reads by key, namespace, index and labels
+//! store            one writer, many readers; objects and indices change together
+//! indexer          the table of objects and its indices
+//! encode           cache entries of objects that did not come from an informer
+//! ingest           the bytes of an event or list item become a cache entry
+//! interner         shares equal strings between entries
+//! compressor       selects the bodies to compress
+//! cached           a cached object: parsed metadata, and a body that is decoded on use
+//! scan             finds metadata and values in JSON without decoding it
+//! memory           the memory budget of an informer; selects the objects that stay decoded
+//! body             an encoded body and its decoded form
+//! decoding         decodes JSON into user types; names the field that fails
+//! packing          compression with trained dictionaries
+//! options          the options of an informer
+//! write_journal    the recorded writes of a program
+//! transform        changes objects before they are stored
+//! backoff          the delays between attempts
+//! budget           the default memory budget
+//! status           the content, memory use and activity of an informer
+//! metrics          the metrics of an informer
+//! error            the errors
+//! synced           waits until the first list is complete
+//! panics           catches panics of user code
+//! ```
+//!
+//! An event passes `reflector`, `ingest`, `pipe` and `store`; then `informer` notifies the handlers.
 //!
 //! Start with [`InformerFactory`] or a single [`SharedInformer`]:
 //!
@@ -53,54 +80,43 @@
 //! without its managedFields, until a caller decodes it. Keys, labels, owners and versions are available without
 //! decoding.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod contracts;
-
-mod error;
-mod panics;
-mod synced;
-
-mod backoff;
-mod budget;
-mod metrics;
-mod options;
-mod status;
-mod transform;
-mod write_journal;
-
-mod body;
-mod decoding;
-mod packing;
-
-mod cached;
-mod compressor;
-mod memory;
-
-mod encode;
-mod ingest;
-mod interner;
-mod scan;
-
-mod indexer;
-mod lister;
-mod store;
-
+mod factory;
+mod own_writes;
+mod informer_set;
+mod informer;
+mod pipe;
+mod reflector;
 pub mod collections;
 mod event_queue;
 mod handler;
-
-mod pipe;
-mod reflector;
-
-mod journal_reader;
 mod progress;
-
-mod factory;
-mod informer;
-mod informer_set;
-mod own_writes;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+mod journal_reader;
+mod lister;
+mod store;
+mod indexer;
+mod encode;
+mod ingest;
+mod interner;
+mod compressor;
+mod cached;
+mod scan;
+mod memory;
+mod body;
+mod decoding;
+mod packing;
+mod options;
+mod write_journal;
+mod transform;
+mod backoff;
+mod budget;
+mod status;
+mod metrics;
+mod error;
+mod synced;
+mod panics;
 
 pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};

@@ -1,20 +1,31 @@
 //! CEL for Kubernetes: the language, its functions, and the validation rules (`x-kubernetes-validations`) of custom
 //! resources.
 //!
-//! | modules | content |
-//! |---|---|
-//! | `schema`, `types` | the schemas of values, and the types of expressions |
-//! | `pattern`, `pattern_size` | regular expressions, and their weight |
-//! | `fault`, `meter`, `cost` | failures and limits of an evaluation; the cost rules |
-//! | `extension`, `value` | values, which are views of the object; the types that Kubernetes adds |
-//! | `function`, `library` | functions with overloads, one table per library |
-//! | `error`, `parse` | text → tree, including macros; uses the parser of the `cel` crate |
-//! | `check` | type checking; resolves the overloads of a function |
-//! | `estimate` | the maximum cost of an evaluation |
-//! | `eval` | evaluates, and counts the cost by the same rules |
-//! | `stack`, `program` | compiled expressions; deep ones run on a thread with a large stack |
-//! | `cause`, `rules` | validates the rules in a schema when the schema is written |
-//! | `validator` | validates objects by the rules of their schema |
+//! The modules. Each depends only on modules below it:
+//!
+//! ```text
+//! validator      validates objects by the rules of their schema
+//! rules          validates the rules in a schema when the schema is written
+//! cause          the errors of fields
+//! program        compiled expressions; deep ones run on a thread with a large stack
+//! stack          threads with a large stack
+//! eval           evaluates expressions, and counts the cost by the rules of `cost`
+//! estimate       the maximum cost of an evaluation, by the same rules
+//! check          type checking; resolves the overloads of functions
+//! parse          text → tree, including macros; uses the parser of the `cel` crate
+//! error          the errors of expressions
+//! library        the functions, one table per library
+//! function       overloads: signatures, costs and implementations
+//! value          values, which are views of the object
+//! extension      the types that Kubernetes adds to CEL
+//! meter          counts the cost, and stops an evaluation at its limits
+//! fault          failures of an evaluation
+//! cost           the cost rules of functions
+//! types          the types of expressions
+//! schema         the schemas of values
+//! pattern        regular expressions
+//! pattern_size   the weight of regular expressions
+//! ```
 //!
 //! Guaranteed: a compiled expression never fails because of its types, except for dynamic values (`int-or-string`, JSON
 //! without a schema). An evaluation stops when it exceeds its cost limit. Its memory is bounded, too: created values
@@ -24,33 +35,27 @@
 //! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
 //! zones, `math`, protocol buffers, and `authorizer`.
 
+mod validator;
+mod rules;
+mod cause;
+mod program;
 mod stack;
-
+mod eval;
+mod estimate;
+mod check;
+mod parse;
+mod error;
+mod library;
+mod function;
+mod value;
+mod extension;
+mod meter;
+mod fault;
+mod cost;
+mod types;
+mod schema;
 mod pattern;
 mod pattern_size;
-mod schema;
-mod types;
-
-mod cost;
-mod extension;
-mod fault;
-mod meter;
-mod value;
-
-mod function;
-mod library;
-
-mod check;
-mod error;
-mod parse;
-
-mod estimate;
-mod eval;
-mod program;
-
-mod cause;
-mod rules;
-mod validator;
 
 pub use self::{
     error::{CompileError, EvaluationError, Expected},

@@ -40,17 +40,26 @@
 //! | Send events without a server | [`FakeListWatch`] |
 //! | Inject every possible fault, one per run | `explore` (feature `explore`, on by default) |
 //!
-//! The modules, each of which uses only the ones above it:
+//! The modules. Each depends only on modules below it:
 //!
-//! | module | content |
-//! |---|---|
-//! | `error`, `requests` | errors; requests and their matchers |
-//! | `registry`, `faults`, `recorder`, `wire` | the transport of all clients, which records requests and injects faults |
-//! | `expectations`, `clock` | waiting for conditions; the clock of an environment |
-//! | `environment`, `builder` | a control plane with clients and managers, and its start |
-//! | `users`, `webhooks` | kubeconfigs and clients of users; the program's webhooks |
-//! | `definitions`, `permissions` | installed custom resources; requests compared with roles |
-//! | `explore` | fault exploration |
+//! ```text
+//! contracts      envtest's contracts and their tests
+//! explore        fault exploration
+//! permissions    a program's requests, compared with its roles
+//! definitions    installation of custom resources
+//! webhooks       the program's webhooks
+//! users          clients and kubeconfigs of users
+//! builder        the options and the start of an environment
+//! environment    a control plane with clients and managers
+//! expectations   waits for conditions
+//! clock          the clock of an environment
+//! wire           the transport of all clients, which records requests and injects faults
+//! faults         the faults
+//! recorder       the recorders
+//! registry       the faults or recorders of an environment
+//! requests       requests and their matchers
+//! error          the errors
+//! ```
 //!
 //! # What is guaranteed
 //!
@@ -69,30 +78,23 @@
 //! - Webhooks are called over sockets, which do not work with a paused clock.
 
 pub mod contracts;
-
-mod error;
-mod requests;
-
+#[cfg(feature = "explore")]
+pub mod explore;
+mod permissions;
+mod definitions;
+#[cfg(feature = "webhook")]
+mod webhooks;
+mod users;
+mod builder;
+mod environment;
+mod expectations;
+mod clock;
+mod wire;
 mod faults;
 mod recorder;
 mod registry;
-mod wire;
-
-mod clock;
-mod expectations;
-
-mod builder;
-mod environment;
-
-mod users;
-#[cfg(feature = "webhook")]
-mod webhooks;
-
-mod definitions;
-mod permissions;
-
-#[cfg(feature = "explore")]
-pub mod explore;
+mod requests;
+mod error;
 
 pub use builder::EnvironmentBuilder;
 pub use environment::Environment;
