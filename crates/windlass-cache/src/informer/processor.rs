@@ -97,7 +97,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
                     pipe.push_now(Change::Resync);
                 }
-                () = eased(full.as_deref()), if full.is_some() => {}
+                () = wait_for_room(full.as_deref()), if full.is_some() => {}
                 popped = pipe.pop(), if full.is_none() => self.apply_some(popped, pipe),
             }
         }
@@ -229,8 +229,8 @@ impl<K> Stored<K> {
     }
 }
 
-async fn eased(backlog: Option<&Backlog>) {
+async fn wait_for_room(backlog: Option<&Backlog>) {
     if let Some(backlog) = backlog {
-        backlog.eased().await;
+        backlog.wait_for_room().await;
     }
 }

@@ -85,7 +85,7 @@ impl ListWatch for FaultyListWatch {
         Box::pin(async move {
             if let Some(version) = self.incarnation.rewind.clone().filter(|_| self.is_rewound()) {
                 let what = format!("lists {} as of version {version}", self.resource);
-                self.run_state.say(self.incarnation.name(), EntryKind::Fault, what);
+                self.run_state.log(self.incarnation.name(), EntryKind::Fault, what);
                 let then = ListOptions {
                     resource_version: Some(version),
                     version_match: Some(VersionMatch::Exact),
@@ -146,7 +146,7 @@ impl Flow {
         let fault =
             self.cache.run_state.event(&self.cache.resource, event_type, &key_of(body), &self.cache.incarnation);
         let Some(fault) = fault else { return Some((event, self)) };
-        self.cache.suffer(fault).await;
+        self.cache.delay_events(fault).await;
         self.cache.incarnation.pass().await;
         let event = match fault {
             EventFault::Freeze | EventFault::Lag => event,
@@ -161,9 +161,9 @@ impl Flow {
 
 impl CacheFeed {
     /// Waits for as long as the fault keeps events from the cache.
-    async fn suffer(&self, fault: EventFault) {
-        let say = |what: &str| {
-            self.run_state.say(
+    async fn delay_events(&self, fault: EventFault) {
+        let log = |what: &str| {
+            self.run_state.log(
                 self.incarnation.name(),
                 EntryKind::Fault,
                 format!("the cache of {} {what}", self.resource),
@@ -172,11 +172,11 @@ impl CacheFeed {
         match fault {
             EventFault::Freeze | EventFault::Skip => {
                 let _busy = self.run_state.fault();
-                say("gets no events for 30 s");
+                log("gets no events for 30 s");
                 sleep(HELD).await;
             }
             EventFault::Lag | EventFault::Miss => {
-                say("gets no events until the next step");
+                log("gets no events until the next step");
                 let mut step = self.run_state.step.subscribe();
                 let now = *step.borrow_and_update();
                 let _ = step.wait_for(|step| *step > now).await;
@@ -185,7 +185,7 @@ impl CacheFeed {
             }
             EventFault::Cut => {}
         }
-        say(match fault {
+        log(match fault {
             EventFault::Freeze | EventFault::Lag => "catches up",
             EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch and relists",
         });

@@ -94,7 +94,7 @@ impl FaultyTransport {
             return self.transport.oneshot(request).await;
         }
         if self.run_state.is_new(&resource) {
-            self.look(&resource, &collection_of(&sent)).await;
+            self.list(&resource, &collection_of(&sent)).await;
         }
         match self.who.clone() {
             Who::Program(incarnation) => self.write(&incarnation, &sent, request).await,
@@ -108,7 +108,7 @@ impl FaultyTransport {
         if matches!(sent.verb, Verb::Get | Verb::List) && !self.run_state.is_ignored(&resource_of(sent)) {
             let status =
                 answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
-            self.run_state.say(self.who.name(), EntryKind::Read, format!("{}: {status}", described(sent)));
+            self.run_state.log(self.who.name(), EntryKind::Read, format!("{}: {status}", described(sent)));
         }
         answer
     }
@@ -124,36 +124,36 @@ impl FaultyTransport {
         let number = format!(" (write {n})");
         let Some(fault) = fault else { return self.forward(sent, request, number).await };
         let run_state = Arc::clone(&self.run_state);
-        let told = |what: &str| {
-            run_state.say(incarnation.name(), EntryKind::Fault, format!("{what}: {}{number}", described(sent)))
+        let log = |what: &str| {
+            run_state.log(incarnation.name(), EntryKind::Fault, format!("{what}: {}{number}", described(sent)))
         };
         match fault {
             WriteFault::Lose => {
                 let answer = self.forward(sent, request, number.clone()).await;
-                told("the response is lost");
+                log("the response is lost");
                 answer.and(Err(Lost.into()))
             }
             WriteFault::Refuse => {
-                told("the server rejects it with an internal error");
+                log("the server rejects it with an internal error");
                 Ok(wire::answer(&Status::internal("injected by the exploration")))
             }
             WriteFault::Conflict => {
-                told("another client changes the object just before");
+                log("another client changes the object just before");
                 self.touch(sent).await;
                 let answer = self.clone().forward(sent, request, number).await;
-                self.look_whether_the_touch_is_gone(sent).await;
+                self.check_overwrite(sent).await;
                 answer
             }
             WriteFault::Crash | WriteFault::Rewind => {
                 let rewind = (fault == WriteFault::Rewind).then(|| run_state.notes().step_version.clone()).flatten();
                 let _ = self.forward(sent, request, number.clone()).await;
-                told("the program crashes after it");
+                log("the program crashes after it");
                 incarnation.set(Gate::Closed);
                 run_state.command(Command::Crash { incarnation: incarnation.number, rewind });
                 std::future::pending().await
             }
             WriteFault::Depose => {
-                told("it is delayed, and no other request of the program gets through");
+                log("it is delayed, and no other request of the program gets through");
                 incarnation.set(Gate::Blocked);
                 let (arrive, arrives) = oneshot::channel();
                 run_state.command(Command::Depose { incarnation: incarnation.number, arrive });
@@ -182,29 +182,29 @@ impl FaultyTransport {
                 (told, Ok(Response::from_parts(head, Body::from(body))))
             }
         };
-        self.run_state.say(self.who.name(), EntryKind::Write, format!("{}: {told}{note}", described(sent)));
+        self.run_state.log(self.who.name(), EntryKind::Write, format!("{}: {told}{note}", described(sent)));
         // Watches show a write before its response arrives, so pending writes are listed as well. A later write may
         // depend on an earlier one.
         let places = self.run_state.unanswered();
         drop(unanswered);
-        self.look_at(&places).await;
+        self.list_all(&places).await;
         answer
     }
 
     /// Lists all objects of a resource.
-    pub(crate) async fn look(&self, resource: &str, path: &str) {
-        self.look_at(&[(resource.to_owned(), path.to_owned())]).await;
+    pub(crate) async fn list(&self, resource: &str, path: &str) {
+        self.list_all(&[(resource.to_owned(), path.to_owned())]).await;
     }
 
     /// Lists all objects of resources, given with their paths.
-    async fn look_at(&self, places: &[(String, String)]) {
+    async fn list_all(&self, places: &[(String, String)]) {
         let mut lists = Vec::with_capacity(places.len());
         for (resource, path) in places {
             if let Some(list) = get(&self.transport, path).await {
                 lists.push((&**resource, &**path, list));
             }
         }
-        self.run_state.learn(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
+        self.run_state.apply_lists(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
     }
 
     /// Annotates the object as another client.
@@ -221,11 +221,11 @@ impl FaultyTransport {
     }
 
     /// Reports an update that has removed the annotation: an update without a version overwrites other writes.
-    async fn look_whether_the_touch_is_gone(&self, sent: &Sent) {
+    async fn check_overwrite(&self, sent: &Sent) {
         let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
         let object: Value = serde_json::from_slice(&object).unwrap_or_default();
         if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
-            self.run_state.find(format!("{} has overwritten another client's preceding write", described(sent)));
+            self.run_state.add_finding(format!("{} has overwritten another client's preceding write", described(sent)));
         }
     }
 }

@@ -81,12 +81,12 @@ async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, Stri
     let stage = Stage { run_state: Arc::clone(&run_state), transport: env.transport(), env: &env };
     let is_complete = stage.perform(orders, paths).await;
     for (resource, path) in run_state.paths() {
-        stage.faulty_transport(Who::User).look(&resource, &path).await;
+        stage.faulty_transport(Who::User).list(&resource, &path).await;
     }
     let state = run_state.notes().state.clone();
     if is_complete {
         for finding in run_state.scenario.unmet(&state) {
-            run_state.find(finding);
+            run_state.add_finding(finding);
         }
     }
     let paths = run_state.paths();
@@ -119,12 +119,12 @@ impl Stage<'_> {
         let run_state = &self.run_state;
         for (index, act) in run_state.scenario.prepare.iter().enumerate() {
             if let Err(failure) = self.act(act).await {
-                run_state.find(format!("preparation {} has failed: {failure}", index + 1));
+                run_state.add_finding(format!("preparation {} has failed: {failure}", index + 1));
                 return false;
             }
         }
         for (resource, path) in paths.iter().filter(|(resource, _)| run_state.is_new(resource)) {
-            self.faulty_transport(Who::User).look(resource, path).await;
+            self.faulty_transport(Who::User).list(resource, path).await;
         }
         run_state.notes().history.clear();
         let mut others = JoinSet::new();
@@ -148,20 +148,20 @@ impl Stage<'_> {
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.supervise(orders));
 
-        run_state.say("", EntryKind::Step, "the program is started");
+        run_state.log("", EntryKind::Step, "the program is started");
         if !self.settle().await {
             return false;
         }
         for (name, act) in &run_state.scenario.steps {
             run_state.notes().step_version = self.version().await;
             run_state.step.send_modify(|step| *step += 1);
-            run_state.say("", EntryKind::Step, name.clone());
+            run_state.log("", EntryKind::Step, name.clone());
             if !self.step(name, act).await || !self.settle().await {
                 return false;
             }
         }
         if let Some(ended) = others.try_join_next() {
-            run_state.find(format!("a program that runs alongside has stopped: {}", ending(ended)));
+            run_state.add_finding(format!("a program that runs alongside has stopped: {}", ending(ended)));
         }
         true
     }
@@ -172,7 +172,7 @@ impl Stage<'_> {
         let failure = if self.run_state.plan.is_empty() {
             failure
         } else {
-            self.run_state.say("user", EntryKind::Step, format!("{name} has failed and is retried: {failure}"));
+            self.run_state.log("user", EntryKind::Step, format!("{name} has failed and is retried: {failure}"));
             if !self.settle().await {
                 return false;
             }
@@ -181,7 +181,7 @@ impl Stage<'_> {
                 Err(failure) => failure,
             }
         };
-        self.run_state.find(format!("step {name:?} has failed: {failure}"));
+        self.run_state.add_finding(format!("step {name:?} has failed: {failure}"));
         false
     }
 
@@ -201,7 +201,7 @@ impl Stage<'_> {
         match self.run_state.settle().await {
             Ok(()) => true,
             Err(not_settled) => {
-                self.run_state.find(not_settled.0);
+                self.run_state.add_finding(not_settled.0);
                 false
             }
         }
@@ -254,7 +254,7 @@ impl Supervisor {
                         let (run_state, busy) = (Arc::clone(&self.run_state), self.run_state.fault());
                         tokio::spawn(async move {
                             sleep(LATE).await;
-                            run_state.say(old.name(), EntryKind::Fault, "its delayed write arrives");
+                            run_state.log(old.name(), EntryKind::Fault, "its delayed write arrives");
                             old.set(Gate::Open);
                             let _ = arrive.send(());
                             sleep(LINGERS).await;
@@ -274,7 +274,7 @@ impl Supervisor {
     fn start(&mut self, rewind: Option<String>) {
         let (run_state, number) = (&self.run_state, self.incarnations.len() + 1);
         let incarnation = Incarnation::new(number, rewind);
-        run_state.say(incarnation.name(), EntryKind::Lifecycle, "is started");
+        run_state.log(incarnation.name(), EntryKind::Lifecycle, "is started");
         let transport = FaultyTransport {
             transport: self.transport.clone(),
             run_state: Arc::clone(run_state),
@@ -312,7 +312,7 @@ impl Supervisor {
             incarnation.set(Gate::Closed);
             abort.abort();
             self.run_state.ended(incarnation);
-            self.run_state.say(incarnation.name(), EntryKind::Lifecycle, "has crashed, and its memory is lost");
+            self.run_state.log(incarnation.name(), EntryKind::Lifecycle, "has crashed, and its memory is lost");
         }
     }
 
@@ -320,7 +320,7 @@ impl Supervisor {
     async fn ended(&mut self, ended: Result<(usize, windlass_runtime::Result<()>), JoinError>) {
         let (number, outcome) = match ended {
             Err(error) if error.is_cancelled() => return,
-            Err(panicked) => return self.run_state.find(format!("the program has panicked: {panicked}")),
+            Err(panicked) => return self.run_state.add_finding(format!("the program has panicked: {panicked}")),
             Ok(ended) => ended,
         };
         let words = ending(Ok(outcome));
@@ -328,7 +328,7 @@ impl Supervisor {
         else {
             return;
         };
-        self.run_state.say(incarnation.name(), EntryKind::Lifecycle, format!("has stopped: {words}"));
+        self.run_state.log(incarnation.name(), EntryKind::Lifecycle, format!("has stopped: {words}"));
         self.run_state.ended(incarnation);
         if number < self.incarnations.len() {
             return; // It has been replaced already.
@@ -336,7 +336,7 @@ impl Supervisor {
         incarnation.set(Gate::Closed);
         self.ends += 1;
         if self.ends > MOST_ENDS {
-            return self.run_state.find(format!("the program stops repeatedly: {words}"));
+            return self.run_state.add_finding(format!("the program stops repeatedly: {words}"));
         }
         let _busy = self.run_state.fault();
         sleep(RESTART).await;

@@ -167,13 +167,13 @@ impl RunState {
         self.notes.lock()
     }
 
-    pub(crate) fn say(&self, who: impl Into<String>, kind: EntryKind, what: impl Into<String>) {
+    pub(crate) fn log(&self, who: impl Into<String>, kind: EntryKind, what: impl Into<String>) {
         let at = self.began.elapsed();
         self.notes.lock().timeline.push(Entry { at, who: who.into(), kind, what: what.into() });
     }
 
     /// Records a finding.
-    pub(crate) fn find(&self, finding: String) {
+    pub(crate) fn add_finding(&self, finding: String) {
         let mut notes = self.notes.lock();
         if !notes.findings.contains(&finding) {
             let at = self.began.elapsed();
@@ -239,7 +239,7 @@ impl RunState {
 
     /// Applies lists of resources in this order, and checks the invariants at the end. A list that is older than the
     /// known state of its resource is skipped.
-    pub(crate) fn learn<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
+    pub(crate) fn apply_lists<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
         let mut guard = self.notes.lock();
         let notes = &mut *guard;
         let at = self.began.elapsed();
@@ -262,7 +262,7 @@ impl RunState {
         let broken: Vec<_> = self.scenario.broken(&notes.state, &notes.history).collect();
         drop(guard);
         for finding in broken {
-            self.find(finding);
+            self.add_finding(finding);
         }
     }
 
@@ -302,7 +302,7 @@ impl RunState {
         match event {
             ReconcileEvent::Started(started) => {
                 *self.notes.lock().running.entry(incarnation.number).or_default() += 1;
-                self.say(
+                self.log(
                     incarnation.name(),
                     EntryKind::Reconcile,
                     format!("{} reconciles {}", started.controller, started.key),
@@ -326,13 +326,13 @@ impl RunState {
                     }
                     other => (format!("ended: {other:?}"), None),
                 };
-                self.say(
+                self.log(
                     incarnation.name(),
                     EntryKind::Reconcile,
                     format!("{} {}: {ended}", finished.controller, finished.key),
                 );
                 if let Outcome::Panicked { message } = finished.outcome {
-                    self.find(format!("{} panicked: {message}", finished.controller));
+                    self.add_finding(format!("{} panicked: {message}", finished.controller));
                 }
                 let mut notes = self.notes.lock();
                 if let Some(running) = notes.running.get_mut(&incarnation.number) {
