@@ -125,7 +125,7 @@ impl FaultyTransport {
         let Some(fault) = fault else { return self.forward(sent, request, number).await };
         let run_state = Arc::clone(&self.run_state);
         let log = |what: &str| {
-            run_state.log(incarnation.name(), EntryKind::Fault, format!("{what}: {}{number}", described(sent)))
+            run_state.log(incarnation.name(), EntryKind::Fault, format!("{what}: {}{number}", described(sent)));
         };
         match fault {
             WriteFault::Lose => {
