@@ -6,7 +6,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use windlass_api::{ApiResource, DynamicObject, GroupVersionKind, ObjectBuilder as _, ObjectExt as _, Status};
-use windlass_envtest::{Environment, Requests, User, Verb};
+use windlass_envtest::{Environment, RequestMatcher, User, Verb};
 
 fn definition(group: &str) -> String {
     format!(
@@ -49,7 +49,7 @@ async fn an_environment_over_a_cluster_that_is_there_installs_waits_and_interfer
         env.eventually_gone::<CustomResourceDefinition>(names[0].as_str()).await;
 
         let config = ConfigMap::named(unique("envtest")).in_namespace("default");
-        let creating = || Requests::any().verb(Verb::Create).of::<ConfigMap>();
+        let creating = || RequestMatcher::any().verb(Verb::Create).of::<ConfigMap>();
         let recorder = env.record(creating());
         let fault = env.on(creating()).once().fail(Status::internal("not today"));
         assert_eq!(client.create(&config).await.unwrap_err().status().map(|status| status.code), Some(500));

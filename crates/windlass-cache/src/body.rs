@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    decoding::{self, Misfit},
+    decoding::{self, DecodeFailure},
     packing::{Damaged, Dictionary, Packer, Unpacker, unpacked_len},
 };
 
-pub(crate) type Decoded<K> = Result<Arc<K>, Arc<Misfit>>;
+pub(crate) type Decoded<K> = Result<Arc<K>, Arc<DecodeFailure>>;
 
 #[derive(Debug)]
 pub(crate) struct Body<K> {
@@ -39,9 +39,9 @@ enum Outcome<K> {
     /// The body was decoded, and the result was dropped.
     Forgotten,
     Object(Arc<K>),
-    /// The object was read again since the last call of [`Body::cool`].
+    /// The object was read again since the last call of [`Body::evict_decoded`].
     Touched(Arc<K>),
-    Error(Arc<Misfit>),
+    Error(Arc<DecodeFailure>),
 }
 
 /// The number of bytes that a body takes, by form.
@@ -52,14 +52,14 @@ pub(crate) struct Held {
 }
 
 /// The result of a request for a decoded object.
-pub(crate) struct Asked<K> {
+pub(crate) struct DecodeResult<K> {
     pub(crate) outcome: Decoded<K>,
-    pub(crate) effort: Effort,
+    pub(crate) work: DecodeWork,
 }
 
 /// The retention of an object that is decoded by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum Retention {
     /// The object is retained for later readers.
     Now,
     /// The object is not retained at its first decoding; if it is decoded again, that result is retained.
@@ -68,7 +68,7 @@ pub(crate) enum Keep {
 
 /// The decoding work that a read caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum DecodeWork {
     /// The object was already decoded.
     None,
     /// The object was decoded for the first time.
@@ -77,12 +77,12 @@ pub(crate) enum Effort {
     Again,
 }
 
-/// The result of [`Body::cool`].
-pub(crate) enum Cooled<K> {
+/// The result of [`Body::evict_decoded`].
+pub(crate) enum EvictResult<K> {
     /// The object was read recently and stays decoded until the next call.
-    Touched,
+    RecentlyUsed,
     /// The dropped object. The caller must drop it without holding a lock.
-    Given(Option<Decoded<K>>),
+    Evicted(Option<Decoded<K>>),
 }
 
 impl<K> Body<K> {
@@ -133,18 +133,25 @@ impl<K> Body<K> {
     }
 
     /// Returns the decoded object. Calls `finish` on a newly decoded object.
-    pub(crate) fn decode(&self, keep: Keep, unpacker: &Unpacker, finish: impl FnOnce(&mut K)) -> Asked<K>
+    pub(crate) fn decode(
+        &self,
+        retention: Retention,
+        unpacker: &Unpacker,
+        finish: impl FnOnce(&mut K),
+    ) -> DecodeResult<K>
     where
         K: DeserializeOwned,
     {
         let mut state = self.state.lock();
         if let Some(outcome) = state.outcome.touch() {
-            return Asked { outcome, effort: Effort::None };
+            return DecodeResult { outcome, work: DecodeWork::None };
         }
-        let effort = if matches!(state.outcome, Outcome::Forgotten) { Effort::Again } else { Effort::First };
+        let work = if matches!(state.outcome, Outcome::Forgotten) { DecodeWork::Again } else { DecodeWork::First };
         let result = match &state.packing {
             None => decoding::decode(&state.bytes),
-            Some(_) => state.unpacked(unpacker).map_err(Misfit::from).and_then(|bytes| decoding::decode::<K>(&bytes)),
+            Some(_) => {
+                state.unpacked(unpacker).map_err(DecodeFailure::from).and_then(|bytes| decoding::decode::<K>(&bytes))
+            }
         };
         let outcome = match result {
             Ok(mut object) => {
@@ -154,24 +161,24 @@ impl<K> Body<K> {
             Err(error) => Err(Arc::new(error)),
         };
         state.outcome = match &outcome {
-            Ok(_) if effort == Effort::First && keep == Keep::NextTime => Outcome::Forgotten,
+            Ok(_) if work == DecodeWork::First && retention == Retention::NextTime => Outcome::Forgotten,
             Ok(object) => Outcome::Object(Arc::clone(object)),
             Err(error) => Outcome::Error(Arc::clone(error)),
         };
-        Asked { outcome, effort }
+        DecodeResult { outcome, work }
     }
 
     /// Drops the decoded object, unless it was read since the last call.
-    pub(crate) fn cool(&self) -> Cooled<K> {
+    pub(crate) fn evict_decoded(&self) -> EvictResult<K> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.outcome, Outcome::Forgotten) {
             Outcome::Touched(object) => {
                 state.outcome = Outcome::Object(object);
-                Cooled::Touched
+                EvictResult::RecentlyUsed
             }
-            Outcome::Object(object) => Cooled::Given(Some(Ok(object))),
-            Outcome::Error(error) => Cooled::Given(Some(Err(error))),
-            Outcome::Unknown | Outcome::Forgotten => Cooled::Given(None),
+            Outcome::Object(object) => EvictResult::Evicted(Some(Ok(object))),
+            Outcome::Error(error) => EvictResult::Evicted(Some(Err(error))),
+            Outcome::Unknown | Outcome::Forgotten => EvictResult::Evicted(None),
         }
     }
 
@@ -255,7 +262,7 @@ mod tests {
         let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap());
+                scope.spawn(|| body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap());
             }
         });
         assert_eq!(DECODED.load(Ordering::Relaxed), 1);
@@ -264,20 +271,20 @@ mod tests {
     #[test]
     fn what_is_asked_for_once_is_the_callers_own_and_what_is_asked_for_again_is_shared() {
         let (body, unpacker) = (Body::<u8>::copied([b"7", b""]), Unpacker::new());
-        let ask = || body.decode(Keep::NextTime, &unpacker, |_| ());
+        let ask = || body.decode(Retention::NextTime, &unpacker, |_| ());
         let first = ask();
-        assert_eq!((first.effort, Arc::strong_count(&first.outcome.unwrap())), (Effort::First, 1));
+        assert_eq!((first.work, Arc::strong_count(&first.outcome.unwrap())), (DecodeWork::First, 1));
         assert!(!body.has_decoded());
         let (second, third) = (ask(), ask());
-        assert_eq!((second.effort, third.effort), (Effort::Again, Effort::None));
+        assert_eq!((second.work, third.work), (DecodeWork::Again, DecodeWork::None));
         assert!(Arc::ptr_eq(&second.outcome.unwrap(), &third.outcome.unwrap()));
     }
 
     #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
         let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""]), Unpacker::new());
-        let first = body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap_err();
-        assert!(Arc::ptr_eq(&first, &body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap_err()));
+        let first = body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap_err();
+        assert!(Arc::ptr_eq(&first, &body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap_err()));
     }
 
     #[test]
@@ -292,6 +299,9 @@ mod tests {
         assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
-        assert_eq!((body.len(), body.decode(Keep::Now, &unpacker, |_| ()).outcome.unwrap().len()), (text.len(), 201));
+        assert_eq!(
+            (body.len(), body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap().len()),
+            (text.len(), 201)
+        );
     }
 }

@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
 use crate::{
-    body::{Asked, Body, Effort, Keep},
-    decoding::{self, Misfit},
+    body::{Body, DecodeResult, DecodeWork, Retention},
+    decoding::{self, DecodeFailure},
     error::DecodeError,
-    memory::Memory,
+    memory::{Entry, Memory},
     scan,
 };
 
@@ -19,12 +19,6 @@ use crate::{
 /// A `Cached` never changes: the object's next state is another `Cached`. Holding one keeps its bytes in memory.
 pub struct Cached<K> {
     entry: Arc<Entry<K>>,
-}
-
-pub(crate) struct Entry<K> {
-    meta: Meta,
-    memory: Arc<Memory<K>>,
-    pub(crate) body: Body<K>,
 }
 
 impl<K> Cached<K> {
@@ -81,8 +75,8 @@ impl<K> Cached<K> {
     /// decoding the whole object. The result is not retained.
     pub fn project<P: DeserializeOwned>(&self) -> Result<P, DecodeError> {
         let bytes = self.entry.body.bytes(&self.entry.memory.unpacker);
-        let decoded = bytes.map_err(Misfit::from).and_then(|bytes| decoding::decode(&bytes));
-        decoded.map_err(|misfit| self.undecodable(misfit))
+        let decoded = bytes.map_err(DecodeFailure::from).and_then(|bytes| decoding::decode(&bytes));
+        decoded.map_err(|failure| self.undecodable(failure))
     }
 
     /// Decodes the single value at this path; the rest of the object is skipped. Returns `None` if the value is absent
@@ -99,11 +93,11 @@ impl<K> Cached<K> {
         let found = self.entry.body.with_bytes(&memory.unpacker, |bytes| match scan::find(bytes, path) {
             scan::Found::At(at) => Ok(Some(bytes[at].to_vec())),
             scan::Found::Nowhere => Ok(None),
-            scan::Found::Unsure => scan::find_carefully(bytes, path),
+            scan::Found::Unsure => scan::find_fallback(bytes, path),
         });
-        let value = found.map_err(Misfit::from).and_then(|value| value.map_err(Misfit::from));
+        let value = found.map_err(DecodeFailure::from).and_then(|value| value.map_err(DecodeFailure::from));
         let decode = |value: Option<Vec<u8>>| value.map_or(Ok(None), |value| decoding::decode(&value));
-        value.and_then(decode).map_err(|misfit| self.undecodable(misfit.within(path)))
+        value.and_then(decode).map_err(|failure| self.undecodable(failure.within(path)))
     }
 
     /// Like [`Self::at`], for a string. A string without escapes is not decoded by serde.
@@ -117,7 +111,7 @@ impl<K> Cached<K> {
     }
 
     /// Creates the error and counts it.
-    fn undecodable(&self, Misfit { field, source }: Misfit) -> DecodeError {
+    fn undecodable(&self, DecodeFailure { field, source }: DecodeFailure) -> DecodeError {
         let error = DecodeError { kind: self.resource().kind.clone(), key: self.key().clone(), field, source };
         self.entry.memory.metrics.decoding_failed(&error);
         error
@@ -144,34 +138,27 @@ impl<K: Object> Cached<K> {
     /// # }
     /// ```
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
-        let Asked { outcome, effort } = self.decode(Keep::Now);
-        if effort != Effort::None && outcome.is_ok() {
-            self.entry.memory.decoded(&self.entry, effort);
+        let DecodeResult { outcome, work } = self.decode(Retention::Now);
+        if work != DecodeWork::None && outcome.is_ok() {
+            self.entry.memory.decoded(&self.entry, work);
         }
-        outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
+        outcome.map_err(|failure| self.undecodable(DecodeFailure::clone(&failure)))
     }
 
     /// Returns the decoded object for a caller that is likely its only reader. Returns the shared object if one is
     /// retained. An object that is decoded for the first time is not retained, so that `Arc::unwrap_or_clone` does not
     /// have to copy it. The next reader decodes the object again, and that result is retained.
     pub fn get_once(&self) -> Result<Arc<K>, DecodeError> {
-        let Asked { outcome, effort } = self.decode(Keep::NextTime);
-        if effort == Effort::Again && outcome.is_ok() {
-            self.entry.memory.decoded(&self.entry, effort);
+        let DecodeResult { outcome, work } = self.decode(Retention::NextTime);
+        if work == DecodeWork::Again && outcome.is_ok() {
+            self.entry.memory.decoded(&self.entry, work);
         }
-        outcome.map_err(|misfit| self.undecodable(Misfit::clone(&misfit)))
+        outcome.map_err(|failure| self.undecodable(DecodeFailure::clone(&failure)))
     }
 
-    fn decode(&self, keep: Keep) -> Asked<K> {
+    fn decode(&self, retention: Retention) -> DecodeResult<K> {
         let memory = &self.entry.memory;
-        self.entry.body.decode(keep, &memory.unpacker, |object| name_type(object, &memory.resource))
-    }
-}
-
-impl<K> Drop for Entry<K> {
-    fn drop(&mut self) {
-        let decoded = self.body.is_decoded().then(|| self.body.len());
-        self.memory.dropped(self.body.held(), decoded);
+        self.entry.body.decode(retention, &memory.unpacker, |object| name_type(object, &memory.resource))
     }
 }
 

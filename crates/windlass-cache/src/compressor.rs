@@ -115,7 +115,7 @@ mod tests {
     fn within(budget: usize) -> Both {
         let options = InformerOptions::default().budget(budget);
         let resource = Arc::new(k8s_openapi::api::core::v1::Pod::api_resource());
-        let memory = Arc::new(Memory::new(resource, &options, |object| drop(object.get())));
+        let memory = Arc::new(Memory::new(resource, &options));
         (Ingest::new(Arc::clone(&memory), ManagedFields::Drop), Compressor::new(memory))
     }
 

@@ -8,17 +8,17 @@ use crate::packing::Damaged;
 
 /// The reason why JSON could not be decoded.
 #[derive(Debug, Clone)]
-pub(crate) struct Misfit {
+pub(crate) struct DecodeFailure {
     /// The path of the field, such as `spec.containers[0]`; `None` if the whole document does not fit or the field is
     /// unknown.
     pub(crate) field: Option<String>,
     pub(crate) source: Arc<serde_json::Error>,
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
-    match crate::contained(|| windlass_api::from_json(json)) {
+pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, DecodeFailure> {
+    match crate::panics::catch_panic(|| windlass_api::from_json(json)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(Misfit { field: field_of_failure::<T>(json), source: Arc::new(error) }),
+        Ok(Err(error)) => Err(DecodeFailure { field: field_of_failure::<T>(json), source: Arc::new(error) }),
         Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),
     }
 }
@@ -27,11 +27,11 @@ pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Misfit> {
 /// for the tracking.
 fn field_of_failure<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
     let mut json = serde_json::Deserializer::from_slice(json);
-    let error = crate::contained(|| serde_path_to_error::deserialize::<_, T>(&mut json).err()).ok()??;
+    let error = crate::panics::catch_panic(|| serde_path_to_error::deserialize::<_, T>(&mut json).err()).ok()??;
     error.path().iter().next().is_some().then(|| error.path().to_string())
 }
 
-impl Misfit {
+impl DecodeFailure {
     /// Extends the field path: this value is at `path` within a larger object.
     pub(crate) fn within(mut self, path: &[&str]) -> Self {
         let mut field = path.join(".");
@@ -46,13 +46,13 @@ impl Misfit {
     }
 }
 
-impl From<serde_json::Error> for Misfit {
+impl From<serde_json::Error> for DecodeFailure {
     fn from(error: serde_json::Error) -> Self {
         Self { field: None, source: Arc::new(error) }
     }
 }
 
-impl From<Damaged> for Misfit {
+impl From<Damaged> for DecodeFailure {
     fn from(damaged: Damaged) -> Self {
         serde_json::Error::custom(damaged).into()
     }
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_decoder_that_panics_is_an_error() {
-        let misfit = decode::<Odd>(b"true").unwrap_err();
-        assert_eq!(misfit.source.to_string(), "the decoder panicked: expected panic of the test");
+        let failure = decode::<Odd>(b"true").unwrap_err();
+        assert_eq!(failure.source.to_string(), "the decoder panicked: expected panic of the test");
         assert_eq!(decode::<Odd>(b"false").unwrap_err().source.to_string(), "no");
     }
 }

@@ -5,6 +5,8 @@ use std::{borrow::Cow, sync::Arc};
 use thiserror::Error;
 use windlass_api::{BoxError, GroupResource, ListWatchError, MetaError, ObjectKey, Oversize, ResourceVersion};
 
+use crate::synced::Stopped;
+
 /// A cached object whose body does not fit its type, or whose decoder panicked. The informer continues; the caller
 /// decides how to handle the error.
 #[derive(Debug, Clone, Error)]
@@ -122,5 +124,17 @@ pub enum AddIndexError {
     Conflict(String),
     /// The informer has stopped.
     #[error("the informer has stopped")]
-    Stopped(#[source] crate::Stopped),
+    Stopped(#[source] Stopped),
+}
+
+/// Formats the sources of an error for a log line, outermost first.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    sources(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Returns the sources of an error, outermost first.
+pub(crate) fn sources<'e>(
+    error: &'e dyn std::error::Error,
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |error| (*error).source())
 }

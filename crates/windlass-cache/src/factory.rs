@@ -383,10 +383,10 @@ mod tests {
         testing::{FakeListWatch, Request, soon},
     };
 
-    type Asked = Arc<Mutex<Vec<String>>>;
+    type Requested = Arc<Mutex<Vec<String>>>;
 
-    fn factory() -> (InformerFactory, FakeListWatch, Asked) {
-        let (fake, asked) = (FakeListWatch::new(), Asked::default());
+    fn factory() -> (InformerFactory, FakeListWatch, Requested) {
+        let (fake, asked) = (FakeListWatch::new(), Requested::default());
         let (server, log) = (fake.clone(), Arc::clone(&asked));
         let list_watch = move |resource: &ApiResource, namespace: Option<&str>| -> Arc<dyn ListWatch> {
             log.lock().push(resource.path(namespace));

@@ -117,7 +117,8 @@ impl<K> Index<K> {
 
     /// Returns the object's values without duplicates.
     pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Values, BoxError> {
-        let mut values = crate::contained(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
+        let mut values =
+            crate::panics::catch_panic(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
         if values.len() > 1 {
             values.sort_unstable();
             values.dedup();
@@ -177,7 +178,7 @@ impl<K> Indexer<K> {
 
     /// Prefetches the memory that [`Self::insert`] and [`Self::remove`] will access. With a million objects, most are
     /// not in the processor's caches; fetching many at once takes little longer than fetching one.
-    pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
         // Takes any entry with the same hash: comparing the names would wait for each.
         let likely = |key: &ObjectKey| self.by_key.find(self.hash(key.namespace.as_deref(), &key.name), |_| true);
         let slots: SmallVec<[u32; LOOK_AHEAD]> = keys.filter_map(likely).copied().collect();

@@ -40,11 +40,11 @@ use crate::{
     event_queue::{EventQueue, InOrder, Order},
     handler::{Events, Handler, HandlerOptions, Notification, Registration, RegistrationHandle, Resync},
     indexer::Index,
+    journal_reader::{JournalReader, Reads},
     lister::Lister,
     memory::Memory,
     metrics::CacheMetrics,
     options::{InformerOptions, Reporter, Selectors},
-    own_writes::{Follower, Reads},
     pipe::{Feed, Pipe},
     progress::{Progress, WaitError},
     reflector::Reflector,
@@ -86,7 +86,7 @@ struct Shared<K> {
     has_synced: HasSynced,
     progress: Progress,
     /// `None` if the program's own writes are not recorded.
-    own_writes: Option<Follower>,
+    own_writes: Option<JournalReader>,
     next_id: AtomicU64,
     phase: Mutex<Phase<K>>,
 }
@@ -94,7 +94,7 @@ struct Shared<K> {
 /// The phase of an informer.
 enum Phase<K> {
     /// Not running yet.
-    New(Box<Fresh<K>>),
+    New(Box<Unstarted<K>>),
     /// Running, with the channel for commands and the pipe to the processor.
     Running(mpsc::UnboundedSender<Command<K>>, Arc<Pipe<K>>),
     /// Stopped permanently.
@@ -102,7 +102,7 @@ enum Phase<K> {
 }
 
 /// The parts that the processor takes over when the informer starts.
-struct Fresh<K> {
+struct Unstarted<K> {
     writer: StoreWriter<K>,
     queue: Box<dyn EventQueue<K>>,
     listeners: Vec<NewListener<K>>,
@@ -125,7 +125,7 @@ impl<K: Object> SharedInformer<K> {
         let tally = Arc::new(Tally::new(Arc::clone(&options.metrics)));
         options.metrics = Arc::clone(&tally) as Arc<dyn CacheMetrics>;
         let resource = Arc::new(resource);
-        let memory = Arc::new(Memory::new(Arc::clone(&resource), &options, |object| drop(object.get())));
+        let memory = Arc::new(Memory::new(Arc::clone(&resource), &options));
         let reporter = Reporter::new(&options);
         let names = resource.gvr().group_resource();
         let writer = StoreWriter::new(move |index, key, source| {
@@ -134,10 +134,10 @@ impl<K: Object> SharedInformer<K> {
         });
         let (synced, has_synced) = SyncSignal::new();
         let store = writer.store().clone();
-        let fresh = Fresh { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
+        let unstarted = Unstarted { writer, queue: Box::new(InOrder::new()), listeners: Vec::new(), synced };
         let own_writes = options.own_writes.as_ref().map(|journals| {
             let journal = journals.of(&resource.group_resource());
-            Follower::new(journal, options.namespace.as_deref(), options.selectors())
+            JournalReader::new(journal, options.namespace.as_deref(), options.selectors())
         });
         let shared = Shared {
             resource,
@@ -150,7 +150,7 @@ impl<K: Object> SharedInformer<K> {
             progress: Progress::new(),
             own_writes,
             next_id: AtomicU64::new(0),
-            phase: Mutex::new(Phase::New(Box::new(fresh))),
+            phase: Mutex::new(Phase::New(Box::new(unstarted))),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -161,7 +161,7 @@ impl<K: Object> SharedInformer<K> {
     /// ```
     /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
     /// # use windlass_cache::SharedInformer;
-    /// use windlass_cache::stores::OneByOne;
+    /// use windlass_cache::collections::OneByOne;
     ///
     /// # fn example(informer: SharedInformer<Pod>) -> SharedInformer<Pod> {
     /// informer.with_queue(OneByOne::new)
@@ -175,7 +175,7 @@ impl<K: Object> SharedInformer<K> {
     pub fn with_queue<Q: EventQueue<K>>(self, make: impl FnOnce(&Store<K>) -> Q) -> Self {
         let queue = Box::new(make(&self.shared.store));
         match &mut *self.shared.phase.lock() {
-            Phase::New(fresh) => fresh.queue = queue,
+            Phase::New(unstarted) => unstarted.queue = queue,
             Phase::Running(..) | Phase::Stopped => panic!("the queue of an informer must be set before it is started"),
         }
         self
@@ -210,8 +210,8 @@ impl<K: Object> SharedInformer<K> {
         };
         // A handler that cannot be added is dropped after the lock is released, because dropping it runs user code.
         let refused = match &mut *self.shared.phase.lock() {
-            Phase::New(fresh) => {
-                fresh.listeners.push(listener);
+            Phase::New(unstarted) => {
+                unstarted.listeners.push(listener);
                 None
             }
             Phase::Running(commands, _) => commands.send(Command::Add(listener)).err().map(|error| error.0),
@@ -234,7 +234,7 @@ impl<K: Object> SharedInformer<K> {
         let (reply, answer) = oneshot::channel();
         match &mut *self.shared.phase.lock() {
             // The store is still empty, so no user code runs here.
-            Phase::New(fresh) => return fresh.writer.add_index(index),
+            Phase::New(unstarted) => return unstarted.writer.add_index(index),
             Phase::Running(commands, _) => {
                 commands.send(Command::Index(index, reply)).map_err(|_| AddIndexError::Stopped(Stopped))?;
             }
@@ -248,7 +248,7 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// A second run of the same informer returns immediately.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
-        let Some(Begun { writer, listeners, synced, pipe, order, commands }) = self.shared.begin() else {
+        let Some(Started { writer, listeners, synced, pipe, order, commands }) = self.shared.start() else {
             tracing::warn!(resource = %self.shared.resource.gvr(), "the informer has been started before");
             return;
         };
@@ -313,7 +313,7 @@ impl<K: Object> SharedInformer<K> {
     /// missing object.
     pub async fn show_own_writes(&self, reads: Reads<'_>) -> Result<(), Stopped> {
         match &self.shared.own_writes {
-            Some(follower) => self.follow(follower, reads).await,
+            Some(journal) => self.follow(journal, reads).await,
             None => Ok(()),
         }
     }
@@ -325,8 +325,8 @@ impl<K: Object> SharedInformer<K> {
         pending.first().map(|(write, _)| write.key().clone())
     }
 
-    pub(crate) async fn follow(&self, follower: &Follower, reads: Reads<'_>) -> Result<(), Stopped> {
-        for (write, is_selected) in follower.pending(&self.shared.store, reads) {
+    pub(crate) async fn follow(&self, journal: &JournalReader, reads: Reads<'_>) -> Result<(), Stopped> {
+        for (write, is_selected) in journal.pending(&self.shared.store, reads) {
             let store = self.shared.store.clone();
             self.until(move || write.is_shown(&store, is_selected)).await?;
         }
@@ -430,7 +430,7 @@ impl<K> fmt::Debug for SharedInformer<K> {
 // === impl Shared ===
 
 /// The parts needed to run an informer.
-struct Begun<K> {
+struct Started<K> {
     writer: StoreWriter<K>,
     listeners: Vec<NewListener<K>>,
     synced: SyncSignal,
@@ -441,29 +441,29 @@ struct Begun<K> {
 
 impl<K: 'static> Shared<K> {
     /// Marks the informer as running and returns its parts; `None` if it was started before.
-    fn begin(&self) -> Option<Begun<K>> {
+    fn start(&self) -> Option<Started<K>> {
         // Unbounded: commands are few, and their callers cannot wait.
         let (sender, commands) = mpsc::unbounded_channel();
         let mut phase = self.phase.lock();
-        let fresh = match std::mem::replace(&mut *phase, Phase::Stopped) {
-            Phase::New(fresh) => *fresh,
+        let unstarted = match std::mem::replace(&mut *phase, Phase::Stopped) {
+            Phase::New(unstarted) => *unstarted,
             begun => {
                 *phase = begun;
                 return None;
             }
         };
-        let Fresh { writer, queue, listeners, synced } = fresh;
+        let Unstarted { writer, queue, listeners, synced } = unstarted;
         let order = queue.order();
         let pipe = Arc::new(Pipe::new(queue, self.options.queue_capacity));
         *phase = Phase::Running(sender, Arc::clone(&pipe));
-        Some(Begun { writer, listeners, synced, pipe, order, commands })
+        Some(Started { writer, listeners, synced, pipe, order, commands })
     }
 
     fn forget(&self, id: u64) {
         let forgotten = match &mut *self.phase.lock() {
-            Phase::New(fresh) => {
-                let at = fresh.listeners.iter().position(|listener| listener.id == id);
-                at.map(|at| fresh.listeners.remove(at))
+            Phase::New(unstarted) => {
+                let at = unstarted.listeners.iter().position(|listener| listener.id == id);
+                at.map(|at| unstarted.listeners.remove(at))
             }
             Phase::Running(commands, _) => {
                 // Sending fails only if the informer has stopped. Then there is nothing to remove.

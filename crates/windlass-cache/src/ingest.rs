@@ -31,7 +31,7 @@ impl<K> Ingest<K> {
     /// Creates an `Ingest` for objects that belong to no informer.
     pub(crate) fn alone(resource: impl Into<Arc<ApiResource>>, managed_fields: ManagedFields) -> Self {
         let options = InformerOptions::default();
-        Self::new(Arc::new(Memory::new(resource.into(), &options, |_| ())), managed_fields)
+        Self::new(Arc::new(Memory::new(resource.into(), &options)), managed_fields)
     }
 
     /// Reads an object. Objects without a `kind` are accepted, because list items have none.
@@ -43,7 +43,7 @@ impl<K> Ingest<K> {
             let cut = cut.unwrap_or(object.len()..object.len());
             (meta, [Cow::Borrowed(&object[..cut.start]), Cow::Borrowed(&object[cut.end..])])
         } else {
-            let (meta, body) = self.read_carefully(object)?;
+            let (meta, body) = self.read_fallback(object)?;
             (meta, [body, Cow::Borrowed(&[][..])])
         };
         if meta.name().is_empty() {
@@ -51,11 +51,7 @@ impl<K> Ingest<K> {
         }
         self.memory.add_plain(body[0].len() + body[1].len());
         let body = Body::copied([&body[0], &body[1]]);
-        let cached = Cached::new(Arc::clone(&self.memory), meta, body);
-        if let Some(decode) = self.memory.decode_early {
-            decode(&cached);
-        }
-        Ok(cached)
+        Ok(Cached::new(Arc::clone(&self.memory), meta, body))
     }
 
     /// Returns the metadata, or `None` if it has to be parsed with serde.
@@ -76,7 +72,7 @@ impl<K> Ingest<K> {
         )
     }
 
-    fn read_carefully<'j>(&self, object: &'j [u8]) -> Result<(Meta, Cow<'j, [u8]>), UnreadableObject> {
+    fn read_fallback<'j>(&self, object: &'j [u8]) -> Result<(Meta, Cow<'j, [u8]>), UnreadableObject> {
         let meta = Meta::parse(object).map_err(UnreadableObject::Meta)?;
         // If the metadata parses, rewriting normally works, too. Otherwise the object is stored unchanged.
         let Ok((rewritten, kind)) = scan::rewrite(object) else { return Ok((meta, Cow::Borrowed(object))) };
@@ -164,10 +160,7 @@ mod tests {
 
     fn within(budget: usize) -> Ingest<DynamicObject> {
         let options = InformerOptions::default().budget(budget);
-        Ingest::new(
-            Arc::new(Memory::new(Arc::new(Pod::api_resource()), &options, |object| drop(object.get()))),
-            ManagedFields::Drop,
-        )
+        Ingest::new(Arc::new(Memory::new(Arc::new(Pod::api_resource()), &options)), ManagedFields::Drop)
     }
 
     fn pod(number: usize) -> String {
@@ -216,10 +209,12 @@ mod tests {
     #[test]
     fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
         let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
-        let memory =
-            Memory::new(Arc::new(Pod::api_resource()), &options, |object: &Cached<DynamicObject>| drop(object.get()));
-        let mut ingest = Ingest::new(Arc::new(memory), ManagedFields::Drop);
+        let memory = Memory::new(Arc::new(Pod::api_resource()), &options);
+        let mut ingest = Ingest::<DynamicObject>::new(Arc::new(memory), ManagedFields::Drop);
         let objects: Vec<_> = (0..50).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
+        for object in &objects {
+            object.get().unwrap();
+        }
         for object in &objects {
             assert!(object.entry().body.has_decoded() && Arc::ptr_eq(&object.get().unwrap(), &object.get().unwrap()));
         }

@@ -48,7 +48,7 @@ impl Interner {
     pub(crate) fn traits(&mut self, raw: &RawTraits<'_>) -> Option<Arc<Traits>> {
         let hash = self.hasher.hash_one(raw);
         let read = LazyCell::new(|| raw.read());
-        let are = |known: &Traits| raw.spell(known) || read.as_ref().is_some_and(|read| read.are(known));
+        let are = |known: &Traits| raw.matches_encoding(known) || read.as_ref().is_some_and(|read| read.are(known));
         if let Some((_, known)) = self.traits.table.find(hash, |(known, traits)| *known == hash && are(traits)) {
             return Some(Arc::clone(known));
         }

@@ -1,16 +1,47 @@
 //! Informers: an in-memory cache of a cluster's objects that follows the server and notifies handlers of changes.
 //!
-//! The modules, in the order in which an event passes them:
+//! The modules. Each depends only on modules below it:
 //!
-//! | stage | module | behavior |
-//! |---|---|---|
-//! | reflector | `reflector` | lists, then watches; relists if necessary; never goes back to an older version |
-//! | entry | `ingest`, `cached`, `body` | metadata parsed, body encoded and decoded on use |
-//! | event queue | `event_queue` | in the order of arrival by default; bounded: the watch waits if it is full |
-//! | store | `store`, `indexer` | one writer, many readers; objects and indices change together |
-//! | handlers | `informer`, `handler` | notified after the store, in order, independently of each other |
-//! | readers | `lister`, `factory` | by key, namespace, index, labels; users of the same objects share an informer |
-//! | writers | `progress`, `own_writes` | wait until the store shows the program's own writes |
+//! ```text
+//! testing          a fake server, for tests
+//! contracts        client-go's contracts and their tests
+//! factory          shares one informer between all users of the same objects
+//! own_writes       a lister that always shows the program's own writes
+//! informer_set     several informers of one resource, used like one
+//! informer         runs a reflector, updates the store, and notifies handlers in order
+//! pipe             the event queue between reflector and informer; the watch waits if it is full
+//! reflector        lists, then watches; relists if necessary; never goes back to an older version
+//! collections      further stores and queues, for direct use
+//! event_queue      changes in the order of arrival by default
+//! handler          notifications, event handlers and their registrations
+//! progress         waits until the store has reached a required state
+//! journal_reader   the program's own writes that an informer does not show yet
+//! lister           reads by key, namespace, index and labels
+//! store            one writer, many readers; objects and indices change together
+//! indexer          the table of objects and its indices
+//! encode           cache entries of objects that did not come from an informer
+//! ingest           the bytes of an event or list item become a cache entry
+//! interner         shares equal strings between entries
+//! compressor       selects the bodies to compress
+//! cached           a cached object: parsed metadata, and a body that is decoded on use
+//! scan             finds metadata and values in JSON without decoding it
+//! memory           the memory budget of an informer; selects the objects that stay decoded
+//! body             an encoded body and its decoded form
+//! decoding         decodes JSON into user types; names the field that fails
+//! packing          compression with trained dictionaries
+//! options          the options of an informer
+//! write_journal    the recorded writes of a program
+//! transform        changes objects before they are stored
+//! backoff          the delays between attempts
+//! budget           the default memory budget
+//! status           the content, memory use and activity of an informer
+//! metrics          the metrics of an informer
+//! error            the errors
+//! synced           waits until the first list is complete
+//! panics           catches panics of user code
+//! ```
+//!
+//! An event passes `reflector`, `ingest`, `pipe` and `store`; then `informer` notifies the handlers.
 //!
 //! Start with [`InformerFactory`] or a single [`SharedInformer`]:
 //!
@@ -42,55 +73,50 @@
 //! # }
 //! ```
 //!
-//! [`contracts`] lists client-go's contracts and the tests of each. [`stores`] contains the parts of an informer for
+//! [`contracts`] lists client-go's contracts and the tests of each. [`collections`] contains the parts of an informer for
 //! separate use.
 //!
 //! This crate does not use HTTP: objects arrive through [`windlass_api::ListWatch`] as bytes. An object stays encoded,
 //! without its managedFields, until a caller decodes it. Keys, labels, owners and versions are available without
 //! decoding.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod contracts;
-
-mod backoff;
+mod factory;
+mod own_writes;
+mod informer_set;
+mod informer;
+mod pipe;
 mod reflector;
-mod transform;
-
-mod body;
-mod budget;
-mod cached;
-mod compressor;
-mod decoding;
+pub mod collections;
+mod event_queue;
+mod handler;
+mod progress;
+mod journal_reader;
+mod lister;
+mod store;
+mod indexer;
 mod encode;
 mod ingest;
 mod interner;
-mod memory;
-mod packing;
+mod compressor;
+mod cached;
 mod scan;
-
-mod event_queue;
-mod pipe;
-
-mod indexer;
-mod store;
-pub mod stores;
-
-mod handler;
-mod informer;
-mod informers;
-mod progress;
-mod synced;
-
-mod factory;
-mod lister;
-mod own_writes;
-mod status;
-
-mod error;
-mod metrics;
+mod memory;
+mod body;
+mod decoding;
+mod packing;
 mod options;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+mod write_journal;
+mod transform;
+mod backoff;
+mod budget;
+mod status;
+mod metrics;
+mod error;
+mod synced;
+mod panics;
 
 pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};
@@ -102,11 +128,12 @@ pub use handler::{
 };
 pub use indexer::Index;
 pub use informer::SharedInformer;
-pub use informers::{Informers, Registrations};
+pub use informer_set::{InformerSet, Registrations};
+pub use journal_reader::Reads;
 pub use lister::Lister;
 pub use metrics::CacheMetrics;
 pub use options::{Decoding, InformerOptions, InitialSync, Selectors, Verification};
-pub use own_writes::{OwnWrites, Reads, WriteJournal, WriteJournals};
+pub use own_writes::OwnWrites;
 pub use progress::WaitError;
 pub use reflector::{Mirror, Reflector, Sink};
 pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
@@ -114,21 +141,4 @@ pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
 pub use windlass_api::managed_fields::ManagedFields;
-
-/// Runs user code and converts a panic into its message.
-fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".to_owned())
-    })
-}
-
-/// Formats the sources of an error for a log line, outermost first.
-fn causes(error: &dyn std::error::Error) -> String {
-    sources(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-fn sources<'e>(error: &'e dyn std::error::Error) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
-    std::iter::successors(error.source(), |error| (*error).source())
-}
+pub use write_journal::{WriteJournal, WriteJournals};

@@ -21,11 +21,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use windlass_api::ApiResource;
+use windlass_api::{ApiResource, Meta};
 
 use crate::{
-    body::{Body, Cooled, Decoded, Effort, Held},
-    cached::{Cached, Entry},
+    body::{Body, DecodeWork, Decoded, EvictResult, Held},
     metrics::CacheMetrics,
     options::{Decoding, InformerOptions},
     packing::{Packer, Unpacker},
@@ -49,8 +48,7 @@ pub(crate) struct Memory<K> {
     pub(crate) resource: Arc<ApiResource>,
     pub(crate) metrics: Arc<dyn CacheMetrics>,
     pub(crate) unpacker: Unpacker,
-    /// Decodes an object on arrival, if configured. Decoded objects are never dropped then.
-    pub(crate) decode_early: Option<fn(&Cached<K>)>,
+    pub(crate) decoding: Decoding,
     budget: usize,
     /// The bytes of uncompressed bodies.
     plain: AtomicUsize,
@@ -59,6 +57,13 @@ pub(crate) struct Memory<K> {
     /// The estimated size of the decoded objects.
     hot: AtomicUsize,
     order: Mutex<Order<K>>,
+}
+
+/// One state of one object, with the memory that it counts toward.
+pub(crate) struct Entry<K> {
+    pub(crate) meta: Meta,
+    pub(crate) memory: Arc<Memory<K>>,
+    pub(crate) body: Body<K>,
 }
 
 /// The entries with decoded objects, in the order of their last use. Some entries may have been dropped.
@@ -74,15 +79,15 @@ struct Order<K> {
 }
 
 /// A dropped decoded object and its entry.
-type Given<K> = (Option<Decoded<K>>, Arc<Entry<K>>);
+type Evicted<K> = (Option<Decoded<K>>, Arc<Entry<K>>);
 
 impl<K> Memory<K> {
-    pub(crate) fn new(resource: Arc<ApiResource>, options: &InformerOptions, early: fn(&Cached<K>)) -> Self {
+    pub(crate) fn new(resource: Arc<ApiResource>, options: &InformerOptions) -> Self {
         Self {
             resource,
             metrics: Arc::clone(&options.metrics),
             unpacker: Unpacker::new(),
-            decode_early: (options.decoding == Decoding::Early).then_some(early),
+            decoding: options.decoding,
             budget: options.budget,
             plain: AtomicUsize::new(0),
             packed: AtomicUsize::new(0),
@@ -121,47 +126,47 @@ impl<K> Memory<K> {
     }
 
     /// Records that the object of this entry was decoded, and drops other decoded objects if there are too many.
-    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>, effort: Effort) {
-        if self.decode_early.is_some() {
+    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>, work: DecodeWork) {
+        if self.decoding == Decoding::Early {
             return;
         }
         let limit = self.budget / HOT_SHARE;
         let size = DECODED * entry.body.len();
         self.hot.fetch_add(size, Ordering::Relaxed);
-        let mut given = Vec::new();
+        let mut evicted = Vec::new();
         let mut order = self.order.lock();
-        match effort {
-            Effort::Again => order.entries.push_back(Arc::downgrade(entry)),
-            Effort::First | Effort::None => order.push_fresh(entry, size),
+        match work {
+            DecodeWork::Again => order.entries.push_back(Arc::downgrade(entry)),
+            DecodeWork::First | DecodeWork::None => order.push_fresh(entry, size),
         }
         while order.fresh_size > limit / FRESH_SHARE && order.fresh.len() > FLOOR {
             let Some(oldest) = order.pop_fresh() else { break };
-            self.cool(oldest, &mut order, &mut given);
+            self.evict_decoded(oldest, &mut order, &mut evicted);
         }
         let mut looks = 2 * order.entries.len();
         while self.hot.load(Ordering::Relaxed) > limit && order.entries.len() > FLOOR && looks > 0 {
             looks -= 1;
             let Some(oldest) = order.entries.pop_front() else { break };
-            self.cool(oldest, &mut order, &mut given);
+            self.evict_decoded(oldest, &mut order, &mut evicted);
         }
         if order.entries.len() >= order.sweep_at {
             order.entries.retain(|entry| entry.strong_count() > 0);
             order.sweep_at = (order.entries.len() * 2).max(8 * FLOOR);
         }
         drop(order);
-        drop(given); // After the lock is released: dropping an object may run user code.
+        drop(evicted); // After the lock is released: dropping an object may run user code.
     }
 
     /// Drops the oldest decoded object unless it was read again; then it is moved to the end of the order.
-    fn cool(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, given: &mut Vec<Given<K>>) {
+    fn evict_decoded(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, evicted: &mut Vec<Evicted<K>>) {
         let Some(entry) = oldest.upgrade() else { return };
-        match entry.body.cool() {
-            Cooled::Touched => order.entries.push_back(oldest),
-            Cooled::Given(object) => {
+        match entry.body.evict_decoded() {
+            EvictResult::RecentlyUsed => order.entries.push_back(oldest),
+            EvictResult::Evicted(object) => {
                 if matches!(object, Some(Ok(_))) {
                     self.hot.fetch_sub(DECODED * entry.body.len(), Ordering::Relaxed);
                 }
-                given.push((object, entry));
+                evicted.push((object, entry));
             }
         }
     }
@@ -174,9 +179,16 @@ impl<K> Memory<K> {
     /// Subtracts an entry that is being dropped.
     pub(crate) fn dropped(&self, held: Held, decoded: Option<usize>) {
         self.remove(held);
-        if self.decode_early.is_none() {
+        if self.decoding == Decoding::OnUse {
             self.hot.fetch_sub(decoded.map_or(0, |bytes| DECODED * bytes), Ordering::Relaxed);
         }
+    }
+}
+
+impl<K> Drop for Entry<K> {
+    fn drop(&mut self) {
+        let decoded = self.body.is_decoded().then(|| self.body.len());
+        self.memory.dropped(self.body.held(), decoded);
     }
 }
 

@@ -5,8 +5,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use windlass_api::EventType;
 
 use crate::{
-    contained,
     error::{DecodeError, InformerError},
+    panics::catch_panic,
 };
 
 /// Receives the events of one informer as metrics. Each method does nothing by default.
@@ -61,8 +61,8 @@ impl CacheMetrics for NoMetrics {}
 pub(crate) struct Contained(pub(crate) Arc<dyn CacheMetrics>);
 
 impl Contained {
-    fn tell(&self, tell: impl FnOnce(&dyn CacheMetrics)) {
-        if let Err(panic) = contained(|| tell(&*self.0)) {
+    fn call(&self, method: impl FnOnce(&dyn CacheMetrics)) {
+        if let Err(panic) = catch_panic(|| method(&*self.0)) {
             tracing::error!(panic, "the metrics panicked");
         }
     }
@@ -70,34 +70,34 @@ impl Contained {
 
 impl CacheMetrics for Contained {
     fn listed(&self, objects: usize, took: Duration) {
-        self.tell(|metrics| metrics.listed(objects, took));
+        self.call(|metrics| metrics.listed(objects, took));
     }
 
     fn watch_opened(&self) {
-        self.tell(CacheMetrics::watch_opened);
+        self.call(CacheMetrics::watch_opened);
     }
 
     fn watch_ended(&self, events: u64, after: Duration) {
-        self.tell(|metrics| metrics.watch_ended(events, after));
+        self.call(|metrics| metrics.watch_ended(events, after));
     }
 
     fn event(&self, event_type: EventType) {
-        self.tell(|metrics| metrics.event(event_type));
+        self.call(|metrics| metrics.event(event_type));
     }
 
     fn failed(&self, error: &InformerError) {
-        self.tell(|metrics| metrics.failed(error));
+        self.call(|metrics| metrics.failed(error));
     }
 
     fn decoding_failed(&self, error: &DecodeError) {
-        self.tell(|metrics| metrics.decoding_failed(error));
+        self.call(|metrics| metrics.decoding_failed(error));
     }
 
     fn stored(&self, objects: usize) {
-        self.tell(|metrics| metrics.stored(objects));
+        self.call(|metrics| metrics.stored(objects));
     }
 
     fn handler_panicked(&self) {
-        self.tell(CacheMetrics::handler_panicked);
+        self.call(CacheMetrics::handler_panicked);
     }
 }

@@ -8,8 +8,8 @@ use crate::{
     ManagedFields, backoff, budget,
     error::InformerError,
     metrics::{CacheMetrics, Contained, NoMetrics},
-    own_writes::WriteJournals,
     transform::Transform,
+    write_journal::WriteJournals,
 };
 
 /// The options of an informer. The defaults are client-go's where it has an equivalent.
@@ -280,7 +280,7 @@ impl Reporter {
             InformerError::List { source, .. } | InformerError::Watch { source, .. } => source.is_expired(),
             InformerError::Object { .. } | InformerError::Index { .. } | InformerError::Inconsistent { .. } => false,
         };
-        let cause = crate::causes(error);
+        let cause = crate::error::causes(error);
         if expired {
             tracing::debug!(%error, cause, "the version is too old; listing again");
         } else {
@@ -288,7 +288,7 @@ impl Reporter {
         }
         self.metrics.failed(error);
         if let Some(hook) = &self.hook
-            && let Err(panic) = crate::contained(|| hook(error))
+            && let Err(panic) = crate::panics::catch_panic(|| hook(error))
         {
             tracing::error!(panic, "the error hook panicked");
         }

@@ -1,14 +1,16 @@
 //! Read-your-writes consistency for programs that write the objects they cache.
 
-mod journal;
-
 use std::{fmt, sync::Arc};
 
 use windlass_api::{Object, ObjectExt, ResourceVersion, Uid};
 
-pub(crate) use self::journal::Follower;
-pub use self::journal::{Reads, WriteJournal, WriteJournals};
-use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
+use crate::{
+    informer::SharedInformer,
+    journal_reader::{JournalReader, Reads},
+    lister::Lister,
+    synced::Stopped,
+    write_journal::WriteJournal,
+};
 
 /// An informer's lister for a program that also writes: reads always include the program's own writes.
 ///
@@ -16,7 +18,7 @@ use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
 /// runs again before the informer shows it would create a second one. Send writes through [`Self::write`] and
 /// [`Self::delete`], with any client. [`Self::read`] waits until the informer shows all of them. Clones share the
 /// recorded writes. To see own writes immediately, without waiting, use
-/// [`MutationCache`](crate::stores::MutationCache).
+/// [`MutationCache`](crate::collections::MutationCache).
 ///
 /// # What is not guaranteed
 ///
@@ -41,15 +43,15 @@ use crate::{informer::SharedInformer, lister::Lister, synced::Stopped};
 /// ```
 pub struct OwnWrites<K> {
     informer: SharedInformer<K>,
-    follower: Arc<Follower>,
+    reader: Arc<JournalReader>,
 }
 
 impl<K: Object> OwnWrites<K> {
     /// Creates a lister without recorded writes.
     #[must_use]
     pub fn new(informer: SharedInformer<K>) -> Self {
-        let follower = Follower::new(WriteJournal::default(), None, informer.selectors());
-        Self { informer, follower: Arc::new(follower) }
+        let reader = JournalReader::new(WriteJournal::default(), None, informer.selectors());
+        Self { informer, reader: Arc::new(reader) }
     }
 
     /// Sends a write whose response is the object, and records it for later reads.
@@ -63,7 +65,7 @@ impl<K: Object> OwnWrites<K> {
     pub async fn delete<T, E>(&self, object: &K, request: impl IntoFuture<Output = Result<T, E>>) -> Result<T, E> {
         let answer = request.await?;
         let uid = Uid::new(object.uid().unwrap_or_default());
-        self.follower.journal().removed(object.object_ref().into_key(), uid);
+        self.reader.journal().removed(object.object_ref().into_key(), uid);
         Ok(answer)
     }
 
@@ -71,12 +73,12 @@ impl<K: Object> OwnWrites<K> {
     pub fn wrote(&self, written: &K) {
         let version = ResourceVersion::from(written.resource_version().unwrap_or_default());
         let labels = written.metadata().labels.clone().unwrap_or_default();
-        self.follower.journal().stored(written.object_ref().into_key(), version, Some(labels));
+        self.reader.journal().stored(written.object_ref().into_key(), version, Some(labels));
     }
 
     /// Returns the lister once it shows all writes recorded so far.
     pub async fn read(&self) -> Result<Lister<K>, Stopped> {
-        self.informer.follow(&self.follower, Reads::All).await?;
+        self.informer.follow(&self.reader, Reads::All).await?;
         Ok(self.informer.store())
     }
 
@@ -89,13 +91,13 @@ impl<K: Object> OwnWrites<K> {
 
 impl<K> Clone for OwnWrites<K> {
     fn clone(&self) -> Self {
-        Self { informer: self.informer.clone(), follower: Arc::clone(&self.follower) }
+        Self { informer: self.informer.clone(), reader: Arc::clone(&self.reader) }
     }
 }
 
 impl<K> fmt::Debug for OwnWrites<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnWrites").field("informer", &self.informer).field("follower", &self.follower).finish()
+        f.debug_struct("OwnWrites").field("informer", &self.informer).field("reader", &self.reader).finish()
     }
 }
 

@@ -41,7 +41,7 @@ impl<K: Send + Sync + 'static> Sink<K> for Feed<K> {
 }
 
 /// A delta, and whether the initial list was complete before and after it.
-pub(crate) struct Popped<K> {
+pub(crate) struct QueuedDelta<K> {
     pub(crate) delta: Delta<K>,
     pub(crate) synced_before: bool,
     pub(crate) synced_after: bool,
@@ -78,7 +78,7 @@ impl<K: 'static> Pipe<K> {
         self.queue.lock().push(change);
     }
 
-    pub(crate) async fn pop(&self) -> Popped<K> {
+    pub(crate) async fn pop(&self) -> QueuedDelta<K> {
         loop {
             if let Some(popped) = self.try_pop() {
                 return popped;
@@ -88,7 +88,7 @@ impl<K: 'static> Pipe<K> {
     }
 
     /// Removes and returns the next delta, or `None` if the queue is empty.
-    pub(crate) fn try_pop(&self) -> Option<Popped<K>> {
+    pub(crate) fn try_pop(&self) -> Option<QueuedDelta<K>> {
         let mut queue = self.queue.lock();
         let (synced_before, len) = (queue.has_synced(), queue.len());
         let delta = queue.pop()?;
@@ -96,7 +96,7 @@ impl<K: 'static> Pipe<K> {
         if len >= self.capacity {
             self.drained.notify_one();
         }
-        Some(Popped { delta, synced_before, synced_after })
+        Some(QueuedDelta { delta, synced_before, synced_after })
     }
 }
 

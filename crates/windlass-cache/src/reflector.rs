@@ -35,7 +35,7 @@ use windlass_api::{
     ListWatchError, Meta, Object, ObjectKey, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
-use self::machine::{Asks, Effect, Failure, Input, Length, Machine, Stage, State, Then};
+use self::machine::{ChangeType, Effect, Failure, Input, Length, ListWatchParams, Machine, Stage, State, Then};
 pub use self::sink::{Mirror, Sink};
 use self::verify::Differences;
 use crate::{
@@ -46,7 +46,7 @@ use crate::{
     event_queue::Change,
     ingest::Ingest,
     memory::Memory,
-    options::{InformerOptions, Reporter, Verification},
+    options::{Decoding, InformerOptions, Reporter, Verification},
     transform::Transform,
 };
 
@@ -71,7 +71,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// ```
 /// # use std::sync::Arc;
 /// # use windlass_api::{ListWatch, Resource, k8s_openapi::api::core::v1::Pod};
-/// use windlass_cache::{InformerOptions, Mirror, Reflector, stores::ThreadSafeMap};
+/// use windlass_cache::{InformerOptions, Mirror, Reflector, collections::ThreadSafeMap};
 ///
 /// # async fn example(list_watch: Arc<dyn ListWatch>) {
 /// let pods = Arc::new(ThreadSafeMap::<Pod>::new());
@@ -86,10 +86,11 @@ pub struct Reflector<K, S> {
     compressor: Arc<Mutex<Compressor<K>>>,
     /// The owner of the compression of watched objects.
     compression: Compression,
+    decoding: Decoding,
     transform: Option<Transform>,
     resource: GroupResource,
     sink: S,
-    asks: Asks,
+    params: ListWatchParams,
     verification: Verification,
     min_watch_timeout: Duration,
     delays: Delays,
@@ -97,8 +98,6 @@ pub struct Reflector<K, S> {
     reporter: Reporter,
 
     watch: Option<OpenWatch>,
-    /// The object of the last event, until the machine has decided how to handle it.
-    arrived: Option<(EventType, Cached<K>)>,
     /// The objects received so far from a list or from the initial events of a watch.
     aside: IndexMap<ObjectKey, Cached<K>>,
     /// The start of the list or watch that fills `aside`.
@@ -149,7 +148,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         options: InformerOptions,
     ) -> Self {
         let options = InformerOptions { content: K::CONTENT, ..options };
-        let memory = Arc::new(Memory::new(resource.into(), &options, |object| drop(object.get())));
+        let memory = Arc::new(Memory::new(resource.into(), &options));
         Self::within(memory, list_watch, sink, &options)
     }
 
@@ -166,17 +165,17 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             resource: memory.resource.gvr().group_resource(),
             compressor: Arc::new(Mutex::new(Compressor::new(Arc::clone(&memory)))),
             compression: Compression::AtOnce,
+            decoding: options.decoding,
             ingest: Ingest::new(memory, options.managed_fields),
             transform: options.transform.clone(),
             sink,
-            asks: Asks::from(options),
+            params: ListWatchParams::from(options),
             verification: options.verification,
             min_watch_timeout: options.min_watch_timeout,
             delays: Delays::new(options.backoff, &options.entropy),
             entropy: options.entropy.clone(),
             reporter: Reporter::new(options),
             watch: None,
-            arrived: None,
             aside: IndexMap::new(),
             begun: Instant::now(),
         }
@@ -190,7 +189,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
 
     /// Follows the server. Never returns.
     pub async fn run(mut self) {
-        let mut machine = Machine::new(self.asks.clone());
+        let mut machine = Machine::new(self.params.clone());
         let mut input = Input::Elapsed;
         loop {
             let effect;
@@ -199,11 +198,10 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    async fn carry_out(&mut self, effect: Effect, state: &State) -> Input {
+    async fn carry_out(&mut self, effect: Effect<Cached<K>>, state: &State) -> Input<Cached<K>> {
         match effect {
             Effect::Wait(at_least) => {
                 self.close_watch();
-                self.arrived = None;
                 self.aside = IndexMap::new();
                 let delay = self.delays.next(Instant::now());
                 sleep(delay.max(at_least.unwrap_or_default())).await;
@@ -230,28 +228,20 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                     return input;
                 }
             }
-            Effect::Collect => {
-                if let Some((_, object)) = self.arrived.take() {
-                    self.set_aside(object);
-                }
+            Effect::Collect(object) => self.set_aside(object),
+            Effect::Discard(object) => {
+                self.aside.shift_remove(object.key());
             }
-            Effect::Discard => {
-                if let Some((_, object)) = self.arrived.take() {
-                    self.aside.shift_remove(object.key());
+            Effect::Forward(change, object) => {
+                if self.compression == Compression::AtOnce {
+                    self.compressor.lock().compress(&object);
                 }
-            }
-            Effect::Forward => {
-                if let Some((event_type, object)) = self.arrived.take() {
-                    if self.compression == Compression::AtOnce {
-                        self.compressor.lock().compress(&object);
-                    }
-                    let change = match event_type {
-                        EventType::Added => Change::Added(object),
-                        EventType::Deleted => Change::Deleted(object),
-                        EventType::Modified | EventType::Bookmark | EventType::Error => Change::Updated(object),
-                    };
-                    self.sink.accept(change).await;
-                }
+                let change = match change {
+                    ChangeType::Added => Change::Added(object),
+                    ChangeType::Modified => Change::Updated(object),
+                    ChangeType::Deleted => Change::Deleted(object),
+                };
+                self.sink.accept(change).await;
             }
             Effect::Advance(version) => self.sink.accept(Change::Bookmark(version)).await,
             Effect::Continue => {}
@@ -259,7 +249,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         self.next_event(state).await
     }
 
-    async fn list(&mut self, options: ListOptions) -> Input {
+    async fn list(&mut self, options: ListOptions) -> Input<Cached<K>> {
         self.close_watch();
         if options.continue_token.is_none() {
             self.aside = IndexMap::new();
@@ -278,7 +268,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         while let Some(item) = items.next().await {
             match item {
                 Ok(ListItem::Object(body)) => {
-                    if let Some(object) = self.read(EventType::Added, &body) {
+                    if let Some(object) = self.read(ChangeType::Added, &body) {
                         self.set_aside(object);
                     }
                 }
@@ -293,7 +283,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         failed(self, ListWatchError::Transport("the list was cut off".into()))
     }
 
-    async fn probe(&mut self, options: ListOptions) -> Input {
+    async fn probe(&mut self, options: ListOptions) -> Input<Cached<K>> {
         self.close_watch();
         let list_watch = Arc::clone(&self.list_watch);
         let version = async {
@@ -319,7 +309,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     /// Opens a watch. Returns the input that describes the failure as `Err`.
-    async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input> {
+    async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input<Cached<K>>> {
         self.close_watch();
         if options.initial_events == InitialEvents::Send {
             self.aside = IndexMap::new();
@@ -341,7 +331,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     /// Returns the next event of the watch.
-    async fn next_event(&mut self, state: &State) -> Input {
+    async fn next_event(&mut self, state: &State) -> Input<Cached<K>> {
         loop {
             let Some(watch) = &mut self.watch else {
                 debug_assert!(false, "no watch is open in {state:?}");
@@ -370,7 +360,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 Some(Err(ListWatchError::Oversize(object))) => {
                     watch.seen += 1;
                     let input = match object.place {
-                        Place::Event(_, event_type) => self.pass_over(event_type, object.meta.as_ref(), state),
+                        Place::Event(_, event_type) => self.skip_oversize(event_type, object.meta.as_ref(), state),
                         Place::Item(_) => None,
                     };
                     self.report_object(UnreadableObject::TooLarge(object));
@@ -390,7 +380,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             };
             watch.seen += 1;
             self.reporter.metrics().event(event.event_type);
-            match event.event_type {
+            let change = match event.event_type {
                 EventType::Error => {
                     let error = match serde_json::from_slice::<Status>(&event.body) {
                         Ok(status) => ListWatchError::from(status),
@@ -401,27 +391,35 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 EventType::Bookmark => match serde_json::from_slice::<Bookmark>(&event.body) {
                     Ok(Bookmark { metadata }) => {
                         let annotations = metadata.annotations.unwrap_or_default();
-                        return Input::Event {
-                            event_type: event.event_type,
+                        return Input::Bookmark {
                             version: metadata.resource_version,
                             ends_initial: annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true"),
                         };
                     }
                     Err(error) => return self.watch_failed(Stage::Open, ListWatchError::Decode(error.into()), state),
                 },
-                event_type @ (EventType::Added | EventType::Modified | EventType::Deleted) => {
-                    if let Some(object) = self.read(event_type, &event.body) {
-                        let version = object.meta().resource_version().clone();
-                        self.arrived = Some((event_type, object));
-                        return Input::Event { event_type, version, ends_initial: false };
-                    }
-                }
+                EventType::Added => ChangeType::Added,
+                EventType::Modified => ChangeType::Modified,
+                EventType::Deleted => ChangeType::Deleted,
+            };
+            if let Some(object) = self.read(change, &event.body) {
+                let version = object.meta().resource_version().clone();
+                return Input::Change { change, object, version };
             }
         }
     }
 
     /// Reads an object. Reports the error and returns `None` if it is unreadable or the transform fails.
-    fn read(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
+    fn read(&mut self, change: ChangeType, body: &[u8]) -> Option<Cached<K>> {
+        let object = self.read_transformed(change, body)?;
+        if self.decoding == Decoding::Early {
+            // A failure is counted, and returned to each reader.
+            drop(object.get());
+        }
+        Some(object)
+    }
+
+    fn read_transformed(&mut self, change: ChangeType, body: &[u8]) -> Option<Cached<K>> {
         let object = match self.ingest.read(body) {
             Ok(object) => object,
             Err(source) => {
@@ -435,13 +433,13 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Err(source) => {
                 self.report_object(UnreadableObject::Transform { key: object.key().clone(), source });
                 // Without this, the object would stay in the cache forever.
-                (event_type == EventType::Deleted).then_some(object)
+                (change == ChangeType::Deleted).then_some(object)
             }
         }
     }
 
     /// Handles an event whose object is too large to be read. Returns `None` if no action is required.
-    fn pass_over(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input> {
+    fn skip_oversize(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input<Cached<K>>> {
         self.reporter.metrics().event(event_type);
         match (state, event_type) {
             (_, EventType::Deleted) => {
@@ -456,11 +454,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             // The ADDED events of a watch without a version don't indicate progress.
             (State::Watching { catching_up: true }, EventType::Added) => None,
             // Advances the version, so that the next watch does not start with this event again.
-            _ => meta.map(|meta| Input::Event {
-                event_type: EventType::Bookmark,
-                version: meta.resource_version().clone(),
-                ends_initial: false,
-            }),
+            _ => meta.map(|meta| Input::Bookmark { version: meta.resource_version().clone(), ends_initial: false }),
         }
     }
 
@@ -488,7 +482,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
 
     /// Reports the differences between the initial events of a watch and a list.
     async fn verify(&mut self, streamed: &[Cached<K>], version: &ResourceVersion) {
-        let options = self.asks.list_options();
+        let options = self.params.list_options();
         match verify::compare(&self.list_watch, options, version, streamed).await {
             Ok(Differences(keys)) if keys.is_empty() => {}
             Ok(Differences(keys)) => {
@@ -507,12 +501,12 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         self.aside.insert(object.key().clone(), object);
     }
 
-    fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input {
+    fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input<Cached<K>> {
         let failure = failure_of(&error);
         if matches!((state, failure), (State::Streaming { .. }, Failure::Other)) {
             // It is not an error if a server does not support initial events.
             let resource = &self.resource;
-            tracing::debug!(%resource, cause = crate::causes(&error), "no watch with initial events; listing instead");
+            tracing::debug!(%resource, cause = crate::error::causes(&error), "no watch with initial events; listing instead");
         } else {
             self.report_watch(error);
         }
@@ -520,7 +514,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         Input::WatchFailed(when, failure)
     }
 
-    fn watch_closed(&mut self) -> Input {
+    fn watch_closed(&mut self) -> Input<Cached<K>> {
         let length = self.watch.as_ref().map_or(Length::VeryShort, |watch| {
             let (now, asked) = (Instant::now(), watch.deadline - GRACE);
             if watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1) {
@@ -561,7 +555,7 @@ fn failure_of(error: &ListWatchError) -> Failure {
 }
 
 fn is_refused(error: &ListWatchError) -> bool {
-    crate::sources(error)
+    crate::error::sources(error)
         .filter_map(|error| error.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }

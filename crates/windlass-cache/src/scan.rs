@@ -8,8 +8,8 @@
 //! when the object is decoded. Labels, owners and finalizers are parsed when their text occurs for the first time.
 //! Damage within managedFields, which are removed, may go unnoticed.
 
-mod careful;
 mod cursor;
+mod fallback;
 mod traits;
 
 use std::{ops::Range, sync::LazyLock};
@@ -18,7 +18,7 @@ use memchr::{memchr, memchr2, memmem::Finder};
 
 use self::cursor::{Cursor, Member, Spelling};
 pub(crate) use self::{
-    careful::{find_carefully, rewrite},
+    fallback::{find_fallback, rewrite},
     traits::{OwnerIn, RawTraits},
 };
 
@@ -294,9 +294,9 @@ mod tests {
     #[test]
     fn a_careful_search_knows_escapes_and_that_the_last_of_two_counts() {
         let text = br#"{"spec":{"a":1},"sp\u0065c":{"b":[2],"b":3}}"#;
-        let at = |path: &[&str]| find_carefully(text, path).unwrap();
+        let at = |path: &[&str]| find_fallback(text, path).unwrap();
         assert_eq!((at(&["spec", "b"]), at(&["spec", "a"])), (Some(b"3".to_vec()), None));
-        assert!(find_carefully(b"{", &["spec"]).is_err());
+        assert!(find_fallback(b"{", &["spec"]).is_err());
     }
 
     #[test]

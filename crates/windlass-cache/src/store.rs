@@ -128,8 +128,8 @@ impl<K> StoreWriter<K> {
     }
 
     /// Prefetches the entries of these keys, which are about to be changed.
-    pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
-        self.store.indexer.read().look_ahead(keys);
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k ObjectKey>) {
+        self.store.indexer.read().prefetch(keys);
     }
 
     /// Stores an object and returns its previous state. A `version` means that all changes up to it have been applied.

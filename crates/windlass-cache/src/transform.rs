@@ -71,7 +71,7 @@ impl Transform {
     }
 
     pub(crate) fn apply(&self, object: &[u8]) -> Result<Vec<u8>, BoxError> {
-        crate::contained(|| (self.apply)(object)).unwrap_or_else(|panic| Err(panic.into()))
+        crate::panics::catch_panic(|| (self.apply)(object)).unwrap_or_else(|panic| Err(panic.into()))
     }
 }
 

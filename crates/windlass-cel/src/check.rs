@@ -6,16 +6,17 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 
 use crate::{
     error::{CompileError, Problem},
-    function::{Overload, overloads},
-    library::go_duration,
+    function::Overload,
+    library::overloads,
     parse::parts,
     pattern::compile_pattern,
     types::{Bindings, Type, most_general},
+    value::go_duration,
 };
 
 /// The results of the check, by expression ID.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct CheckedExpr {
     types: HashMap<u64, Type>,
     calls: HashMap<u64, Call>,
     /// Identifiers that are type names.
@@ -35,7 +36,7 @@ pub(crate) struct Call {
 struct Checker<'a> {
     source: &'a str,
     places: &'a SourceInfo,
-    notes: Notes,
+    checked: CheckedExpr,
     bindings: Bindings,
     /// The local variables, innermost last.
     scope: Vec<(String, Type)>,
@@ -60,11 +61,11 @@ const TYPE_NAMES: [(&str, Type); 19] = [
     ("uint", Type::Uint),
     ("google.protobuf.Duration", Type::Duration),
     ("google.protobuf.Timestamp", Type::Timestamp),
-    ("kubernetes.Quantity", Type::Named("kubernetes.Quantity")),
-    ("kubernetes.URL", Type::Named("kubernetes.URL")),
-    ("kubernetes.Semver", Type::Named("kubernetes.Semver")),
-    ("net.CIDR", Type::Named("net.CIDR")),
-    ("net.IP", Type::Named("net.IP")),
+    ("kubernetes.Quantity", Type::Extension("kubernetes.Quantity")),
+    ("kubernetes.URL", Type::Extension("kubernetes.URL")),
+    ("kubernetes.Semver", Type::Extension("kubernetes.Semver")),
+    ("net.CIDR", Type::Extension("net.CIDR")),
+    ("net.IP", Type::Extension("net.IP")),
 ];
 
 /// Type parameters of functions have numbers below this.
@@ -81,11 +82,11 @@ pub(crate) fn check(
     expr: &IdedExpr,
     places: &SourceInfo,
     variables: &[(String, Type)],
-) -> Result<(Notes, Type), CompileError> {
+) -> Result<(CheckedExpr, Type), CompileError> {
     let mut checker = Checker {
         source,
         places,
-        notes: Notes::default(),
+        checked: CheckedExpr::default(),
         bindings: Bindings::default(),
         scope: variables.to_vec(),
         problems: Vec::new(),
@@ -98,16 +99,16 @@ pub(crate) fn check(
     if !checker.problems.is_empty() {
         return Err(CompileError::new(source, checker.problems));
     }
-    let Checker { mut notes, bindings, .. } = checker;
-    for ty in notes.types.values_mut() {
+    let Checker { mut checked, bindings, .. } = checker;
+    for ty in checked.types.values_mut() {
         *ty = bindings.settle(ty);
     }
-    Ok((notes, bindings.settle(&ty)))
+    Ok((checked, bindings.settle(&ty)))
 }
 
-// === impl Notes ===
+// === impl CheckedExpr ===
 
-impl Notes {
+impl CheckedExpr {
     pub(crate) fn type_of(&self, id: u64) -> &Type {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
@@ -202,7 +203,7 @@ impl Checker<'_> {
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
             Expr::Unspecified => Type::Error,
         };
-        self.notes.types.insert(expr.id, ty.clone());
+        self.checked.types.insert(expr.id, ty.clone());
         ty
     }
 
@@ -210,18 +211,18 @@ impl Checker<'_> {
     fn named(&mut self, id: u64, name: &str) -> Option<Type> {
         if let Some((_, ty)) = self.scope.iter().rev().find(|(other, _)| other == name) {
             let ty = ty.clone();
-            self.notes.used.insert(name.to_owned());
+            self.checked.used.insert(name.to_owned());
             return Some(ty);
         }
         let (name, _) = type_named(name)?;
-        self.notes.type_names.insert(id, name);
+        self.checked.type_names.insert(id, name);
         Some(Type::Meta)
     }
 
     fn select(&mut self, expr: &IdedExpr, select: &SelectExpr) -> Type {
         let qualified = if select.test { None } else { qualified(expr) };
         if let Some((name, _)) = qualified.and_then(|name| type_named(&name)) {
-            self.notes.type_names.insert(expr.id, name);
+            self.checked.type_names.insert(expr.id, name);
             return Type::Meta;
         }
         let ty = self.field(expr.id, &select.operand, &select.field, false);
@@ -239,7 +240,7 @@ impl Checker<'_> {
                     self.complain(id, format!("undefined field '{field}'"));
                     Type::Error
                 },
-                |field| field.schema.ty(),
+                |field| Type::of(&field.schema),
             ),
             Type::Param(_) => {
                 self.fits(&Type::Dyn, target);
@@ -262,7 +263,7 @@ impl Checker<'_> {
                 return Type::Error;
             };
             let ty = self.field(id, operand, field.inner(), true);
-            self.notes.types.insert(call.args[1].id, Type::String);
+            self.checked.types.insert(call.args[1].id, Type::String);
             self.note_call(id, "_?._", overloads("_?._").into_iter().flatten().collect(), false);
             return self.bindings.resolve(&ty);
         }
@@ -349,7 +350,7 @@ impl Checker<'_> {
     }
 
     fn note_call(&mut self, id: u64, function: &'static str, overloads: Vec<&'static Overload>, on_target: bool) {
-        self.notes.calls.insert(id, Call { function, overloads, on_target });
+        self.checked.calls.insert(id, Call { function, overloads, on_target });
     }
 
     /// Returns the inner type of an optional element in a literal.
@@ -460,7 +461,7 @@ impl Checker<'_> {
         for row in rows {
             let mut first = None;
             for (id, is_optional) in row {
-                let ty = self.bindings.settle(self.notes.type_of(id));
+                let ty = self.bindings.settle(self.checked.type_of(id));
                 let ty = if is_optional { ty.unwrapped().0.clone() } else { ty };
                 match &first {
                     None => first = Some(ty),

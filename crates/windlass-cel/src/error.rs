@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::types::Type;
+use crate::{fault::EvalFault, types::Type};
 
 /// An expression that cannot be compiled. Displays like kube-apiserver: every problem with the line that it is in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,11 +127,11 @@ pub enum EvaluationError {
     Exhausted,
 }
 
-impl From<crate::eval::Fault> for EvaluationError {
-    fn from(fault: crate::eval::Fault) -> Self {
+impl From<EvalFault> for EvaluationError {
+    fn from(fault: EvalFault) -> Self {
         match fault {
-            crate::eval::Fault::Error(message) => Self::Failed(message.to_string()),
-            crate::eval::Fault::Exhausted => Self::Exhausted,
+            EvalFault::Error(message) => Self::Failed(message.to_string()),
+            EvalFault::Exhausted => Self::Exhausted,
         }
     }
 }

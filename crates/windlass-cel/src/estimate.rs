@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 use crate::{
-    check::Notes,
+    check::CheckedExpr,
     cost::{NEW_LIST, NEW_MAP, NEW_OBJECT, Operand, Range},
-    eval::ACCUMULATOR,
+    parse::ACCUMULATOR,
     schema::Schema,
     types::Type,
 };
 
 /// Estimates the cost of an expression with variables of a schema.
-pub(crate) fn estimate(expr: &IdedExpr, notes: &Notes, schema: &Schema) -> Range {
+pub(crate) fn estimate(expr: &IdedExpr, checked: &CheckedExpr, schema: &Schema) -> Range {
     Estimator {
-        notes,
+        checked,
         schema,
         paths: HashMap::new(),
         sizes: HashMap::new(),
@@ -26,7 +26,7 @@ pub(crate) fn estimate(expr: &IdedExpr, notes: &Notes, schema: &Schema) -> Range
 }
 
 struct Estimator<'a> {
-    notes: &'a Notes,
+    checked: &'a CheckedExpr,
     schema: &'a Schema,
     /// The paths of the expressions that are parts of the object, by expression ID.
     paths: HashMap<u64, Vec<String>>,
@@ -76,8 +76,10 @@ impl Estimator<'_> {
                 }
                 let path = [self.path(&select.operand), vec![select.field.clone()]].concat();
                 self.paths.insert(expr.id, path);
-                match self.notes.type_of(select.operand.id) {
-                    Type::Map(_) | Type::Object(_) | Type::Named(_) | Type::Param(_) => operand.plus(Range::exactly(1)),
+                match self.checked.type_of(select.operand.id) {
+                    Type::Map(_) | Type::Object(_) | Type::Extension(_) | Type::Param(_) => {
+                        operand.plus(Range::exactly(1))
+                    }
                     _ => operand,
                 }
             }
@@ -122,9 +124,9 @@ impl Estimator<'_> {
         }
         let costs = call.args.iter().map(|arg| self.cost(arg)).collect::<Vec<_>>();
         let sum = costs.iter().copied().fold(Range::exactly(0), Range::plus);
-        let notes = self.notes;
-        let note = notes.call(expr.id);
-        let target = call.target.as_deref().filter(|_| note.on_target);
+        let checked = self.checked;
+        let resolved = checked.call(expr.id);
+        let target = call.target.as_deref().filter(|_| resolved.on_target);
         let of_target = target.map_or(Range::exactly(0), |target| self.cost(target));
         let operands = target.into_iter().chain(&call.args).collect::<Vec<_>>();
         match (call.func_name.as_str(), costs.as_slice()) {
@@ -147,11 +149,11 @@ impl Estimator<'_> {
         let described = operands.iter().map(|operand| self.describe(operand)).collect::<Vec<_>>();
         let mut cost = Range::to(u64::MAX, 0);
         let mut size: Option<Range> = None;
-        for overload in &note.overloads {
+        for overload in &resolved.overloads {
             let (each, result) = overload.cost.of(&described);
             cost = cost.or(each);
             size = result.map(|result| size.map_or(result, |size| size.or(result))).or(size);
-            if matches!(note.function, "_[_]" | "_[?_]")
+            if matches!(resolved.function, "_[_]" | "_[?_]")
                 && let Some(container) = operands.first()
             {
                 let step = match overload.params.first().map(|ty| ty.unwrapped().0) {
@@ -159,7 +161,7 @@ impl Estimator<'_> {
                     _ => "@values",
                 };
                 size = self.entries_of(container).map(|entries| entries.value);
-                if note.function == "_[_]" {
+                if resolved.function == "_[_]" {
                     let path = [self.path(container), vec![step.to_owned()]].concat();
                     self.paths.insert(expr.id, path);
                 }
@@ -169,7 +171,7 @@ impl Estimator<'_> {
         if let Some(size) = size {
             self.sizes.insert(expr.id, size);
         }
-        of_target.plus(sum).plus(if note.overloads.is_empty() { Range::exactly(0) } else { cost })
+        of_target.plus(sum).plus(if resolved.overloads.is_empty() { Range::exactly(0) } else { cost })
     }
 
     fn comprehension(&mut self, expr: &IdedExpr, of: &ComprehensionExpr) -> Range {
@@ -237,7 +239,8 @@ impl Estimator<'_> {
 
     fn iterated(&self, range: &IdedExpr, role: Role) -> Local {
         let entries = self.entries_of(range);
-        let is_list = entries.map_or(matches!(self.notes.type_of(range.id), Type::List(_)), |entries| entries.is_list);
+        let is_list =
+            entries.map_or(matches!(self.checked.type_of(range.id), Type::List(_)), |entries| entries.is_list);
         let (step, is_value) = match (role, is_list) {
             (Role::Only | Role::Value, true) => ("@items", true),
             (Role::Key, true) => ("@indices", false),
@@ -287,7 +290,7 @@ impl Estimator<'_> {
         if let Some(size) = self.declared(&self.path(expr)) {
             return Some(size);
         }
-        if self.notes.type_of(expr.id).is_scalar() {
+        if self.checked.type_of(expr.id).is_scalar() {
             return Some(Range::exactly(1));
         }
         match &expr.expr {
@@ -307,7 +310,7 @@ impl Estimator<'_> {
     }
 
     fn describe(&self, expr: &IdedExpr) -> Operand {
-        let ty = self.notes.type_of(expr.id);
+        let ty = self.checked.type_of(expr.id);
         let path = match self.path(expr) {
             path if path.first().is_some_and(|first| first == ACCUMULATOR) => Vec::new(),
             path => path,
@@ -327,7 +330,7 @@ impl Estimator<'_> {
                 Expr::Literal(LiteralValue::Int(number)) => Some(*number.inner()),
                 _ => None,
             },
-            is_small: matches!(ty, Type::Named(_)),
+            is_small: matches!(ty, Type::Extension(_)),
         }
     }
 }

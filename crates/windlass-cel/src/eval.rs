@@ -1,146 +1,43 @@
 //! Evaluation of expressions, with limits on cost, time and memory.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap},
-    rc::Rc,
-};
+use std::collections::BTreeMap;
 
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
-use regex::Regex;
 
 use crate::{
-    check::Notes,
+    check::CheckedExpr,
     cost::{NEW_LIST, NEW_MAP, NEW_OBJECT, Operand, Range},
+    fault::EvalFault,
     library::truth,
-    pattern::compile_pattern,
+    meter::Meter,
+    parse::ACCUMULATOR,
     types::Type,
     value::{List, Map, Text, Value, shown},
 };
 
-/// The reason for a missing value.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// The evaluation failed. `&&` and `||` can recover from it.
-    Error(Rc<str>),
-    /// The cost limit was exceeded.
-    Exhausted,
-}
-
-/// Counts the cost of an evaluation and stops it at the limit.
-#[derive(Debug)]
-pub(crate) struct Meter {
-    cost: Cell<u64>,
-    limit: u64,
-    /// The number of created or visited values, including those that the cost model of kube-apiserver ignores.
-    work: Cell<u64>,
-    /// A cache of compiled patterns.
-    patterns: RefCell<HashMap<String, Rc<Regex>>>,
-}
-
 /// The state of one evaluation.
 struct Evaluation<'v> {
-    notes: &'v Notes,
+    checked: &'v CheckedExpr,
     meter: &'v Meter,
     /// The variables, innermost last. The value of an accumulator may be an error, from which later steps can recover.
-    variables: Vec<(&'v str, Result<Value<'v>, Fault>)>,
+    variables: Vec<(&'v str, Result<Value<'v>, EvalFault>)>,
 }
-
-/// The name of accumulators, which is not a valid identifier in expressions.
-pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// Evaluates an expression with values for its variables.
 pub(crate) fn evaluate<'v>(
     expr: &'v IdedExpr,
-    notes: &'v Notes,
+    checked: &'v CheckedExpr,
     variables: &[(&'v str, Value<'v>)],
     meter: &'v Meter,
-) -> Result<Value<'v>, Fault> {
+) -> Result<Value<'v>, EvalFault> {
     let variables = variables.iter().map(|(name, value)| (*name, Ok(value.clone()))).collect();
-    Evaluation { notes, meter, variables }.value(expr)
-}
-
-// === impl Fault ===
-
-impl Fault {
-    pub(crate) fn error(message: impl AsRef<str>) -> Self {
-        Self::Error(message.as_ref().into())
-    }
-
-    pub(crate) fn no_overload(function: &str, args: &[&Value<'_>]) -> Self {
-        // For operators, kube-apiserver does not print the name.
-        if function.contains('_') || function == "@in" {
-            return Self::error("no such overload");
-        }
-        let types = args.iter().map(|arg| arg.type_name()).collect::<Vec<_>>().join(", ");
-        Self::error(format!("no such overload: {function}({types})"))
-    }
-
-    /// Creates the error for a missing key or index.
-    pub(crate) fn missing(container: &Value<'_>, key: &Value<'_>) -> Self {
-        let what = if matches!(container, Value::List(_)) { "index out of bounds" } else { "no such key" };
-        Self::error(format!("{what}: {}", shown(key)))
-    }
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Error(message) => f.write_str(message),
-            Self::Exhausted => f.write_str("operation cancelled: actual cost limit exceeded"),
-        }
-    }
-}
-
-// === impl Meter ===
-
-impl Meter {
-    /// The maximum number of values that one evaluation creates or visits. In the worst case they need some hundred MB.
-    const MOST_WORK: u64 = 10_000_000;
-
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { cost: Cell::new(0), limit, work: Cell::new(0), patterns: RefCell::default() }
-    }
-
-    pub(crate) fn cost(&self) -> u64 {
-        self.cost.get()
-    }
-
-    fn charge(&self, cost: u64) -> Result<(), Fault> {
-        let total = self.cost.get().saturating_add(cost);
-        self.cost.set(total);
-        if total > self.limit { Err(Fault::Exhausted) } else { Ok(()) }
-    }
-
-    /// Counts created or visited values. Returns an error if the limit is exceeded.
-    pub(crate) fn work(&self, count: u64) -> Result<(), Fault> {
-        let total = self.work.get().saturating_add(count);
-        self.work.set(total);
-        if total > Self::MOST_WORK {
-            // The reported error is an exceeded cost limit, so the cost must exceed it.
-            self.cost.set(self.cost.get().max(self.limit.saturating_add(1)));
-            return Err(Fault::Exhausted);
-        }
-        Ok(())
-    }
-
-    /// Returns a compiled regular expression.
-    pub(crate) fn pattern(&self, text: &str) -> Result<Rc<Regex>, Fault> {
-        if let Some(known) = self.patterns.borrow().get(text) {
-            return Ok(Rc::clone(known));
-        }
-        self.work(1_000 + text.len() as u64 * 100)?;
-        let compiled = compile_pattern(text).map_err(Fault::error)?;
-        let compiled = Rc::new(compiled);
-        self.patterns.borrow_mut().insert(text.to_owned(), Rc::clone(&compiled));
-        Ok(compiled)
-    }
+    Evaluation { checked, meter, variables }.value(expr)
 }
 
 // === impl Evaluation ===
 
 impl<'v> Evaluation<'v> {
-    fn value(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, Fault> {
+    fn value(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, EvalFault> {
         match &expr.expr {
             Expr::Literal(literal) => Ok(constant(literal)),
             Expr::Ident(name) => {
@@ -148,7 +45,7 @@ impl<'v> Evaluation<'v> {
                 self.variable(name)
             }
             Expr::Select(select) => {
-                if let Some(name) = self.notes.type_at(expr.id) {
+                if let Some(name) = self.checked.type_at(expr.id) {
                     return Ok(Value::Type(name));
                 }
                 let operand = self.value(&select.operand)?;
@@ -162,7 +59,7 @@ impl<'v> Evaluation<'v> {
                 match (found?, &operand) {
                     (found, Value::Optional(_)) => Ok(found.map_or(Value::Optional(None), Value::some)),
                     (Some(found), _) => Ok(found),
-                    (None, _) => Err(Fault::missing(&operand, &name)),
+                    (None, _) => Err(EvalFault::missing(&operand, &name)),
                 }
             }
             Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
@@ -173,7 +70,7 @@ impl<'v> Evaluation<'v> {
                     self.value(branch)
                 }
                 ("@not_strictly_false", [condition]) => match self.value(condition) {
-                    Err(Fault::Exhausted) => Err(Fault::Exhausted),
+                    Err(EvalFault::Exhausted) => Err(EvalFault::Exhausted),
                     value => Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false))))),
                 },
                 _ => self.call(expr),
@@ -201,9 +98,9 @@ impl<'v> Evaluation<'v> {
                         (Value::Optional(Some(value)), true) => (*value).clone(),
                         (value, _) => value,
                     };
-                    let unsupported = || Fault::error(format!("unsupported key type: {}", key.type_name()));
+                    let unsupported = || EvalFault::error(format!("unsupported key type: {}", key.type_name()));
                     if entries.insert(key.key().ok_or_else(unsupported)?, value).is_some() {
-                        return Err(Fault::error(format!("Failed with repeated key: {}", shown(&key))));
+                        return Err(EvalFault::error(format!("Failed with repeated key: {}", shown(&key))));
                     }
                 }
                 Ok(Value::Map(Map::new(entries)))
@@ -211,14 +108,14 @@ impl<'v> Evaluation<'v> {
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
             Expr::Struct(_) | Expr::Unspecified => {
                 self.meter.charge(NEW_OBJECT)?;
-                Err(Fault::error("objects cannot be made"))
+                Err(EvalFault::error("objects cannot be made"))
             }
         }
     }
 
     /// Returns the value of a variable. The value of an accumulator for a list or map is moved out, so that it can grow
     /// in place; each step uses its accumulator only once.
-    fn variable(&mut self, name: &str) -> Result<Value<'v>, Fault> {
+    fn variable(&mut self, name: &str) -> Result<Value<'v>, EvalFault> {
         if let Some((_, value)) = self.variables.iter_mut().rev().find(|(other, _)| *other == name) {
             if name == ACCUMULATOR && matches!(value, Ok(Value::List(_) | Value::Map(_))) {
                 return std::mem::replace(value, Ok(Value::Null));
@@ -226,28 +123,28 @@ impl<'v> Evaluation<'v> {
             return value.clone();
         }
         let ty = crate::check::type_named(name).map(|(name, _)| Value::Type(name));
-        ty.ok_or_else(|| Fault::error(format!("no such attribute(s): {name}")))
+        ty.ok_or_else(|| EvalFault::error(format!("no such attribute(s): {name}")))
     }
 
     /// Evaluates `&&` and `||`. An error on one side is ignored if the other side decides.
-    fn either(&mut self, a: &'v IdedExpr, b: &'v IdedExpr, decisive: bool) -> Result<Value<'v>, Fault> {
+    fn either(&mut self, a: &'v IdedExpr, b: &'v IdedExpr, decisive: bool) -> Result<Value<'v>, EvalFault> {
         let a = self.value(a).and_then(|value| truth(&value));
-        if a == Ok(decisive) || a == Err(Fault::Exhausted) {
+        if a == Ok(decisive) || a == Err(EvalFault::Exhausted) {
             return a.map(Value::Bool);
         }
         let b = self.value(b).and_then(|value| truth(&value));
         match (a, b) {
             (_, Ok(b)) if b == decisive => Ok(Value::Bool(b)),
-            (_, Err(Fault::Exhausted)) => Err(Fault::Exhausted),
+            (_, Err(EvalFault::Exhausted)) => Err(EvalFault::Exhausted),
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(_), Ok(b)) => Ok(Value::Bool(b)),
         }
     }
 
-    fn call(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, Fault> {
-        let Expr::Call(call) = &expr.expr else { return Err(Fault::error("not a call")) };
-        let note = self.notes.call(expr.id);
-        let target = call.target.as_deref().filter(|_| note.on_target);
+    fn call(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, EvalFault> {
+        let Expr::Call(call) = &expr.expr else { return Err(EvalFault::error("not a call")) };
+        let resolved = self.checked.call(expr.id);
+        let target = call.target.as_deref().filter(|_| resolved.on_target);
         let mut args = Vec::with_capacity(call.args.len() + 1);
         for arg in target.into_iter().chain(&call.args) {
             // The fallback of an optional is evaluated only if necessary.
@@ -259,8 +156,8 @@ impl<'v> Evaluation<'v> {
             }
             args.push(self.value(arg)?);
         }
-        let Some(overload) = note.overloads.iter().find(|overload| overload.takes(&args)) else {
-            return Err(Fault::no_overload(note.function, &args.iter().collect::<Vec<_>>()));
+        let Some(overload) = resolved.overloads.iter().find(|overload| overload.takes(&args)) else {
+            return Err(EvalFault::no_overload(resolved.function, &args.iter().collect::<Vec<_>>()));
         };
         let operands = args.iter().map(operand).collect::<Vec<_>>();
         let (cost, result) = overload.cost.of(&operands);
@@ -269,7 +166,7 @@ impl<'v> Evaluation<'v> {
         if let (Type::String, Some(size)) = (&overload.result, result) {
             self.meter.work(size.most / 64)?;
         }
-        match (note.function, args.as_mut_slice()) {
+        match (resolved.function, args.as_mut_slice()) {
             ("_+_", [Value::List(a), Value::List(b)]) => {
                 let (a, b) = (std::mem::replace(a, List::new(Vec::new())), b.clone());
                 Ok(Value::List(a.plus(b, self.meter)?))
@@ -282,10 +179,10 @@ impl<'v> Evaluation<'v> {
         }
     }
 
-    fn comprehension(&mut self, of: &'v ComprehensionExpr) -> Result<Value<'v>, Fault> {
+    fn comprehension(&mut self, of: &'v ComprehensionExpr) -> Result<Value<'v>, EvalFault> {
         let range = self.value(&of.iter_range)?;
         let start = self.value(&of.accu_init);
-        if matches!(start, Err(Fault::Exhausted)) {
+        if matches!(start, Err(EvalFault::Exhausted)) {
             return start;
         }
         let depth = self.variables.len();
@@ -296,11 +193,11 @@ impl<'v> Evaluation<'v> {
     }
 
     /// Iterates over the items of a list, or over the keys of a map.
-    fn steps(&mut self, of: &'v ComprehensionExpr, range: &Value<'v>, accumulator: usize) -> Result<(), Fault> {
+    fn steps(&mut self, of: &'v ComprehensionExpr, range: &Value<'v>, accumulator: usize) -> Result<(), EvalFault> {
         let (names, count) = match range {
             Value::List(list) => (Vec::new(), list.len()),
             Value::Map(map) => (map.keys(), map.len()),
-            other => return Err(Fault::no_overload("comprehension", &[other])),
+            other => return Err(EvalFault::no_overload("comprehension", &[other])),
         };
         self.meter.work(names.len() as u64)?;
         for index in 0..count {
@@ -325,7 +222,7 @@ impl<'v> Evaluation<'v> {
             let step = if goes_on == Ok(true) { Some(self.value(&of.loop_step)) } else { None };
             self.variables.truncate(accumulator + 1);
             match (goes_on?, step) {
-                (true, Some(Err(Fault::Exhausted))) => return Err(Fault::Exhausted),
+                (true, Some(Err(EvalFault::Exhausted))) => return Err(EvalFault::Exhausted),
                 (true, Some(step)) => self.variables[accumulator].1 = step,
                 _ => break,
             }
@@ -347,7 +244,7 @@ fn operand(value: &Value<'_>) -> Operand {
         is_list,
         items: is_list.then(|| items.unwrap_or(Range::exactly(0))),
         number: if let Value::Int(number) = value { Some(*number) } else { None },
-        is_small: matches!(value, Value::Named(_)),
+        is_small: matches!(value, Value::Extension(_)),
     }
 }
 

@@ -1,17 +1,9 @@
-//! Functions: their signatures, costs and implementations. Each library is a table, which is parsed once.
+//! Functions: their signatures, costs and implementations. A library is a table of them.
 
-use std::{collections::HashMap, sync::LazyLock};
-
-use crate::{
-    cost::Cost,
-    eval::{Fault, Meter},
-    library,
-    types::Type,
-    value::Value,
-};
+use crate::{cost::Cost, fault::EvalFault, meter::Meter, types::Type, value::Value};
 
 /// The implementation of a function. The target is the first argument.
-pub(crate) type Native = for<'v> fn(&Meter, &[Value<'v>]) -> Result<Value<'v>, Fault>;
+pub(crate) type Native = for<'v> fn(&Meter, &[Value<'v>]) -> Result<Value<'v>, EvalFault>;
 
 /// A row of a library's table: `name(parameters) result`, with the prefix `target::` for methods. A single capital
 /// letter is a type parameter.
@@ -26,20 +18,6 @@ pub(crate) struct Overload {
     pub(crate) result: Type,
     pub(crate) cost: Cost,
     pub(crate) native: Native,
-}
-
-static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let mut functions = HashMap::<_, Vec<_>>::new();
-    for &(signature, cost, native) in library::TABLES.iter().copied().flatten() {
-        let overload = read(signature, cost, native);
-        functions.entry(overload.function).or_default().push(overload);
-    }
-    functions
-});
-
-/// Returns the overloads of a function; `None` if it does not exist.
-pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
-    FUNCTIONS.get(name).map(Vec::as_slice)
 }
 
 impl Overload {
@@ -60,28 +38,29 @@ impl Overload {
             | (Type::List(_), Value::List(_))
             | (Type::Map(_), Value::Map(_))
             | (Type::Optional(_), Value::Optional(_)) => true,
-            (Type::Named(name), Value::Named(named)) => named.type_name() == *name,
+            (Type::Extension(name), Value::Extension(named)) => named.type_name() == *name,
             _ => false,
         };
         self.params.len() == args.len() && self.params.iter().zip(args).all(fits)
     }
-}
 
-fn read(signature: &'static str, cost: Cost, native: Native) -> Overload {
-    let (target, rest) = match signature.split_once("::") {
-        Some((target, rest)) => (Some(target), rest),
-        None => (None, signature),
-    };
-    let open = rest.find('(').unwrap_or(rest.len());
-    let close = rest.rfind(") ").unwrap_or(rest.len());
-    let params = target.into_iter().chain(split(&rest[open + 1..close])).map(ty).collect();
-    Overload {
-        function: &rest[..open],
-        on_target: target.is_some(),
-        params,
-        result: ty(&rest[close + 2..]),
-        cost,
-        native,
+    /// Reads a row of a table.
+    pub(crate) fn read(signature: &'static str, cost: Cost, native: Native) -> Self {
+        let (target, rest) = match signature.split_once("::") {
+            Some((target, rest)) => (Some(target), rest),
+            None => (None, signature),
+        };
+        let open = rest.find('(').unwrap_or(rest.len());
+        let close = rest.rfind(") ").unwrap_or(rest.len());
+        let params = target.into_iter().chain(split(&rest[open + 1..close])).map(ty).collect();
+        Self {
+            function: &rest[..open],
+            on_target: target.is_some(),
+            params,
+            result: ty(&rest[close + 2..]),
+            cost,
+            native,
+        }
     }
 }
 
@@ -120,21 +99,6 @@ fn ty(text: &'static str) -> Type {
         "type" => Type::Meta,
         "dyn" => Type::Dyn,
         name if name.len() == 1 => Type::Param(u32::from(name.as_bytes()[0])),
-        name => Type::Named(name),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_says_what_functions_take_and_give() {
-        let slice = &overloads("slice").unwrap()[0];
-        let shown = slice.params.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!((slice.on_target, shown.join(" ")), (true, "list(_var84) int int".to_owned()));
-        let index = overloads("_[_]").unwrap().iter().map(|overload| overload.params[0].to_string());
-        assert!(index.collect::<Vec<_>>().contains(&"optional_type(map(_var75, _var86))".to_owned()));
-        assert!(overloads("nothing").is_none());
+        name => Type::Extension(name),
     }
 }

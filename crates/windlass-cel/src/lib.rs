@@ -1,15 +1,30 @@
 //! CEL for Kubernetes: the language, its functions, and the validation rules (`x-kubernetes-validations`) of custom
 //! resources.
 //!
+//! The modules. Each depends only on modules below it:
+//!
 //! ```text
-//! parse      text → tree, including macros; uses the parser of the `cel` crate
-//! check      type checking with `types` and `schema`; resolves the overloads of a `function`
-//! estimate   the maximum cost of an evaluation, by the rules of `cost`
-//! program    checked expressions
-//!  └ eval     evaluates to `value`s, which are views of the object; counts the cost by the same rules
-//! library    the functions, one table per library
-//! rules      validates the rules in a schema when the schema is written
-//! validator  validates objects by the rules of their schema
+//! validator      validates objects by the rules of their schema
+//! rules          validates the rules in a schema when the schema is written
+//! cause          the errors of fields
+//! program        compiled expressions; deep ones run on a thread with a large stack
+//! stack          threads with a large stack
+//! eval           evaluates expressions, and counts the cost by the rules of `cost`
+//! estimate       the maximum cost of an evaluation, by the same rules
+//! check          type checking; resolves the overloads of functions
+//! parse          text → tree, including macros; uses the parser of the `cel` crate
+//! error          the errors of expressions
+//! library        the functions, one table per library
+//! function       overloads: signatures, costs and implementations
+//! value          values, which are views of the object
+//! extension      the types that Kubernetes adds to CEL
+//! meter          counts the cost, and stops an evaluation at its limits
+//! fault          failures of an evaluation
+//! cost           the cost rules of functions
+//! types          the types of expressions
+//! schema         the schemas of values
+//! pattern        regular expressions
+//! pattern_size   the weight of regular expressions
 //! ```
 //!
 //! Guaranteed: a compiled expression never fails because of its types, except for dynamic values (`int-or-string`, JSON
@@ -20,30 +35,34 @@
 //! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
 //! zones, `math`, protocol buffers, and `authorizer`.
 
-mod check;
-mod cost;
-mod error;
-mod estimate;
+mod validator;
+mod rules;
+mod cause;
+mod program;
+mod stack;
 mod eval;
-mod function;
-mod library;
+mod estimate;
+mod check;
 mod parse;
+mod error;
+mod library;
+mod function;
+mod value;
+mod extension;
+mod meter;
+mod fault;
+mod cost;
+mod types;
+mod schema;
 mod pattern;
 mod pattern_size;
-mod program;
-mod rules;
-mod schema;
-mod stack;
-mod types;
-mod validator;
-mod value;
 
 pub use self::{
     error::{CompileError, EvaluationError, Expected},
     pattern::compile_pattern,
     pattern_size::pattern_weight,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
-    rules::{WrongRule, check_rules},
+    rules::{RuleError, check_rules},
     schema::Schema,
     validator::{Rules, Verdict},
 };

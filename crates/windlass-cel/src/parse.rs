@@ -11,10 +11,7 @@ use cel::{
     parser::{Macro, MacroExprHelper, ParseError},
 };
 
-use crate::{
-    error::{CompileError, Problem},
-    eval::ACCUMULATOR,
-};
+use crate::error::{CompileError, Problem};
 
 /// The maximum nesting of expressions.
 const DEEPEST: u16 = 250;
@@ -23,6 +20,9 @@ const DEEPEST: u16 = 250;
 const LONGEST: usize = 20_000;
 /// The maximum depth of the tree: chains of operators make it deep without nesting.
 const DEEPEST_TREE: usize = 2_000;
+
+/// The name of accumulators, which is not a valid identifier in expressions.
+pub(crate) const ACCUMULATOR: &str = "@result";
 
 /// The variable of a comprehension that iterates over an empty list.
 const UNUSED: &str = "#unused";

@@ -6,13 +6,14 @@ use cel::common::ast::IdedExpr;
 use serde_json::Value as Json;
 
 use crate::{
-    check::{Notes, bad_pattern, check},
+    check::{CheckedExpr, bad_pattern, check},
     error::{CompileError, EvaluationError, Expected},
     estimate::estimate,
-    eval::{Meter, evaluate},
+    eval::evaluate,
+    meter::Meter,
     parse::{depth, parse},
     schema::Schema,
-    stack::with_room,
+    stack::with_large_stack,
     types::Type,
     value::Value,
 };
@@ -39,7 +40,7 @@ pub enum Presence {
 #[derive(Debug)]
 pub struct Program {
     expr: IdedExpr,
-    notes: Notes,
+    checked: CheckedExpr,
     environment: Environment,
     most_cost: u64,
     /// Evaluated on a thread with a large stack.
@@ -75,17 +76,17 @@ impl Environment {
 
     /// Compiles an expression of the expected type.
     pub fn compile(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
-        with_room(|| self.compile_here(source, expected))
+        with_large_stack(|| self.compile_here(source, expected))
             .unwrap_or_else(|error| Err(CompileError::of_type(&format!("no thread to compile in: {error}"))))
     }
 
     fn compile_here(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
         let (expr, places) = parse(source)?;
         let typed = |(name, schema, presence): &(String, Arc<Schema>, Presence)| {
-            let ty = schema.ty();
+            let ty = Type::of(schema);
             (name.clone(), if *presence == Presence::Optional { Type::optional(ty) } else { ty })
         };
-        let (notes, ty) = check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>())?;
+        let (checked, ty) = check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>())?;
         match (expected, &ty) {
             (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
             (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),
@@ -96,9 +97,9 @@ impl Environment {
         }
         let any = Schema::any();
         let schema = self.variables.first().map_or(&any, |(_, schema, _)| schema);
-        let most_cost = estimate(&expr, &notes, schema).most;
+        let most_cost = estimate(&expr, &checked, schema).most;
         let is_deep = depth(&expr) > SHALLOW;
-        Ok(Program { expr, notes, environment: self.clone(), most_cost, is_deep })
+        Ok(Program { expr, checked, environment: self.clone(), most_cost, is_deep })
     }
 }
 
@@ -134,7 +135,7 @@ impl Program {
 
     /// Reports whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
-        self.notes.used.contains(variable)
+        self.checked.used.contains(variable)
     }
 
     /// Evaluates a condition. A variable without a value is an empty optional, or must not be used.
@@ -162,7 +163,7 @@ impl Program {
         if !self.is_deep {
             return self.evaluate_here(values, limit, read);
         }
-        with_room(|| self.evaluate_here(values, limit, read)).unwrap_or_else(|error| Evaluated {
+        with_large_stack(|| self.evaluate_here(values, limit, read)).unwrap_or_else(|error| Evaluated {
             result: Err(EvaluationError::Failed(format!("no thread to evaluate in: {error}"))),
             cost: 0,
         })
@@ -186,7 +187,7 @@ impl Program {
             };
             variables.push((name.as_str(), value));
         }
-        let outcome = evaluate(&self.expr, &self.notes, &variables, &meter);
+        let outcome = evaluate(&self.expr, &self.checked, &variables, &meter);
         let result = match outcome {
             Ok(value) => read(&value).ok_or_else(|| EvaluationError::Failed("no such overload".to_owned())),
             Err(fault) => Err(fault.into()),

@@ -6,9 +6,10 @@ use serde_json::{Value as Json, json};
 use windlass_api::Cause;
 
 use crate::{
-    Environment, Expected, Presence, Program,
+    cause::{invalid, quoted},
+    error::Expected,
+    program::{Environment, Presence, Program},
     schema::Schema,
-    validator::{invalid, quoted},
 };
 
 /// The limit on the estimated cost of one rule.
@@ -110,7 +111,7 @@ pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
 
 /// An error of a rule, without the JSON in which kube-apiserver prints the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongRule {
+pub struct RuleError {
     /// The field of the rule, `spec.list[]`. Empty for the whole object.
     pub field: String,
     /// The expression, if the error contains it.
@@ -119,7 +120,7 @@ pub struct WrongRule {
     pub why: String,
 }
 
-impl WrongRule {
+impl RuleError {
     /// Parses an error of [`check_rules`] or of an API server. Returns `None` if it is not about a rule.
     #[must_use]
     pub fn of(cause: &Cause) -> Option<Self> {

@@ -7,8 +7,6 @@ use std::{
 
 use serde_json::Value;
 
-use crate::types::Type;
-
 /// The maximum size of a request in bytes. It limits sizes that a schema does not limit.
 const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
 
@@ -165,23 +163,6 @@ impl Schema {
                 let longest = longest.map(|most| most.saturating_mul(4)).or(chosen.map(|most| most as u64));
                 (Format::Text, longest.unwrap_or(LARGEST_REQUEST - 2), 2)
             }
-        }
-    }
-
-    /// Returns the type in expressions.
-    pub(crate) fn ty(&self) -> Type {
-        match &self.shape {
-            Shape::Any | Shape::IntOrString => Type::Dyn,
-            Shape::Bool => Type::Bool,
-            Shape::Int => Type::Int,
-            Shape::Double => Type::Double,
-            Shape::String(Format::Text) => Type::String,
-            Shape::String(Format::Bytes) => Type::Bytes,
-            Shape::String(Format::Duration) => Type::Duration,
-            Shape::String(Format::Date | Format::DateTime) => Type::Timestamp,
-            Shape::List { item, .. } => Type::list(item.ty()),
-            Shape::Map(entry) => Type::map(Type::String, entry.ty()),
-            Shape::Object(object) => Type::Object(Arc::clone(object)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use crate::schema::Object;
+use crate::schema::{Format, Object, Schema, Shape};
 
 /// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) enum Type {
     Optional(Arc<Self>),
     Object(Arc<Object>),
     /// A Kubernetes type by its full name.
-    Named(&'static str),
+    Extension(&'static str),
     /// A type parameter. Those of functions have low numbers until they are replaced for a call.
     Param(u32),
 }
@@ -37,6 +37,23 @@ pub(crate) enum Type {
 pub(crate) struct Bindings(HashMap<u32, Type>);
 
 impl Type {
+    /// Returns the type of a schema's values in expressions.
+    pub(crate) fn of(schema: &Schema) -> Self {
+        match &schema.shape {
+            Shape::Any | Shape::IntOrString => Self::Dyn,
+            Shape::Bool => Self::Bool,
+            Shape::Int => Self::Int,
+            Shape::Double => Self::Double,
+            Shape::String(Format::Text) => Self::String,
+            Shape::String(Format::Bytes) => Self::Bytes,
+            Shape::String(Format::Duration) => Self::Duration,
+            Shape::String(Format::Date | Format::DateTime) => Self::Timestamp,
+            Shape::List { item, .. } => Self::list(Self::of(item)),
+            Shape::Map(entry) => Self::map(Self::String, Self::of(entry)),
+            Shape::Object(object) => Self::Object(Arc::clone(object)),
+        }
+    }
+
     pub(crate) fn list(item: Self) -> Self {
         Self::List(Arc::new(item))
     }
@@ -95,7 +112,7 @@ impl Type {
     fn takes_null(&self) -> bool {
         matches!(
             self,
-            Self::Null | Self::Optional(_) | Self::Object(_) | Self::Named(_) | Self::Duration | Self::Timestamp
+            Self::Null | Self::Optional(_) | Self::Object(_) | Self::Extension(_) | Self::Duration | Self::Timestamp
         )
     }
 }
@@ -203,7 +220,7 @@ impl fmt::Display for Type {
             Self::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),
             Self::Object(object) => f.write_str(object.name()),
-            Self::Named(name) => f.write_str(name),
+            Self::Extension(name) => f.write_str(name),
             Self::Param(number) => write!(f, "_var{number}"),
         }
     }

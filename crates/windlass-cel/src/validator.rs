@@ -9,7 +9,9 @@ use serde_json::Value as Json;
 use windlass_api::Cause;
 
 use crate::{
-    CompileError, EvaluationError, Expected, LIMIT_PER_CALL, Program,
+    cause::{invalid, quoted},
+    error::{CompileError, EvaluationError, Expected},
+    program::{LIMIT_PER_CALL, Program},
     rules::{Rule, has_rules, normal_path, properties, rules},
     schema::Schema,
 };
@@ -70,7 +72,7 @@ enum Reason {
 
 /// The previous state of a value.
 #[derive(Clone, Copy)]
-struct Before<'a> {
+struct Previous<'a> {
     /// The previous value for `oldSelf`.
     value: Option<&'a Json>,
     /// The value is unchanged, or its nearest ancestor with a known previous value is. Errors become warnings.
@@ -104,7 +106,7 @@ impl Rules {
         let mut verdict = Verdict::default();
         let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
         // The verdict contains the error if validation stopped early.
-        _ = self.0.validate(value, Before { value: None, unchanged: false }, path, &mut run);
+        _ = self.0.validate(value, Previous { value: None, unchanged: false }, path, &mut run);
         verdict
     }
 
@@ -128,9 +130,9 @@ impl Rules {
     pub fn validate(&self, object: &Json, old: Option<&Json>) -> Verdict {
         let mut verdict = Verdict::default();
         let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
-        let before = Before { value: old, unchanged: old == Some(object) };
+        let previous = Previous { value: old, unchanged: old == Some(object) };
         // The verdict contains the error if validation stopped early.
-        _ = self.0.validate(object, before, "", &mut run);
+        _ = self.0.validate(object, previous, "", &mut run);
         verdict
     }
 }
@@ -160,27 +162,27 @@ impl Node {
         })
     }
 
-    fn validate(&self, value: &Json, before: Before<'_>, path: &str, run: &mut Run<'_>) -> Result<(), Stopped> {
+    fn validate(&self, value: &Json, previous: Previous<'_>, path: &str, run: &mut Run<'_>) -> Result<(), Stopped> {
         // The schema of the parent decides whether null is allowed.
         if value.is_null() {
             return Ok(());
         }
-        let before = Before { value: before.value.filter(|old| !old.is_null()), ..before };
+        let previous = Previous { value: previous.value.filter(|old| !old.is_null()), ..previous };
         for rule in &self.rules {
-            run.check(rule, &self.kind, value, before, path)?;
+            run.check(rule, &self.kind, value, previous, path)?;
         }
         match value {
             Json::Object(fields) => {
                 for (name, field) in fields {
-                    let old = before.value.and_then(|old| old.get(name));
-                    let known = before.value.is_some();
-                    let before =
-                        Before { value: old, unchanged: if known { old == Some(field) } else { before.unchanged } };
+                    let old = previous.value.and_then(|old| old.get(name));
+                    let known = previous.value.is_some();
+                    let previous =
+                        Previous { value: old, unchanged: if known { old == Some(field) } else { previous.unchanged } };
                     if let Some(node) = &self.entries {
-                        node.validate(field, before, &format!("{path}[{name}]"), run)?;
+                        node.validate(field, previous, &format!("{path}[{name}]"), run)?;
                     }
                     if let Some(node) = self.properties.get(name) {
-                        node.validate(field, before, &join(path, name), run)?;
+                        node.validate(field, previous, &join(path, name), run)?;
                     }
                 }
             }
@@ -192,14 +194,14 @@ impl Node {
                 let values =
                     |item| keys.iter().copied().flatten().map(move |key| Json::get(item, key)).collect::<Vec<_>>();
                 if keys.is_some() {
-                    for old in before.value.and_then(Json::as_array).into_iter().flatten() {
+                    for old in previous.value.and_then(Json::as_array).into_iter().flatten() {
                         earlier.entry(values(old)).or_insert(old);
                     }
                 }
                 for (index, item) in items.iter().enumerate() {
                     let old = if earlier.is_empty() { None } else { earlier.get(&values(item)).copied() };
-                    let unchanged = if old.is_some() { old == Some(item) } else { before.unchanged };
-                    node.validate(item, Before { value: old, unchanged }, &format!("{path}[{index}]"), run)?;
+                    let unchanged = if old.is_some() { old == Some(item) } else { previous.unchanged };
+                    node.validate(item, Previous { value: old, unchanged }, &format!("{path}[{index}]"), run)?;
                 }
             }
             _ => {}
@@ -242,7 +244,7 @@ impl Run<'_> {
         rule: &Compiled,
         kind: &str,
         value: &Json,
-        before: Before<'_>,
+        previous: Previous<'_>,
         path: &str,
     ) -> Result<(), Stopped> {
         let field = if path.is_empty() { "<nil>" } else { path };
@@ -261,10 +263,10 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        if rule.is_transition && before.value.is_none() && !rule.optional_old {
+        if rule.is_transition && previous.value.is_none() && !rule.optional_old {
             return Ok(());
         }
-        let values = [("self", Some(value)), ("oldSelf", before.value)];
+        let values = [("self", Some(value)), ("oldSelf", previous.value)];
         let outcome = program.condition(&values, LIMIT_PER_CALL);
         let Some(rest) = self.budget.checked_sub(outcome.cost) else {
             self.verdict.causes.push(of_kind(OUT_OF_BUDGET));
@@ -299,7 +301,7 @@ impl Run<'_> {
         let detail = match detail {
             Ok(detail) => detail,
             Err(why) => {
-                self.complain(invalid(&field, &quoted(kind), why), rule, before);
+                self.complain(invalid(&field, &quoted(kind), why), rule, previous);
                 return Err(Stopped);
             }
         };
@@ -313,12 +315,12 @@ impl Run<'_> {
             (Reason::Duplicate, None) => ("FieldValueDuplicate", "Duplicate value".to_owned()),
             (Reason::Duplicate, Some(value)) => ("FieldValueDuplicate", format!("Duplicate value: {value}")),
         };
-        self.complain(Cause { reason: reason.to_owned(), message, field }, rule, before);
+        self.complain(Cause { reason: reason.to_owned(), message, field }, rule, previous);
         if stopped { Err(Stopped) } else { Ok(()) }
     }
 
-    fn complain(&mut self, cause: Cause, rule: &Compiled, before: Before<'_>) {
-        if before.unchanged && !rule.is_transition {
+    fn complain(&mut self, cause: Cause, rule: &Compiled, previous: Previous<'_>) {
+        if previous.unchanged && !rule.is_transition {
             self.verdict.warnings.push(format!("{}: {}", cause.field, cause.message));
         } else {
             self.verdict.causes.push(cause);
@@ -352,30 +354,6 @@ impl Run<'_> {
             Err(EvaluationError::Failed(_)) => (Ok(fallback()), false),
         }
     }
-}
-
-// === errors ===
-
-/// Returns the error for an invalid value. `shown` is the printed value.
-pub(crate) fn invalid(field: &str, shown: &str, detail: &str) -> Cause {
-    let message = format!("Invalid value: {shown}: {detail}");
-    Cause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
-}
-
-/// Quotes a text as Go does, as far as texts in schemas need it.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if c.is_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }
 
 fn shown(value: &Json) -> String {

@@ -5,10 +5,12 @@ use std::{borrow::Cow, cmp::Ordering, collections::BTreeMap, rc::Rc};
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::Value as Json;
+use windlass_api::parse_duration;
 
 use crate::{
-    eval::{Fault, Meter},
-    library::{Named, go_duration},
+    extension::ExtensionValue,
+    fault::EvalFault,
+    meter::Meter,
     schema::{Format, ListType, Schema, Shape},
 };
 
@@ -30,7 +32,7 @@ pub(crate) enum Value<'v> {
     /// A type by its name.
     Type(&'static str),
     Optional(Option<Rc<Self>>),
-    Named(Rc<Named>),
+    Extension(Rc<ExtensionValue>),
     /// A part that the schema preserves without declaring it. It can only be compared.
     Unknown(&'v Json),
 }
@@ -90,6 +92,24 @@ impl From<String> for Value<'_> {
     }
 }
 
+/// The faults that name values.
+impl EvalFault {
+    pub(crate) fn no_overload(function: &str, args: &[&Value<'_>]) -> Self {
+        // For operators, kube-apiserver does not print the name.
+        if function.contains('_') || function == "@in" {
+            return Self::error("no such overload");
+        }
+        let types = args.iter().map(|arg| arg.type_name()).collect::<Vec<_>>().join(", ");
+        Self::error(format!("no such overload: {function}({types})"))
+    }
+
+    /// Creates the error for a missing key or index.
+    pub(crate) fn missing(container: &Value<'_>, key: &Value<'_>) -> Self {
+        let what = if matches!(container, Value::List(_)) { "index out of bounds" } else { "no such key" };
+        Self::error(format!("{what}: {}", shown(key)))
+    }
+}
+
 impl<'v> Value<'v> {
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(Text::Owned(text.into()))
@@ -99,8 +119,8 @@ impl<'v> Value<'v> {
         Self::List(List::new(items))
     }
 
-    pub(crate) fn named(named: Named) -> Self {
-        Self::Named(Rc::new(named))
+    pub(crate) fn extension(value: ExtensionValue) -> Self {
+        Self::Extension(Rc::new(value))
     }
 
     pub(crate) fn some(value: Self) -> Self {
@@ -108,11 +128,11 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a part of an object. Returns an error if it does not match its schema.
-    pub(crate) fn read(json: &'v Json, schema: &'v Schema) -> Result<Self, Fault> {
-        let unlike = |expected: &str| Err(Fault::error(format!("invalid data, expected {expected}")));
+    pub(crate) fn read(json: &'v Json, schema: &'v Schema) -> Result<Self, EvalFault> {
+        let unlike = |expected: &str| Err(EvalFault::error(format!("invalid data, expected {expected}")));
         if json.is_null() && !matches!(schema.shape, Shape::Any) {
             let why = "invalid data, got null for schema with nullable=false";
-            return if schema.nullable { Ok(Self::Null) } else { Err(Fault::error(why)) };
+            return if schema.nullable { Ok(Self::Null) } else { Err(EvalFault::error(why)) };
         }
         match (&schema.shape, json) {
             (Shape::Any, json) => Ok(Self::any(json, schema)),
@@ -154,8 +174,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    fn formatted(text: &'v str, format: Format) -> Result<Self, Fault> {
-        let wrong = |what: &str| Fault::error(format!("Invalid {what} {text}"));
+    fn formatted(text: &'v str, format: Format) -> Result<Self, EvalFault> {
+        let wrong = |what: &str| EvalFault::error(format!("Invalid {what} {text}"));
         match format {
             Format::Text => Ok(Self::Text(Text::Borrowed(text))),
             Format::Bytes => base64::engine::general_purpose::STANDARD
@@ -186,7 +206,7 @@ impl<'v> Value<'v> {
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
-            Self::Named(named) => named.type_name(),
+            Self::Extension(named) => named.type_name(),
             Self::Unknown(_) => "unknown",
         }
     }
@@ -199,7 +219,7 @@ impl<'v> Value<'v> {
             Self::List(list) => list.len() as u64,
             Self::Map(map) => map.len() as u64,
             Self::Optional(Some(value)) => value.size(),
-            Self::Named(named) => named.size(),
+            Self::Extension(named) => named.size(),
             _ => 1,
         }
     }
@@ -217,7 +237,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(crate) fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, Fault> {
+    pub(crate) fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, EvalFault> {
         meter.work(1)?;
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -227,7 +247,7 @@ impl<'v> Value<'v> {
             (Self::Timestamp(a), Self::Timestamp(b)) => a == b,
             (Self::Duration(a), Self::Duration(b)) => a == b,
             (Self::Type(a), Self::Type(b)) => a == b,
-            (Self::Named(a), Self::Named(b)) => a == b,
+            (Self::Extension(a), Self::Extension(b)) => a == b,
             (Self::Unknown(a), Self::Unknown(b)) => a == b,
             (Self::Optional(Some(a)), Self::Optional(Some(b))) => a.equals(b, meter)?,
             (Self::Optional(a), Self::Optional(b)) => a.is_none() && b.is_none(),
@@ -264,18 +284,18 @@ impl<'v> Value<'v> {
     }
 
     /// Returns the item or field for a key; `None` if there is none.
-    pub(crate) fn find(&self, key: &Self) -> Result<Option<Self>, Fault> {
+    pub(crate) fn find(&self, key: &Self) -> Result<Option<Self>, EvalFault> {
         match self {
             Self::Map(map) => map.find(key),
             Self::List(list) => {
                 let Some(Key::Number(index)) = key.key() else {
-                    return Err(Fault::no_overload("_[_]", &[self, key]));
+                    return Err(EvalFault::no_overload("_[_]", &[self, key]));
                 };
                 usize::try_from(index).ok().and_then(|index| list.get(index)).transpose()
             }
             Self::Optional(Some(inner)) => inner.find(key),
             Self::Optional(None) => Ok(None),
-            other => Err(Fault::no_overload("_[_]", &[other, key])),
+            other => Err(EvalFault::no_overload("_[_]", &[other, key])),
         }
     }
 }
@@ -295,7 +315,7 @@ impl<'v> List<'v> {
         }
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<Result<Value<'v>, Fault>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Result<Value<'v>, EvalFault>> {
         let (mut list, mut index) = (self, index);
         loop {
             match &list.items {
@@ -307,11 +327,11 @@ impl<'v> List<'v> {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Value<'v>, Fault>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Value<'v>, EvalFault>> + '_ {
         (0..self.len()).map_while(|index| self.get(index))
     }
 
-    pub(crate) fn contains(&self, value: &Value<'v>, meter: &Meter) -> Result<bool, Fault> {
+    pub(crate) fn contains(&self, value: &Value<'v>, meter: &Meter) -> Result<bool, EvalFault> {
         for item in self.iter() {
             if item?.equals(value, meter)? {
                 return Ok(true);
@@ -320,7 +340,7 @@ impl<'v> List<'v> {
         Ok(false)
     }
 
-    fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, Fault> {
+    fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, EvalFault> {
         if self.len() != other.len() {
             return Ok(false);
         }
@@ -354,7 +374,7 @@ impl<'v> List<'v> {
     }
 
     /// Returns the position of an item with the same key fields.
-    fn position(&self, keys: &[String], item: &Value<'v>, meter: &Meter) -> Result<Option<usize>, Fault> {
+    fn position(&self, keys: &[String], item: &Value<'v>, meter: &Meter) -> Result<Option<usize>, EvalFault> {
         for (index, other) in self.iter().enumerate() {
             let other = other?;
             let mut same = true;
@@ -373,7 +393,7 @@ impl<'v> List<'v> {
     }
 
     /// Concatenates two lists. For sets and lists with key fields, the result has no duplicates.
-    pub(crate) fn plus(mut self, other: Self, meter: &Meter) -> Result<Self, Fault> {
+    pub(crate) fn plus(mut self, other: Self, meter: &Meter) -> Result<Self, EvalFault> {
         /// The maximum number of items that are appended in place.
         const FEW: usize = 16;
         let kind = self.kind;
@@ -408,7 +428,7 @@ impl<'v> List<'v> {
             }
             return Ok(self);
         }
-        let len = self.len().checked_add(other.len()).ok_or(Fault::Exhausted)?;
+        let len = self.len().checked_add(other.len()).ok_or(EvalFault::Exhausted)?;
         Ok(Self { items: Items::Sum(Rc::new((self, other)), len), kind })
     }
 }
@@ -435,7 +455,7 @@ impl<'v> Map<'v> {
     }
 
     /// Returns the value of a JSON field.
-    fn named(&self, name: &str) -> Option<Result<Value<'v>, Fault>> {
+    fn named(&self, name: &str) -> Option<Result<Value<'v>, EvalFault>> {
         match self {
             Self::Json(entries, schema) => {
                 let json = entries.get(name)?;
@@ -449,7 +469,7 @@ impl<'v> Map<'v> {
     }
 
     /// Returns the value for a key. For objects, the key is the field's name in expressions.
-    fn find(&self, key: &Value<'v>) -> Result<Option<Value<'v>>, Fault> {
+    fn find(&self, key: &Value<'v>) -> Result<Option<Value<'v>>, EvalFault> {
         match (self, key) {
             (Self::Json(entries, Schema { shape: Shape::Object(object), .. }), Value::Text(name)) => {
                 let Some(name) = windlass_api::unescape(name) else { return Ok(None) };
@@ -478,7 +498,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, Fault> {
+    fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, EvalFault> {
         if self.len() != other.len() {
             return Ok(false);
         }
@@ -496,8 +516,8 @@ impl<'v> Map<'v> {
     }
 
     /// Adds an entry. Returns an error if the key already exists.
-    pub(crate) fn insert(self, key: &Value<'v>, value: Value<'v>) -> Result<Self, Fault> {
-        let as_key = key.key().ok_or_else(|| Fault::error(format!("unsupported key type: {}", key.type_name())))?;
+    pub(crate) fn insert(self, key: &Value<'v>, value: Value<'v>) -> Result<Self, EvalFault> {
+        let as_key = key.key().ok_or_else(|| EvalFault::error(format!("unsupported key type: {}", key.type_name())))?;
         let mut entries = match self {
             Self::Owned(entries) => entries,
             json @ Self::Json(..) => {
@@ -511,7 +531,7 @@ impl<'v> Map<'v> {
             }
         };
         if Rc::make_mut(&mut entries).insert(as_key, value).is_some() {
-            return Err(Fault::error(format!("insert failed: key {} already exists", shown(key))));
+            return Err(EvalFault::error(format!("insert failed: key {} already exists", shown(key))));
         }
         Ok(Self::Owned(entries))
     }
@@ -544,4 +564,9 @@ pub(crate) fn shown<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
 fn integer(number: &serde_json::Number) -> Option<i64> {
     #[allow(clippy::cast_possible_truncation, reason = "only whole numbers in range")]
     number.as_i64().or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e18).map(|n| n as i64))
+}
+
+/// Parses a duration in Go's syntax (`1h30m`, `-1.5s`) into nanoseconds.
+pub(crate) fn go_duration(text: &str) -> Option<i64> {
+    i64::try_from(parse_duration(text).ok()?.as_nanos()).ok()
 }

@@ -14,9 +14,8 @@ use windlass_runtime::{Manager, ManagerBuilder};
 use windlass_server::Server;
 
 use crate::{
-    Error, Expectations, Interception, Recorder, Requests,
-    builder::EnvironmentBuilder,
-    wire::{Taps, Wire},
+    Error, Expectations, Interception, Recorder, RequestMatcher,
+    wire::{Interceptors, Wire},
 };
 
 /// The default namespace of objects.
@@ -29,7 +28,7 @@ pub(crate) const NAMESPACE: &str = "default";
 pub struct Environment {
     pub(crate) place: Place,
     transport: Transport,
-    pub(crate) taps: Arc<Taps>,
+    interceptors: Arc<Interceptors>,
     clock: Clock,
     pub(crate) entropy: Entropy,
     patience: Duration,
@@ -39,7 +38,7 @@ pub struct Environment {
     running: Mutex<JoinSet<Result<(), Error>>>,
     /// The conversion webhook of the installed kinds.
     #[cfg(feature = "webhook")]
-    pub(crate) converter: Mutex<Option<crate::webhooks::Converter>>,
+    pub(crate) converter: Mutex<Option<ConversionWebhook>>,
 }
 
 /// The location of the API server.
@@ -52,6 +51,14 @@ pub(crate) enum Place {
     Existing(Box<Config>),
 }
 
+/// The address and the certificate authority of the conversion webhook.
+#[cfg(feature = "webhook")]
+pub(crate) struct ConversionWebhook {
+    pub(crate) address: SocketAddr,
+    /// The certificate authority, as base64.
+    pub(crate) bundle: String,
+}
+
 /// The server on a port.
 pub(crate) struct Socket {
     pub(crate) address: SocketAddr,
@@ -62,23 +69,12 @@ pub(crate) struct Socket {
 }
 
 impl Environment {
-    /// Starts an in-memory server in this process, with a client. This takes far less than a millisecond: a server has
-    /// no background work.
-    pub async fn start() -> Self {
-        Self::builder().start().await.expect("without a socket or files nothing can fail")
-    }
-
-    /// Returns a builder with all options.
-    pub fn builder() -> EnvironmentBuilder {
-        EnvironmentBuilder::default()
-    }
-
     pub(crate) fn new(place: Place, transport: Transport, clock: Clock, entropy: Entropy, patience: Duration) -> Self {
-        let (taps, stopping) = (Arc::default(), watch::Sender::new(false));
+        let (interceptors, stopping) = (Arc::default(), watch::Sender::new(false));
         Self {
             place,
             transport,
-            taps,
+            interceptors,
             clock,
             entropy,
             patience,
@@ -97,12 +93,12 @@ impl Environment {
     }
 
     pub(crate) fn client_over(&self, transport: Transport) -> Client {
-        Self::client_of(Wire::new(transport, self.taps.clone()))
+        Self::client_of(Wire::new(transport, self.interceptors.clone()))
     }
 
     /// Returns the administrator's transport.
     pub(crate) fn wire(&self) -> Wire {
-        Wire::new(self.transport.clone(), self.taps.clone())
+        Wire::new(self.transport.clone(), self.interceptors.clone())
     }
 
     pub(crate) fn client_of(wire: Wire) -> Client {
@@ -176,10 +172,10 @@ impl Environment {
     ///
     /// ```
     /// # use windlass_api::{ObjectBuilder, Status, k8s_openapi::api::core::v1::ConfigMap};
-    /// # use windlass_envtest::{Environment, Requests};
+    /// # use windlass_envtest::{Environment, RequestMatcher};
     /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
     /// let env = Environment::start().await;
-    /// let fault = env.on(Requests::writes().of::<ConfigMap>()).once().fail(Status::internal("not today"));
+    /// let fault = env.on(RequestMatcher::writes().of::<ConfigMap>()).once().fail(Status::internal("not today"));
     /// let config = ConfigMap::named("colours");
     /// assert!(env.client().create(&config).await.is_err());
     /// assert!(env.client().create(&config).await.is_ok());
@@ -187,13 +183,13 @@ impl Environment {
     /// # });
     /// # Ok::<_, std::io::Error>(())
     /// ```
-    pub fn on(&self, requests: Requests) -> Interception {
-        Interception::new(self.taps.clone(), requests)
+    pub fn on(&self, requests: RequestMatcher) -> Interception {
+        Interception::new(self.interceptors.rules.clone(), requests)
     }
 
     /// Records matching requests of the environment's clients, from now on.
-    pub fn record(&self, requests: Requests) -> Recorder {
-        Recorder::new(&self.taps, requests)
+    pub fn record(&self, requests: RequestMatcher) -> Recorder {
+        Recorder::new(self.interceptors.logs.clone(), requests)
     }
 
     // === waiting ===
@@ -279,7 +275,10 @@ impl fmt::Debug for Environment {
             Place::Own { socket: Some(socket), .. } => socket.address.to_string(),
             Place::Existing(config) => config.server.to_string(),
         };
-        f.debug_struct("Environment").field("cluster", &cluster).field("taps", &self.taps).finish_non_exhaustive()
+        f.debug_struct("Environment")
+            .field("cluster", &cluster)
+            .field("interceptors", &self.interceptors)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,9 @@
 //! The error type of environments.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 use thiserror::Error as ThisError;
 use windlass_api::BoxError;
-
-use crate::Missing;
 
 /// An error while starting, setting up or stopping an environment.
 #[derive(Debug, ThisError)]
@@ -45,10 +43,10 @@ pub enum Error {
     },
     /// The environment was built without a feature that the call needs.
     #[error("the environment {0}")]
-    Lacks(&'static str),
+    Unsupported(&'static str),
     /// A program sent requests that its roles do not allow.
     #[error("requests that no role allows:{0}")]
-    NotAskedFor(Missing),
+    MissingPermissions(MissingPermissions),
     /// A manager of the environment has failed or panicked.
     #[error("a manager has failed")]
     Manager(#[source] BoxError),
@@ -62,5 +60,33 @@ impl Error {
 
     pub(crate) fn serve<E: Into<BoxError>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Serve { doing, source: source.into() }
+    }
+}
+
+/// The requests that no role allows, and the rules to add. Its `Debug` format equals `Display`, so that `unwrap` of
+/// [`Permissions::check`](crate::Permissions::check) prints it readably.
+pub struct MissingPermissions {
+    pub(crate) missing: Vec<String>,
+    pub(crate) origin: Option<String>,
+    pub(crate) role: Vec<String>,
+    pub(crate) attributes: Vec<String>,
+}
+
+impl fmt::Display for MissingPermissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn list(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
+            lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        }
+        list(f, &self.missing)?;
+        write!(f, "\nadd to the rules of {}:", self.origin.as_deref().unwrap_or("a role"))?;
+        list(f, &self.role)?;
+        write!(f, "\nor, if `windlass generate rbac` writes the role, to the reconciler:")?;
+        list(f, &self.attributes)
+    }
+}
+
+impl fmt::Debug for MissingPermissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

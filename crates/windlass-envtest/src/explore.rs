@@ -79,18 +79,18 @@
 //! - A loop that neither waits nor sends requests to the server is not ended.
 
 mod compare;
+mod faulty_list_watch;
+mod faulty_transport;
 mod normal;
 mod page;
 mod plan;
 mod planner;
 mod report;
 mod run;
+mod run_state;
 mod scenario;
-mod seam;
 mod state;
-mod tap;
 mod timeline;
-mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -109,9 +109,9 @@ use self::{compare::compare, run::Run};
 pub use self::{
     plan::{EventFault, Perturbation, Plan, PlanError, WriteFault},
     report::{Failure, Report},
-    scenario::{Happening, Scenario, StepResult},
+    scenario::{ObjectChange, Scenario, StepResult},
     state::State,
-    timeline::{Entry, Sort},
+    timeline::{Entry, EntryKind},
 };
 
 /// The environment variable with a scenario and a plan: `colours: crash@5`.
@@ -156,7 +156,7 @@ enum Plans {
 struct Exploration {
     scenario: Arc<Scenario>,
     reference: Run,
-    most_requests: usize,
+    max_requests: usize,
 }
 
 impl Exploration {
@@ -184,8 +184,8 @@ impl Exploration {
                 differences.iter().map(|difference| format!("two runs without faults differ: {difference}")).collect();
         }
         if report.reference.is_empty() {
-            let most_requests = reference.requests * 10 + 200;
-            let this = Self { scenario, reference, most_requests };
+            let max_requests = reference.requests * 10 + 200;
+            let this = Self { scenario, reference, max_requests };
             let plans = match plans {
                 Plans::All => planner::plans(&this.scenario, &this.reference),
                 Plans::One(plan) => vec![plan],
@@ -227,7 +227,7 @@ impl Exploration {
     }
 
     fn run(&self, plan: &Plan) -> Run {
-        run::run(&self.scenario, plan, &self.reference.paths, self.most_requests)
+        run::run(&self.scenario, plan, &self.reference.paths, self.max_requests)
     }
 
     fn failure(&self, plan: &Plan, run: Run) -> Option<Failure> {

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use windlass_api::Status;
 
 use crate::{
-    requests::{Requests, Sent},
-    wire::Taps,
+    registry::Registry,
+    requests::{RequestMatcher, Sent},
 };
 
 /// A selection of requests for a fault, created by [`Environment::on`](crate::Environment::on).
@@ -23,8 +23,8 @@ use crate::{
 #[must_use = "call a method such as `fail` to inject a fault"]
 #[derive(Debug)]
 pub struct Interception {
-    taps: Arc<Taps>,
-    requests: Requests,
+    rules: Arc<Registry<Rule>>,
+    requests: RequestMatcher,
     after: usize,
     times: usize,
 }
@@ -33,7 +33,7 @@ pub struct Interception {
 #[must_use = "the fault ends when dropped"]
 pub struct Fault {
     rule: Arc<Rule>,
-    taps: Arc<Taps>,
+    rules: Arc<Registry<Rule>>,
 }
 
 /// The effect of a fault on one request.
@@ -50,7 +50,7 @@ type Act = Box<dyn Fn(&Sent) -> Option<Effect> + Send + Sync>;
 
 /// A fault with its requests and its counters.
 pub(crate) struct Rule {
-    requests: Requests,
+    requests: RequestMatcher,
     act: Act,
     /// The number of matching requests to skip before the fault applies.
     before: AtomicUsize,
@@ -62,8 +62,8 @@ pub(crate) struct Rule {
 }
 
 impl Interception {
-    pub(crate) const fn new(taps: Arc<Taps>, requests: Requests) -> Self {
-        Self { taps, requests, after: 0, times: usize::MAX }
+    pub(crate) const fn new(rules: Arc<Registry<Rule>>, requests: RequestMatcher) -> Self {
+        Self { rules, requests, after: 0, times: usize::MAX }
     }
 
     /// Limits the fault to this number of requests.
@@ -120,12 +120,12 @@ impl Interception {
     }
 
     fn with(self, holds: watch::Sender<bool>, act: Act) -> Fault {
-        let Self { taps, requests, after, times } = self;
+        let Self { rules, requests, after, times } = self;
         let hits = watch::Sender::new(0);
         let (before, remaining) = (after.into(), times.into());
         let rule = Arc::new(Rule { requests, act, before, remaining, hits, holds });
-        taps.add_rule(rule.clone());
-        Fault { rule, taps }
+        rules.add(rule.clone());
+        Fault { rule, rules }
     }
 }
 
@@ -145,7 +145,7 @@ impl Fault {
 
 impl Drop for Fault {
     fn drop(&mut self) {
-        self.taps.remove_rule(&self.rule);
+        self.rules.remove(&self.rule);
         self.rule.holds.send_replace(false);
     }
 }
@@ -162,7 +162,7 @@ impl fmt::Debug for Fault {
 impl Rule {
     /// Returns the effect on a request, if the fault applies to it.
     pub(crate) fn effect_on(&self, sent: &Sent) -> Option<Effect> {
-        if !self.requests.contain(sent) || take_one(&self.before) || self.remaining.load(Ordering::Relaxed) == 0 {
+        if !self.requests.matches(sent) || take_one(&self.before) || self.remaining.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let effect = (self.act)(sent)?;

@@ -34,11 +34,32 @@
 //! | Wait for a condition | [`Environment::eventually`] and similar methods, or [`Expectations`] with any client: driven by watches, they fail with the last state seen |
 //! | Act as another user | [`Environment::client_as`], [`Environment::kubeconfig_of`] |
 //! | Serve webhooks | `Environment::serve_webhooks` (feature `webhook`) |
-//! | Inject faults | [`Environment::on`] some [`Requests`]: requests fail, wait or are lost, or their responses are lost |
+//! | Inject faults | [`Environment::on`] some [`RequestMatcher`]: requests fail, wait or are lost, or their responses are lost |
 //! | Record requests | [`Environment::record`] |
 //! | Check a program's requests against its roles | [`Environment::permissions_from`] |
 //! | Send events without a server | [`FakeListWatch`] |
 //! | Inject every possible fault, one per run | `explore` (feature `explore`, on by default) |
+//!
+//! The modules. Each depends only on modules below it:
+//!
+//! ```text
+//! contracts      envtest's contracts and their tests
+//! explore        fault exploration
+//! permissions    a program's requests, compared with its roles
+//! definitions    installation of custom resources
+//! webhooks       the program's webhooks
+//! users          clients and kubeconfigs of users
+//! builder        the options and the start of an environment
+//! environment    a control plane with clients and managers
+//! expectations   waits for conditions
+//! clock          the clock of an environment
+//! wire           the transport of all clients, which records requests and injects faults
+//! faults         the faults
+//! recorder       the recorders
+//! registry       the faults or recorders of an environment
+//! requests       requests and their matchers
+//! error          the errors
+//! ```
 //!
 //! # What is guaranteed
 //!
@@ -56,32 +77,33 @@
 //!   recorded.
 //! - Webhooks are called over sockets, which do not work with a paused clock.
 
-mod builder;
-mod clock;
 pub mod contracts;
-mod definitions;
-mod environment;
-mod error;
-mod expectations;
 #[cfg(feature = "explore")]
 pub mod explore;
-mod faults;
 mod permissions;
-mod recorder;
-mod requests;
-mod users;
+mod definitions;
 #[cfg(feature = "webhook")]
 mod webhooks;
+mod users;
+mod builder;
+mod environment;
+mod expectations;
+mod clock;
 mod wire;
+mod faults;
+mod recorder;
+mod registry;
+mod requests;
+mod error;
 
 pub use builder::EnvironmentBuilder;
 pub use environment::Environment;
-pub use error::Error;
+pub use error::{Error, MissingPermissions};
 pub use expectations::Expectations;
 pub use faults::{Fault, Interception};
-pub use permissions::{Missing, Permissions};
+pub use permissions::Permissions;
 pub use recorder::{Recorded, Recorder};
-pub use requests::{Requests, Sent};
+pub use requests::{RequestMatcher, Sent};
 pub use windlass_cache::testing::FakeListWatch;
 pub use windlass_client::Verb;
 pub use windlass_server::User;

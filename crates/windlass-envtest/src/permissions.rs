@@ -14,9 +14,12 @@ use windlass_api::k8s_openapi::api::rbac::v1::PolicyRule;
 use windlass_client::{Client, Verb, read_manifests};
 
 use crate::{
-    Environment, Error, Recorded, Recorder, Requests,
     definitions::read,
-    wire::{Taps, Wire},
+    environment::Environment,
+    error::{Error, MissingPermissions},
+    recorder::{Recorded, Recorder},
+    requests::RequestMatcher,
+    wire::{Interceptors, Wire},
 };
 
 /// A client for a program, whose requests are recorded and checked against the program's roles.
@@ -94,12 +97,17 @@ impl Environment {
 
     fn permissions_of(&self, grants: Vec<Grant>, origin: Option<PathBuf>) -> Result<Permissions, Error> {
         if grants.is_empty() {
-            return Err(Error::Lacks("was given no role with rules"));
+            return Err(Error::Unsupported("was given no role with rules"));
         }
         // Wraps the shared wire, so that only this client's requests are recorded here.
-        let (taps, shared) = (Arc::<Taps>::default(), self.wire());
-        let client = Self::client_of(Wire::new(BoxCloneSyncService::new(shared), taps.clone()));
-        Ok(Permissions { client, recorder: Recorder::new(&taps, Requests::any()), grants, origin })
+        let (interceptors, shared) = (Arc::<Interceptors>::default(), self.wire());
+        let client = Self::client_of(Wire::new(BoxCloneSyncService::new(shared), interceptors.clone()));
+        Ok(Permissions {
+            client,
+            recorder: Recorder::new(interceptors.logs.clone(), RequestMatcher::any()),
+            grants,
+            origin,
+        })
     }
 }
 
@@ -130,7 +138,7 @@ impl Permissions {
         if !missing.is_empty() {
             let missing = missing.into_iter().map(|(need, path)| format!("{need} ({path})")).collect();
             let origin = self.origin.as_ref().map(|path| path.display().to_string());
-            return Err(Error::NotAskedFor(Missing {
+            return Err(Error::MissingPermissions(MissingPermissions {
                 missing,
                 origin,
                 role: paste.role(),
@@ -145,36 +153,6 @@ impl Permissions {
 impl fmt::Debug for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permissions").field("called", &self.recorder).finish_non_exhaustive()
-    }
-}
-
-// === missing permissions ===
-
-/// The requests that no role allows, and the rules to add. Its `Debug` format equals `Display`, so that `unwrap` of
-/// [`Permissions::check`] prints it readably.
-pub struct Missing {
-    missing: Vec<String>,
-    origin: Option<String>,
-    role: Vec<String>,
-    attributes: Vec<String>,
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn list(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
-            lines.iter().try_for_each(|line| write!(f, "\n  {line}"))
-        }
-        list(f, &self.missing)?;
-        write!(f, "\nadd to the rules of {}:", self.origin.as_deref().unwrap_or("a role"))?;
-        list(f, &self.role)?;
-        write!(f, "\nor, if `windlass generate rbac` writes the role, to the reconciler:")?;
-        list(f, &self.attributes)
-    }
-}
-
-impl fmt::Debug for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,8 +6,8 @@ use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::{
-    requests::{Requests, Sent},
-    wire::Taps,
+    registry::Registry,
+    requests::{RequestMatcher, Sent},
 };
 
 /// A request with its outcome.
@@ -27,60 +27,61 @@ pub struct Recorded {
 /// are not recorded.
 #[must_use = "a recorder records until it is dropped"]
 pub struct Recorder {
-    tape: Arc<Tape>,
-    taps: Arc<Taps>,
+    log: Arc<RequestLog>,
+    /// The registry that the log is removed from on drop.
+    logs: Arc<Registry<RequestLog>>,
 }
 
 /// The recorded requests.
-pub(crate) struct Tape {
-    wanted: Requests,
-    heard: Mutex<Vec<Recorded>>,
+pub(crate) struct RequestLog {
+    wanted: RequestMatcher,
+    recorded: Mutex<Vec<Recorded>>,
 }
 
 impl Recorder {
-    pub(crate) fn new(taps: &Arc<Taps>, wanted: Requests) -> Self {
-        let tape = Arc::new(Tape { wanted, heard: Mutex::default() });
-        taps.add_tape(tape.clone());
-        Self { tape, taps: taps.clone() }
+    pub(crate) fn new(logs: Arc<Registry<RequestLog>>, wanted: RequestMatcher) -> Self {
+        let log = Arc::new(RequestLog { wanted, recorded: Mutex::default() });
+        logs.add(log.clone());
+        Self { log, logs }
     }
 
     /// Returns all requests recorded so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
-        self.tape.heard.lock().clone()
+        self.log.recorded.lock().clone()
     }
 
     /// Returns and removes the requests recorded so far.
     #[must_use]
     pub fn take(&self) -> Vec<Recorded> {
-        std::mem::take(&mut *self.tape.heard.lock())
+        std::mem::take(&mut *self.log.recorded.lock())
     }
 
     /// Returns the number of matching requests recorded so far.
     #[must_use]
-    pub fn count(&self, of: &Requests) -> usize {
-        self.tape.heard.lock().iter().filter(|recorded| of.contain(&recorded.sent)).count()
+    pub fn count(&self, of: &RequestMatcher) -> usize {
+        self.log.recorded.lock().iter().filter(|recorded| of.matches(&recorded.sent)).count()
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.taps.remove_tape(&self.tape);
+        self.logs.remove(&self.log);
     }
 }
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.tape.heard.lock().iter().map(|recorded| recorded.sent.to_string())).finish()
+        f.debug_list().entries(self.log.recorded.lock().iter().map(|recorded| recorded.sent.to_string())).finish()
     }
 }
 
-impl Tape {
+impl RequestLog {
     pub(crate) fn wants(&self, sent: &Sent) -> bool {
-        self.wanted.contain(sent)
+        self.wanted.matches(sent)
     }
 
     pub(crate) fn add(&self, recorded: Recorded) {
-        self.heard.lock().push(recorded);
+        self.recorded.lock().push(recorded);
     }
 }

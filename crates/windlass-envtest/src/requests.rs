@@ -41,14 +41,14 @@ pub struct Sent {
 ///
 /// ```
 /// use windlass_api::k8s_openapi::api::apps::v1::Deployment;
-/// use windlass_envtest::{Requests, Verb};
+/// use windlass_envtest::{RequestMatcher, Verb};
 ///
-/// let scaling = Requests::any().verb(Verb::Patch).verb(Verb::Apply).of::<Deployment>().named("web").subresource("scale");
+/// let scaling = RequestMatcher::any().verb(Verb::Patch).verb(Verb::Apply).of::<Deployment>().named("web").subresource("scale");
 /// # let _ = scaling;
 /// ```
 #[derive(Clone, Default)]
 #[must_use = "a matcher has no effect by itself"]
-pub struct Requests {
+pub struct RequestMatcher {
     /// The accepted verbs; empty for any verb.
     verbs: Vec<Verb>,
     /// The group and plural name.
@@ -147,9 +147,9 @@ impl fmt::Display for Sent {
     }
 }
 
-// === impl Requests ===
+// === impl RequestMatcher ===
 
-impl Requests {
+impl RequestMatcher {
     /// Matches all requests.
     pub fn any() -> Self {
         Self::default()
@@ -208,7 +208,7 @@ impl Requests {
 
     /// Returns `true` if a request matches.
     #[must_use]
-    pub fn contain(&self, sent: &Sent) -> bool {
+    pub fn matches(&self, sent: &Sent) -> bool {
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         (self.verbs.is_empty() || self.verbs.contains(&sent.verb))
             && self.resource.as_ref().is_none_or(|(group, plural)| *group == sent.group && *plural == sent.resource)
@@ -219,9 +219,9 @@ impl Requests {
     }
 }
 
-impl fmt::Debug for Requests {
+impl fmt::Debug for RequestMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requests")
+        f.debug_struct("RequestMatcher")
             .field("verbs", &self.verbs)
             .field("resource", &self.resource)
             .field("subresource", &self.subresource)
@@ -280,17 +280,17 @@ mod tests {
             plural: "deployments".into(),
             scope: windlass_api::Scope::Namespaced,
         };
-        let some = Requests::writes().of_resource(&deployments).within("a");
-        assert!(some.contain(&scale) && Requests::any().contain(&scale));
-        assert!(some.clone().named("w").subresource("scale").contain(&scale));
+        let some = RequestMatcher::writes().of_resource(&deployments).within("a");
+        assert!(some.matches(&scale) && RequestMatcher::any().matches(&scale));
+        assert!(some.clone().named("w").subresource("scale").matches(&scale));
         for other in [
-            Requests::reads(),
+            RequestMatcher::reads(),
             some.clone().named("v"),
             some.clone().subresource("status"),
             some.clone().within("b"),
             some.matching(|sent| !sent.body.is_empty()),
         ] {
-            assert!(!other.contain(&scale), "{other:?}");
+            assert!(!other.matches(&scale), "{other:?}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl Environment {
     /// Returns the server's socket, and a new token for a user.
     fn admit(&self, user: User) -> Result<(&Socket, String), Error> {
         let Place::Own { server, socket: Some(socket) } = &self.place else {
-            return Err(Error::Lacks("has no embedded server that listens"));
+            return Err(Error::Unsupported("has no embedded server that listens"));
         };
         // A secret is never derived from a seed.
         let token = Entropy::os().uuid();

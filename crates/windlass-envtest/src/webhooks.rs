@@ -16,7 +16,11 @@ use windlass_client::{
 };
 use windlass_webhook::{Server, Webhooks};
 
-use crate::{Environment, Error, NAME};
+use crate::{
+    NAME,
+    environment::{ConversionWebhook, Environment},
+    error::Error,
+};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const MUTATING: &str = "MutatingWebhookConfiguration";
@@ -24,12 +28,6 @@ const VALIDATING: &str = "ValidatingWebhookConfiguration";
 
 /// The lifetime of the certificate, longer than any test takes.
 const LIFETIME: Duration = Duration::from_hours(7 * 24);
-
-/// The address and the certificate authority of the conversion webhook.
-pub(crate) struct Converter {
-    address: SocketAddr,
-    bundle: String,
-}
 
 impl Environment {
     /// Serves webhooks on a free loopback port until the environment is stopped, and returns the address. The
@@ -63,13 +61,13 @@ impl Environment {
             let installed = self.client().dynamic(&resource).apply(&object).field_manager(NAME).force().await;
             installed.map_err(Error::client(doing))?;
         }
-        *self.converter.lock() = Some(Converter { address, bundle });
+        *self.converter.lock() = Some(ConversionWebhook { address, bundle });
         Ok(address)
     }
 
     /// Redirects the conversion webhook of a CustomResourceDefinition to the served webhooks, if there are any.
     pub(crate) fn converted_here(&self, mut definition: DynamicObject) -> DynamicObject {
-        if let Some(Converter { address, bundle }) = &*self.converter.lock()
+        if let Some(ConversionWebhook { address, bundle }) = &*self.converter.lock()
             && let Some(config) =
                 definition.data.get_mut("spec").and_then(|spec| spec.pointer_mut("/conversion/webhook/clientConfig"))
         {

@@ -1,7 +1,6 @@
 //! The layer between the clients of a test and its server, which records, delays and drops requests.
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -10,7 +9,6 @@ use std::{
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
-use parking_lot::RwLock;
 use tokio::sync::watch;
 use tower::{Service, ServiceExt as _};
 use windlass_api::{BoxError, Status};
@@ -18,23 +16,24 @@ use windlass_client::{Body, Transport};
 
 use crate::{
     faults::{Effect, Rule},
-    recorder::{Recorded, Tape},
+    recorder::{Recorded, RequestLog},
+    registry::Registry,
     requests::Sent,
 };
 
 /// The recorders and faults of an environment, shared by all of its clients.
-#[derive(Default)]
-pub(crate) struct Taps {
-    /// The faults in the order of their creation: the first that matches applies.
-    rules: RwLock<Vec<Arc<Rule>>>,
-    tapes: RwLock<Vec<Arc<Tape>>>,
+#[derive(Debug, Default)]
+pub(crate) struct Interceptors {
+    /// The faults: the first that matches applies.
+    pub(crate) rules: Arc<Registry<Rule>>,
+    pub(crate) logs: Arc<Registry<RequestLog>>,
 }
 
 /// A service that applies recorders and faults to requests.
 #[derive(Clone)]
 pub(crate) struct Wire {
     transport: Transport,
-    taps: Arc<Taps>,
+    interceptors: Arc<Interceptors>,
 }
 
 /// A broken connection, from the client's point of view.
@@ -42,50 +41,29 @@ pub(crate) struct Wire {
 #[error("connection lost (injected by the test)")]
 struct Lost;
 
-impl Taps {
-    pub(crate) fn add_rule(&self, rule: Arc<Rule>) {
-        self.rules.write().push(rule);
-    }
-
-    pub(crate) fn remove_rule(&self, rule: &Arc<Rule>) {
-        self.rules.write().retain(|other| !Arc::ptr_eq(other, rule));
-    }
-
-    pub(crate) fn add_tape(&self, tape: Arc<Tape>) {
-        self.tapes.write().push(tape);
-    }
-
-    pub(crate) fn remove_tape(&self, tape: &Arc<Tape>) {
-        self.tapes.write().retain(|other| !Arc::ptr_eq(other, tape));
-    }
-
-    fn is_idle(&self) -> bool {
-        self.rules.read().is_empty() && self.tapes.read().is_empty()
+impl Interceptors {
+    fn is_empty(&self) -> bool {
+        self.rules.len() == 0 && self.logs.len() == 0
     }
 
     /// Returns the effect on a request, if a fault applies.
     fn effect(&self, sent: &Sent) -> Option<Effect> {
-        self.rules.read().iter().find_map(|rule| rule.effect_on(sent))
+        self.rules.find_map(|rule| rule.effect_on(sent))
     }
 
     /// Notifies all recorders. `status` is `None` if the client got no response.
     fn record(&self, sent: &Sent, status: Option<StatusCode>) {
-        for tape in self.tapes.read().iter().filter(|tape| tape.wants(sent)) {
-            tape.add(Recorded { sent: sent.clone(), status });
-        }
-    }
-}
-
-impl fmt::Debug for Taps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rules, tapes) = (self.rules.read().len(), self.tapes.read().len());
-        f.debug_struct("Taps").field("rules", &rules).field("tapes", &tapes).finish()
+        self.logs.for_each(|log| {
+            if log.wants(sent) {
+                log.add(Recorded { sent: sent.clone(), status });
+            }
+        });
     }
 }
 
 impl Wire {
-    pub(crate) const fn new(transport: Transport, taps: Arc<Taps>) -> Self {
-        Self { transport, taps }
+    pub(crate) const fn new(transport: Transport, interceptors: Arc<Interceptors>) -> Self {
+        Self { transport, interceptors }
     }
 
     async fn carry(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
@@ -93,7 +71,7 @@ impl Wire {
         let body = body.collect().await?.to_bytes();
         let sent = Sent::new(&head, body.clone());
         let send = self.transport.oneshot(Request::from_parts(head, body.into()));
-        let answer = match self.taps.effect(&sent) {
+        let answer = match self.interceptors.effect(&sent) {
             None => send.await,
             Some(Effect::Answer(status)) => Ok(answer(&status)),
             Some(Effect::LoseRequest) => Err(Lost.into()),
@@ -110,7 +88,7 @@ impl Wire {
                 send.await
             }
         };
-        self.taps.record(&sent, answer.as_ref().ok().map(Response::status));
+        self.interceptors.record(&sent, answer.as_ref().ok().map(Response::status));
         answer
     }
 }
@@ -147,6 +125,10 @@ impl Service<Request<Body>> for Wire {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let this = self.clone();
-        if this.taps.is_idle() { Box::pin(this.transport.oneshot(request)) } else { Box::pin(this.carry(request)) }
+        if this.interceptors.is_empty() {
+            Box::pin(this.transport.oneshot(request))
+        } else {
+            Box::pin(this.carry(request))
+        }
     }
 }

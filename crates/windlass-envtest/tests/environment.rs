@@ -13,7 +13,7 @@ use windlass_api::{
     },
 };
 use windlass_derive::Resource;
-use windlass_envtest::{Environment, Error, Requests, User, Verb};
+use windlass_envtest::{Environment, Error, RequestMatcher, User, Verb};
 use windlass_runtime::{Action, Context, Controller};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
@@ -131,7 +131,7 @@ async fn runs_of_one_seed_are_alike_and_their_clock_is_tokios() {
 async fn others_than_the_administrator_are_whom_they_say() {
     let env = Environment::start().await;
     let client = env.client_as(User::new("alice").in_groups(["developers", "system:masters"])).unwrap();
-    let recorder = env.record(Requests::any().verb(Verb::Create));
+    let recorder = env.record(RequestMatcher::any().verb(Verb::Create));
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#)
@@ -142,7 +142,7 @@ async fn others_than_the_administrator_are_whom_they_say() {
     let requests = recorder.requests();
     assert_eq!((requests.len(), requests[0].sent.resource.as_str()), (1, "selfsubjectreviews"));
     assert_eq!(requests[0].sent.json()["kind"], "SelfSubjectReview");
-    assert!(matches!(env.kubeconfig().unwrap_err(), Error::Lacks(_)));
+    assert!(matches!(env.kubeconfig().unwrap_err(), Error::Unsupported(_)));
 }
 
 #[tokio::test(start_paused = true)]

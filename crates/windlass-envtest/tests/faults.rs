@@ -9,7 +9,7 @@ use windlass_api::{
     GroupResource, ObjectBuilder as _, ObjectExt as _, Status,
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
-use windlass_envtest::{Environment, Requests, Verb};
+use windlass_envtest::{Environment, RequestMatcher, Verb};
 
 fn config(name: &str) -> ConfigMap {
     ConfigMap::named(name).in_namespace("default")
@@ -20,7 +20,7 @@ async fn chosen_requests_fail_as_often_as_is_said() {
     let env = Environment::start().await;
     let client = env.client();
     let conflict = Status::modified(&GroupResource::new("", "configmaps"), "a");
-    let fault = env.on(Requests::writes().of::<ConfigMap>()).after(1).times(2).fail(conflict);
+    let fault = env.on(RequestMatcher::writes().of::<ConfigMap>()).after(1).times(2).fail(conflict);
     client.create(&config("a")).await.unwrap();
     client.create(&Secret::named("other").in_namespace("default")).await.unwrap();
     assert!(client.create(&config("b")).await.unwrap_err().is_conflict());
@@ -28,7 +28,7 @@ async fn chosen_requests_fail_as_often_as_is_said() {
     client.delete::<ConfigMap>("a").await.unwrap();
     assert_eq!(fault.hits(), 2);
 
-    let fault = env.on(Requests::any()).answer(|sent| {
+    let fault = env.on(RequestMatcher::any()).answer(|sent| {
         (sent.name.as_deref() == Some("b"))
             .then(|| Status::forbidden(&GroupResource::new("", "configmaps"), "b", "not yours"))
     });
@@ -42,7 +42,7 @@ async fn chosen_requests_fail_as_often_as_is_said() {
 async fn a_lost_request_was_never_done_and_a_lost_answer_was() {
     let env = Environment::start().await;
     let client = env.client();
-    let creating = || Requests::any().verb(Verb::Create).of::<ConfigMap>();
+    let creating = || RequestMatcher::any().verb(Verb::Create).of::<ConfigMap>();
     let lost = env.on(creating()).once().lose();
     assert!(client.create(&config("a")).await.unwrap_err().status().is_none());
     assert!(client.get_opt::<ConfigMap>("a").await.unwrap().is_none());
@@ -55,20 +55,20 @@ async fn a_lost_request_was_never_done_and_a_lost_answer_was() {
     assert_eq!(lost.hits(), 1);
     let ended: Vec<_> = recorder.take().iter().map(|recorded| recorded.status.map(|status| status.as_u16())).collect();
     assert_eq!(ended, [None, Some(409)]);
-    assert_eq!(recorder.count(&Requests::any()), 0);
+    assert_eq!(recorder.count(&RequestMatcher::any()), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_are_delayed_and_held() {
     let env = Environment::start().await;
     let client = env.client();
-    let delay = env.on(Requests::reads()).delay(Duration::from_secs(20));
+    let delay = env.on(RequestMatcher::reads()).delay(Duration::from_secs(20));
     let began = Instant::now();
     client.list::<ConfigMap>().await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_secs(20));
     drop(delay);
 
-    let held = env.on(Requests::writes()).hold();
+    let held = env.on(RequestMatcher::writes()).hold();
     let writing = tokio::spawn({
         let client = client.clone();
         async move { client.create(&config("a")).await }
@@ -83,7 +83,7 @@ async fn requests_are_delayed_and_held() {
 #[tokio::test(start_paused = true)]
 async fn watches_of_waiting_tests_outlive_broken_connections() {
     let env = Environment::start().await;
-    let fault = env.on(Requests::any().verb(Verb::Watch)).times(2).lose();
+    let fault = env.on(RequestMatcher::any().verb(Verb::Watch)).times(2).lose();
     let waiting = tokio::spawn(env.expect().object::<ConfigMap>("late", |_| true));
     fault.happened(2).await;
     env.server().unwrap().drop_watches().await.unwrap();

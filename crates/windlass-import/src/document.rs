@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use windlass_derive_model::plural_of;
 
-use crate::{Difference, Error, Module, differences, keywords::text, model, names, normal, shape, source};
+use crate::{Difference, Error, Module, differences, keywords::text, model, names, normal, source, type_set};
 
 /// A CRD and its place in a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,15 +117,15 @@ impl Document {
         }
         let empty = Map::from_iter([("type".to_owned(), Value::from("object"))]);
         let schema = version["schema"]["openAPIV3Schema"].as_object().unwrap_or(&empty);
-        let shape = shape::shape(kind, schema)
+        let set = type_set::build(kind, schema)
             .map_err(|(path, why)| self.wrong(&format!("{}{path}", at("schema.openAPIV3Schema")), &why))?;
-        let ty = match shape.types.first() {
-            Some(shape::Type::Struct(root)) => root.name.clone(),
+        let ty = match set.types.first() {
+            Some(type_set::Type::Struct(root)) => root.name.clone(),
             _ => kind.to_owned(),
         };
         let resource = self.resource(version, &ty, count, &place)?;
         let comment = format!("{kind} in version {name} of {group}.");
-        let text = source::module(&comment, &resource, &shape);
+        let text = source::module(&comment, &resource, &set);
         Ok(Module {
             group: group.to_owned(),
             version: name.to_owned(),

@@ -16,11 +16,11 @@ use syn::{
 };
 use windlass_api::crd::derived;
 
-use crate::model::{Types, is_optional};
+use crate::type_path::is_optional;
 
 /// A value in the code.
 #[derive(Clone, Debug)]
-enum Datum {
+enum Interpreted {
     /// Texts, numbers, flags, options, and structs with JSON names.
     Json(Value),
     Schema(Box<JSONSchemaProps>),
@@ -30,14 +30,20 @@ enum Datum {
     Struct(BTreeMap<String, Self>),
 }
 
+type Outcome<T> = Result<T, String>;
+
+/// The schemas of the types that the code names.
+pub(crate) trait Schemas {
+    /// Returns the schema of a type.
+    fn schema_of(&self, ty: &Type) -> Outcome<JSONSchemaProps>;
+}
+
 pub(crate) struct Interpreter<'t> {
-    types: &'t Types,
+    types: &'t dyn Schemas,
     /// The schemas in variables, and the variables' names, the newest last.
     schemas: Vec<JSONSchemaProps>,
     variables: Vec<(String, usize)>,
 }
-
-type Outcome<T> = Result<T, String>;
 
 fn unknown<T>(what: &impl ToTokens) -> Outcome<T> {
     let text = what.to_token_stream().to_string();
@@ -45,7 +51,7 @@ fn unknown<T>(what: &impl ToTokens) -> Outcome<T> {
 }
 
 impl<'t> Interpreter<'t> {
-    pub(crate) const fn new(types: &'t Types) -> Self {
+    pub(crate) const fn new(types: &'t dyn Schemas) -> Self {
         Self { types, schemas: Vec::new(), variables: Vec::new() }
     }
 
@@ -60,7 +66,9 @@ impl<'t> Interpreter<'t> {
         body: &Block,
         names: &BTreeMap<String, String>,
     ) -> Outcome<CustomResourceDefinition> {
-        let Datum::Struct(mut fields) = self.block(body)? else { return Err("the code has no declaration".to_owned()) };
+        let Interpreted::Struct(mut fields) = self.block(body)? else {
+            return Err("the code has no declaration".to_owned());
+        };
         let mut take = |name: &str| fields.remove(name).ok_or_else(|| format!("the declaration has no {name}"));
         let schema = take("schema")?.schema()?;
         let (labels, annotations) = (pairs(take("labels")?)?, pairs(take("annotations")?)?);
@@ -101,20 +109,20 @@ impl<'t> Interpreter<'t> {
 
     // === statements ===
 
-    fn block(&mut self, block: &Block) -> Outcome<Datum> {
+    fn block(&mut self, block: &Block) -> Outcome<Interpreted> {
         let known = self.variables.len();
-        let mut last = Datum::Json(Value::Null);
+        let mut last = Interpreted::Json(Value::Null);
         for statement in &block.stmts {
             last = match statement {
-                Stmt::Item(syn::Item::Use(_)) => Datum::Json(Value::Null),
+                Stmt::Item(syn::Item::Use(_)) => Interpreted::Json(Value::Null),
                 Stmt::Local(local) => {
                     let (syn::Pat::Ident(name), Some(init)) = (&local.pat, &local.init) else { return unknown(local) };
                     self.bind(&name.ident.to_string(), &init.expr)?;
-                    Datum::Json(Value::Null)
+                    Interpreted::Json(Value::Null)
                 }
                 Stmt::Expr(Expr::Assign(assign), _) => {
                     self.assign(&assign.left, &assign.right)?;
-                    Datum::Json(Value::Null)
+                    Interpreted::Json(Value::Null)
                 }
                 Stmt::Expr(expr, _) => self.value(expr)?,
                 other => return unknown(other),
@@ -166,29 +174,29 @@ impl<'t> Interpreter<'t> {
 
     // === expressions ===
 
-    fn value(&mut self, expr: &Expr) -> Outcome<Datum> {
+    fn value(&mut self, expr: &Expr) -> Outcome<Interpreted> {
         match expr {
-            Expr::Lit(literal) => literal_value(&literal.lit).map(Datum::Json),
+            Expr::Lit(literal) => literal_value(&literal.lit).map(Interpreted::Json),
             Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) => {
                 let number = self.value(&unary.expr)?.read::<f64>()?;
-                Ok(Datum::Json(Value::from(-number)))
+                Ok(Interpreted::Json(Value::from(-number)))
             }
             // A count, which is written as a float.
             Expr::Cast(cast) => {
                 let number = self.value(&cast.expr)?.read::<f64>()?;
                 #[allow(clippy::cast_possible_truncation, reason = "as the derive converts it")]
                 let number = number as i64;
-                Ok(Datum::Json(Value::from(number)))
+                Ok(Interpreted::Json(Value::from(number)))
             }
             Expr::Block(block) => self.block(&block.block),
             Expr::Group(group) => self.value(&group.expr),
             Expr::Paren(paren) => self.value(&paren.expr),
             Expr::Reference(reference) => self.value(&reference.expr),
             Expr::Array(array) => {
-                array.elems.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Datum::List)
+                array.elems.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Interpreted::List)
             }
             Expr::Tuple(tuple) => {
-                tuple.elems.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Datum::List)
+                tuple.elems.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Interpreted::List)
             }
             Expr::Struct(literal) => self.literal(literal),
             Expr::Macro(call) => {
@@ -198,9 +206,9 @@ impl<'t> Interpreter<'t> {
                         let items = Punctuated::<Expr, Token![,]>::parse_terminated
                             .parse2(call.mac.tokens.clone())
                             .map_err(|error| error.to_string())?;
-                        items.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Datum::List)
+                        items.iter().map(|item| self.value(item)).collect::<Outcome<_>>().map(Interpreted::List)
                     }
-                    "json" => json(call.mac.tokens.clone()).map(Datum::Json),
+                    "json" => json(call.mac.tokens.clone()).map(Interpreted::Json),
                     _ => unknown(expr),
                 }
             }
@@ -208,12 +216,12 @@ impl<'t> Interpreter<'t> {
             Expr::Path(path) => {
                 let last = path.path.segments.last().ok_or("a path has no end")?;
                 match (last.ident.to_string().as_str(), &path.qself) {
-                    ("None", _) => Ok(Datum::Json(Value::Null)),
-                    ("OPTIONAL", Some(of)) => is_optional(&of.ty).map(|it| Datum::Json(it.into())),
-                    ("Namespaced" | "Cluster", _) => Ok(Datum::Json(Value::from(last.ident.to_string()))),
+                    ("None", _) => Ok(Interpreted::Json(Value::Null)),
+                    ("OPTIONAL", Some(of)) => is_optional(&of.ty).map(|it| Interpreted::Json(it.into())),
+                    ("Namespaced" | "Cluster", _) => Ok(Interpreted::Json(Value::from(last.ident.to_string()))),
                     _ => {
                         let slot = self.slot(expr)?;
-                        Ok(Datum::Schema(Box::new(self.schemas[slot].clone())))
+                        Ok(Interpreted::Schema(Box::new(self.schemas[slot].clone())))
                     }
                 }
             }
@@ -223,7 +231,7 @@ impl<'t> Interpreter<'t> {
     }
 
     /// Evaluates a struct literal, with JSON names.
-    fn literal(&mut self, literal: &ExprStruct) -> Outcome<Datum> {
+    fn literal(&mut self, literal: &ExprStruct) -> Outcome<Interpreted> {
         let mut fields = BTreeMap::new();
         for field in &literal.fields {
             let Member::Named(name) = &field.member else { return unknown(literal) };
@@ -231,21 +239,21 @@ impl<'t> Interpreter<'t> {
         }
         let is_declaration = literal.path.segments.last().is_some_and(|last| last.ident == "Declaration");
         if is_declaration {
-            return Ok(Datum::Struct(fields));
+            return Ok(Interpreted::Struct(fields));
         }
         let mut json = Map::new();
         for (name, value) in fields {
             json.insert(json_name(&name), value.json()?);
         }
-        Ok(Datum::Json(Value::Object(json)))
+        Ok(Interpreted::Json(Value::Object(json)))
     }
 
-    fn call(&mut self, call: &ExprCall) -> Outcome<Datum> {
+    fn call(&mut self, call: &ExprCall) -> Outcome<Interpreted> {
         let Expr::Path(path) = &*call.func else { return unknown(call) };
         let last = path.path.segments.last().ok_or("a path has no end")?;
         let name = last.ident.to_string();
         let argument = |index: usize| call.args.get(index).ok_or_else(|| format!("{name} has too few arguments"));
-        let whole = |schema: JSONSchemaProps| Ok(Datum::Schema(Box::new(schema)));
+        let whole = |schema: JSONSchemaProps| Ok(Interpreted::Schema(Box::new(schema)));
         match name.as_str() {
             // `String::from`, `Some`, `JSON`, `Box::new`: the value is the same in JSON.
             "from" | "Some" | "JSON" | "new" => self.value(argument(0)?),
@@ -285,20 +293,20 @@ impl<'t> Interpreter<'t> {
                 whole(derived::tagged_beside(&tag, &content, variants))
             }
             "either" => {
-                let Datum::List(variants) = self.value(argument(0)?)? else { return unknown(call) };
-                whole(derived::either(variants.into_iter().map(Datum::schema).collect::<Outcome<_>>()?))
+                let Interpreted::List(variants) = self.value(argument(0)?)? else { return unknown(call) };
+                whole(derived::either(variants.into_iter().map(Interpreted::schema).collect::<Outcome<_>>()?))
             }
             "read" => whole(derived::read(self.value(argument(0)?)?.json()?)),
             _ => self.change(&name, call),
         }
     }
 
-    fn schema_of(&self, ty: &Type) -> Outcome<Datum> {
-        self.types.schema_of(ty).map(|schema| Datum::Schema(Box::new(schema)))
+    fn schema_of(&self, ty: &Type) -> Outcome<Interpreted> {
+        self.types.schema_of(ty).map(|schema| Interpreted::Schema(Box::new(schema)))
     }
 
     /// Evaluates a call that changes the schema in a variable.
-    fn change(&mut self, name: &str, call: &ExprCall) -> Outcome<Datum> {
+    fn change(&mut self, name: &str, call: &ExprCall) -> Outcome<Interpreted> {
         let argument = |index: usize| call.args.get(index).ok_or_else(|| format!("{name} has too few arguments"));
         let slot = self.slot(argument(0)?)?;
         let mut schema = mem::take(&mut self.schemas[slot]);
@@ -346,17 +354,17 @@ impl<'t> Interpreter<'t> {
             _ => return unknown(call),
         }
         self.schemas[slot] = schema;
-        Ok(Datum::Json(Value::Null))
+        Ok(Interpreted::Json(Value::Null))
     }
 
     /// Returns the variants of an enum: names, and the schemas of their data.
     fn variants(&mut self, list: &Expr) -> Outcome<Vec<(String, Option<JSONSchemaProps>)>> {
-        let Datum::List(variants) = self.value(list)? else { return unknown(list) };
-        let pair = |variant: Datum| {
-            let Datum::List(pair) = variant else { return unknown(list) };
-            let [name, data] = <[Datum; 2]>::try_from(pair).map_err(|_| "a variant is no pair".to_owned())?;
+        let Interpreted::List(variants) = self.value(list)? else { return unknown(list) };
+        let pair = |variant: Interpreted| {
+            let Interpreted::List(pair) = variant else { return unknown(list) };
+            let [name, data] = <[Interpreted; 2]>::try_from(pair).map_err(|_| "a variant is no pair".to_owned())?;
             let data = match data {
-                Datum::Json(Value::Null) => None,
+                Interpreted::Json(Value::Null) => None,
                 data => Some(data.schema()?),
             };
             Ok((name.read()?, data))
@@ -365,7 +373,7 @@ impl<'t> Interpreter<'t> {
     }
 }
 
-impl Datum {
+impl Interpreted {
     fn schema(self) -> Outcome<JSONSchemaProps> {
         match self {
             Self::Schema(schema) => Ok(*schema),
@@ -387,7 +395,7 @@ impl Datum {
     }
 }
 
-fn pairs(list: Datum) -> Outcome<Vec<(String, String)>> {
+fn pairs(list: Interpreted) -> Outcome<Vec<(String, String)>> {
     list.read()
 }
 
@@ -405,7 +413,7 @@ fn json_name(field: &str) -> String {
 }
 
 /// `schema.field = value`
-fn set(schema: &mut JSONSchemaProps, field: &str, value: Datum) -> Outcome<()> {
+fn set(schema: &mut JSONSchemaProps, field: &str, value: Interpreted) -> Outcome<()> {
     macro_rules! fields {
         ($($name:ident),*) => {
             match field {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// The error for a schema that the arguments cannot express. The schema is then kept as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unsaid;
+pub(crate) struct Inexpressible;
 
 /// Keywords whose value is a number, a text or a list of schemas, with their arguments, in output order.
 const PLAIN: [(&str, &str, Form); 17] = [
@@ -44,34 +44,34 @@ enum Form {
 }
 
 /// Returns the arguments for a schema, except for the keywords in `but`.
-pub(crate) fn words(schema: &Map<String, Value>, but: &[&str]) -> Result<Vec<String>, Unsaid> {
+pub(crate) fn attribute_args(schema: &Map<String, Value>, but: &[&str]) -> Result<Vec<String>, Inexpressible> {
     let wanted = |key: &str| schema.get(key).filter(|_| !but.contains(&key));
-    let mut words = Vec::new();
+    let mut args = Vec::new();
     if wanted("uniqueItems") == Some(&Value::Bool(true)) {
-        return Err(Unsaid);
+        return Err(Inexpressible);
     }
     for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
         let is_exclusive = wanted(exclusive) == Some(&Value::Bool(true));
         match wanted(bound) {
             Some(number) => {
                 let prefix = if is_exclusive { "exclusive_" } else { "" };
-                words.push(format!("{prefix}{bound} = {}", float(number)?));
+                args.push(format!("{prefix}{bound} = {}", float(number)?));
             }
-            None if is_exclusive => return Err(Unsaid),
+            None if is_exclusive => return Err(Inexpressible),
             None => {}
         }
     }
     for (key, word, form) in PLAIN {
         let Some(value) = wanted(key) else { continue };
-        words.extend(match form {
-            Form::Text => Some(format!("{word} = {}", text(value.as_str().ok_or(Unsaid)?))),
+        args.extend(match form {
+            Form::Text => Some(format!("{word} = {}", text(value.as_str().ok_or(Inexpressible)?))),
             Form::Number => Some(format!("{word} = {}", float(value)?)),
-            Form::Count => Some(format!("{word} = {}", value.as_u64().ok_or(Unsaid)?)),
+            Form::Count => Some(format!("{word} = {}", value.as_u64().ok_or(Inexpressible)?)),
             Form::Json => Some(format!("{word} = {}", json(value))),
             Form::List => {
-                let values = value.as_array().ok_or(Unsaid)?.iter().map(json).collect::<Vec<_>>();
+                let values = value.as_array().ok_or(Inexpressible)?.iter().map(json).collect::<Vec<_>>();
                 match key {
-                    "enum" if values.is_empty() => return Err(Unsaid),
+                    "enum" if values.is_empty() => return Err(Inexpressible),
                     _ => (!values.is_empty()).then(|| format!("{word}({})", values.join(", "))),
                 }
             }
@@ -79,46 +79,47 @@ pub(crate) fn words(schema: &Map<String, Value>, but: &[&str]) -> Result<Vec<Str
     }
     for (key, word) in FLAGS {
         if wanted(key) == Some(&Value::Bool(true)) {
-            words.push(word.to_owned());
+            args.push(word.to_owned());
         }
     }
-    list_type(schema, &mut words)?;
+    list_type(schema, &mut args)?;
     if let Some(docs) = wanted("externalDocs") {
         let parts =
             ["url", "description"].iter().filter_map(|key| Some(format!("{key} = {}", text(docs[*key].as_str()?))));
-        words.push(format!("external_docs({})", parts.collect::<Vec<_>>().join(", ")));
+        args.push(format!("external_docs({})", parts.collect::<Vec<_>>().join(", ")));
     }
     for rule in wanted("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten() {
-        words.push(self::rule(rule)?);
+        args.push(self::rule(rule)?);
     }
     contradiction(schema)?;
-    Ok(words)
+    Ok(args)
 }
 
-fn list_type(schema: &Map<String, Value>, words: &mut Vec<String>) -> Result<(), Unsaid> {
+fn list_type(schema: &Map<String, Value>, args: &mut Vec<String>) -> Result<(), Inexpressible> {
     let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
     let kind = schema.get("x-kubernetes-list-type").and_then(Value::as_str);
     match (kind, keys.filter(|keys| !keys.is_empty())) {
         (None, None) => {}
-        (Some(kind @ ("atomic" | "set")), None) => words.push(format!("list_type = {kind:?}")),
+        (Some(kind @ ("atomic" | "set")), None) => args.push(format!("list_type = {kind:?}")),
         (Some("map"), Some(keys)) => {
-            let keys = keys.iter().map(|key| key.as_str().map(text)).collect::<Option<Vec<_>>>().ok_or(Unsaid)?;
-            words.push("list_type = \"map\"".to_owned());
-            words.push(format!("map_keys({})", keys.join(", ")));
+            let keys =
+                keys.iter().map(|key| key.as_str().map(text)).collect::<Option<Vec<_>>>().ok_or(Inexpressible)?;
+            args.push("list_type = \"map\"".to_owned());
+            args.push(format!("map_keys({})", keys.join(", ")));
         }
-        _ => return Err(Unsaid),
+        _ => return Err(Inexpressible),
     }
     Ok(())
 }
 
 /// Returns the argument for a CEL rule.
-fn rule(rule: &Value) -> Result<String, Unsaid> {
+fn rule(rule: &Value) -> Result<String, Inexpressible> {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     let of = |key: &str| rule[key].as_str().filter(|text| !text.is_empty());
     let is_blank = |key: &str| of(key).is_some_and(|text| text.trim().is_empty());
     if of("rule").is_none() || of("reason").is_some_and(|reason| !REASONS.contains(&reason)) {
-        return Err(Unsaid);
+        return Err(Inexpressible);
     }
     let parts = [
         ("rule", "rule"),
@@ -128,18 +129,18 @@ fn rule(rule: &Value) -> Result<String, Unsaid> {
         ("fieldPath", "field_path"),
     ];
     if parts.iter().any(|(key, _)| is_blank(key)) {
-        return Err(Unsaid);
+        return Err(Inexpressible);
     }
-    let mut words =
+    let mut args =
         parts.iter().filter_map(|(key, word)| Some(format!("{word} = {}", text(of(key)?)))).collect::<Vec<_>>();
     if rule["optionalOldSelf"] == true {
-        words.push("optional_old_self".to_owned());
+        args.push("optional_old_self".to_owned());
     }
-    Ok(format!("rule({})", words.join(", ")))
+    Ok(format!("rule({})", args.join(", ")))
 }
 
 /// Returns an error for contradictory bounds, which the derive rejects.
-fn contradiction(schema: &Map<String, Value>) -> Result<(), Unsaid> {
+fn contradiction(schema: &Map<String, Value>) -> Result<(), Inexpressible> {
     let pairs = [
         ("minimum", "maximum"),
         ("minLength", "maxLength"),
@@ -149,11 +150,11 @@ fn contradiction(schema: &Map<String, Value>) -> Result<(), Unsaid> {
     let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
     let is_wrong =
         |(low, high): (&str, &str)| matches!((bound(low), bound(high)), (Some(low), Some(high)) if low > high);
-    if pairs.into_iter().any(is_wrong) { Err(Unsaid) } else { Ok(()) }
+    if pairs.into_iter().any(is_wrong) { Err(Inexpressible) } else { Ok(()) }
 }
 
-fn float(number: &Value) -> Result<String, Unsaid> {
-    Ok(number.as_f64().ok_or(Unsaid)?.to_string())
+fn float(number: &Value) -> Result<String, Inexpressible> {
+    Ok(number.as_f64().ok_or(Inexpressible)?.to_string())
 }
 
 /// Formats a text as a Rust literal. Raw if it would need many backslashes.
@@ -196,8 +197,8 @@ pub(crate) fn json(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn said(schema: Value) -> Result<String, Unsaid> {
-        words(schema.as_object().unwrap(), &[]).map(|words| words.join(", "))
+    fn said(schema: Value) -> Result<String, Inexpressible> {
+        attribute_args(schema.as_object().unwrap(), &[]).map(|args| args.join(", "))
     }
 
     #[test]
@@ -231,7 +232,7 @@ mod tests {
             json!({"x-kubernetes-validations": [{"rule": " "}]}),
             json!({"x-kubernetes-validations": [{"rule": "true", "reason": "Odd"}]}),
         ] {
-            assert_eq!(said(schema.clone()), Err(Unsaid), "{schema}");
+            assert_eq!(said(schema.clone()), Err(Inexpressible), "{schema}");
         }
         assert_eq!(said(json!({"maximum": 2.5, "exclusiveMaximum": true})).unwrap(), "exclusive_maximum = 2.5");
     }

@@ -1,11 +1,18 @@
 //! Conversion of CustomResourceDefinitions (CRDs) to Rust types, and of Rust types to CRDs: `windlass import`.
 //!
+//! The modules. Each depends only on modules below it:
+//!
 //! ```text
-//! document    YAML files → CRDs
-//! shape       a version's schema → structs, enums and attributes (keywords, names)
-//! source      … → the source of a Rust module, for #[derive(CustomResource, Schema)]
-//! model       a Rust module → the CRD of its types, by interpreting the code of the derives (interpreter)
-//! normal      CRDs in a normal form, and the differences between two of them
+//! document      YAML files → CRDs, and the conversion of a CRD
+//! source        types → the source of a Rust module, for #[derive(CustomResource, Schema)]
+//! type_set      a version's schema → structs, enums and attributes
+//! model         a Rust module → the CRD of its types
+//! interpreter   interprets the code of the derives
+//! type_path     names and parameters of types in Rust source
+//! normal        CRDs in a normal form, and the differences between two of them
+//! keywords      keywords of schemas as arguments of attributes
+//! names         names of types, fields and variants
+//! error         the errors
 //! ```
 //!
 //! ```
@@ -46,14 +53,15 @@
 //! - Reading and writing a value may lose distinctions of JSON: an optional field that is null is omitted.
 
 mod document;
-mod error;
-mod interpreter;
-mod keywords;
-mod model;
-mod names;
-mod normal;
-mod shape;
 mod source;
+mod type_set;
+mod model;
+mod interpreter;
+mod type_path;
+mod normal;
+mod keywords;
+mod names;
+mod error;
 
 pub use document::{Document, Imported, read};
 pub use error::Error;

@@ -14,13 +14,17 @@ use k8s_openapi::{
 };
 use quote::ToTokens as _;
 use serde_json::Value;
-use syn::{DeriveInput, GenericArgument, ImplItem, Item, ItemImpl, PathArguments, Type};
+use syn::{DeriveInput, ImplItem, Item, ItemImpl, Type};
 use windlass_api::{
     Quantity,
     crd::{Definition, schema_of, unfit},
 };
 
-use crate::{Error, interpreter::Interpreter};
+use crate::{
+    error::Error,
+    interpreter::{Interpreter, Schemas},
+    type_path::named,
+};
 
 /// The types of a module.
 pub(crate) struct Types {
@@ -94,8 +98,28 @@ impl Types {
         Interpreter::new(self).definition(body, &constants)
     }
 
-    /// Returns the schema of a type.
-    pub(crate) fn schema_of(&self, ty: &Type) -> Result<JSONSchemaProps, String> {
+    fn of_module(&self, name: &str) -> Result<JSONSchemaProps, String> {
+        if let Some(known) = self.known.borrow().get(name) {
+            return Ok(known.clone());
+        }
+        if self.open.borrow().iter().any(|open| open == name) {
+            return Ok(unfit(format!("{name} contains itself, and a structural schema ends")));
+        }
+        let input = self.types.get(name).ok_or_else(|| format!("there is no type {name}"))?;
+        self.open.borrow_mut().push(name.to_owned());
+        let schema = windlass_derive_model::schema(input)
+            .and_then(syn::parse2::<syn::File>)
+            .map_err(|error| format!("{name}: {error}"))
+            .and_then(|file| Interpreter::new(self).schema(body(implementation(&file, "Schema")?)?));
+        self.open.borrow_mut().pop();
+        let schema = schema?;
+        self.known.borrow_mut().insert(name.to_owned(), schema.clone());
+        Ok(schema)
+    }
+}
+
+impl Schemas for Types {
+    fn schema_of(&self, ty: &Type) -> Result<JSONSchemaProps, String> {
         let (name, arguments) = named(ty)?;
         let argument =
             |index: usize| arguments.get(index).copied().ok_or_else(|| format!("{name} has too few parameters"));
@@ -134,50 +158,6 @@ impl Types {
             _ => return Err(format!("the schema of {name} is unknown")),
         })
     }
-
-    fn of_module(&self, name: &str) -> Result<JSONSchemaProps, String> {
-        if let Some(known) = self.known.borrow().get(name) {
-            return Ok(known.clone());
-        }
-        if self.open.borrow().iter().any(|open| open == name) {
-            return Ok(unfit(format!("{name} contains itself, and a structural schema ends")));
-        }
-        let input = self.types.get(name).ok_or_else(|| format!("there is no type {name}"))?;
-        self.open.borrow_mut().push(name.to_owned());
-        let schema = windlass_derive_model::schema(input)
-            .and_then(syn::parse2::<syn::File>)
-            .map_err(|error| format!("{name}: {error}"))
-            .and_then(|file| Interpreter::new(self).schema(body(implementation(&file, "Schema")?)?));
-        self.open.borrow_mut().pop();
-        let schema = schema?;
-        self.known.borrow_mut().insert(name.to_owned(), schema.clone());
-        Ok(schema)
-    }
-}
-
-/// Reports whether a field of this type is optional.
-pub(crate) fn is_optional(ty: &Type) -> Result<bool, String> {
-    let (name, arguments) = named(ty)?;
-    match (name.as_str(), arguments.first()) {
-        ("Option", _) => Ok(true),
-        ("Box", Some(inner)) => is_optional(inner),
-        _ => Ok(false),
-    }
-}
-
-/// Returns the last segment of a type's path, and its parameters.
-fn named(ty: &Type) -> Result<(String, Vec<&Type>), String> {
-    let Type::Path(path) = ty else { return Err(format!("unsupported type {}", ty.to_token_stream())) };
-    let last = path.path.segments.last().ok_or("a type has no name")?;
-    let arguments = match &last.arguments {
-        PathArguments::AngleBracketed(list) => list
-            .args
-            .iter()
-            .filter_map(|argument| if let GenericArgument::Type(ty) = argument { Some(ty) } else { None })
-            .collect(),
-        _ => Vec::new(),
-    };
-    Ok((last.ident.to_string(), arguments))
 }
 
 /// Returns the impl of a trait.

@@ -7,7 +7,7 @@ use windlass_derive_model::Case;
 use crate::{
     keywords::text,
     names::{self, escaped},
-    shape::{Enum, Field, Presence, Shape, Struct, Type, Use},
+    type_set::{Enum, Field, Presence, Struct, Type, TypeSet, Use},
 };
 
 /// The module for one version of a kind.
@@ -35,9 +35,9 @@ const WIDTH: usize = 110;
 const ALLOWED: &str = "#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::all, reason = \"generated from a CRD\")]\n";
 
 /// Returns the source of a module: a comment, its imports, and its types.
-pub(crate) fn module(comment: &str, resource: &[String], shape: &Shape) -> String {
-    let mut source = format!("//! {comment}\n\n{ALLOWED}\n{}", uses(shape));
-    for (index, ty) in shape.types.iter().enumerate() {
+pub(crate) fn module(comment: &str, resource: &[String], set: &TypeSet) -> String {
+    let mut source = format!("//! {comment}\n\n{ALLOWED}\n{}", uses(set));
+    for (index, ty) in set.types.iter().enumerate() {
         source.push('\n');
         match ty {
             Type::Struct(record) => write_struct(&mut source, record, if index == 0 { Some(resource) } else { None }),
@@ -47,8 +47,8 @@ pub(crate) fn module(comment: &str, resource: &[String], shape: &Shape) -> Strin
     source
 }
 
-fn uses(shape: &Shape) -> String {
-    let is_used = |what: &Use| shape.uses.contains(what);
+fn uses(set: &TypeSet) -> String {
+    let is_used = |what: &Use| set.uses.contains(what);
     let list = |names: &[(Use, &str)]| {
         names.iter().filter(|(what, _)| is_used(what)).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
     };
@@ -89,7 +89,7 @@ fn write_struct(source: &mut String, record: &Struct, resource: Option<&[String]
     if resource.is_none() {
         writeln!(source, "// {}", record.place.replace(['\n', '\r'], " ")).unwrap_or_default();
     }
-    let mut words = document(source, "", record.description.as_deref());
+    let mut args = document(source, "", record.description.as_deref());
     let default = if record.has_default { ", Default" } else { "" };
     let derive = if resource.is_some() { "CustomResource" } else { "Schema" };
     writeln!(source, "#[derive(Clone, Debug{default}, PartialEq, Serialize, Deserialize, {derive})]")
@@ -100,8 +100,8 @@ fn write_struct(source: &mut String, record: &Struct, resource: Option<&[String]
     if let Some(resource) = resource {
         attribute(source, "", "resource", resource);
     }
-    words.extend(record.words.iter().cloned());
-    attribute(source, "", "schema", &words);
+    args.extend(record.args.iter().cloned());
+    attribute(source, "", "schema", &args);
     writeln!(source, "pub struct {} {{", record.name).unwrap_or_default();
     let has_case = record.fields.iter().any(|field| is_renamed(field) == Renamed::ByCase);
     for field in &record.fields {
@@ -130,9 +130,9 @@ fn is_renamed(field: &Field) -> Renamed {
 }
 
 fn write_field(source: &mut String, field: &Field, has_case: bool) {
-    let mut words = document(source, "    ", field.description.as_deref());
-    words.extend(field.words.iter().cloned());
-    attribute(source, "    ", "schema", &words);
+    let mut args = document(source, "    ", field.description.as_deref());
+    args.extend(field.args.iter().cloned());
+    attribute(source, "    ", "schema", &args);
     let mut serde = Vec::new();
     match &field.name {
         None => serde.push("flatten".to_owned()),
@@ -162,19 +162,19 @@ fn write_enum(source: &mut String, choice: &Enum) {
 }
 
 /// Writes `#[name(word, …)]`, on several lines if it is long.
-fn attribute(source: &mut String, indent: &str, name: &str, words: &[String]) {
-    if words.is_empty() {
+fn attribute(source: &mut String, indent: &str, name: &str, args: &[String]) {
+    if args.is_empty() {
         return;
     }
-    let line = format!("{indent}#[{name}({})]", words.join(", "));
+    let line = format!("{indent}#[{name}({})]", args.join(", "));
     if line.len() <= WIDTH {
         source.push_str(&line);
         source.push('\n');
         return;
     }
     writeln!(source, "{indent}#[{name}(").unwrap_or_default();
-    for (index, word) in words.iter().enumerate() {
-        let comma = if index + 1 < words.len() { "," } else { "" };
+    for (index, word) in args.iter().enumerate() {
+        let comma = if index + 1 < args.len() { "," } else { "" };
         writeln!(source, "{indent}    {word}{comma}").unwrap_or_default();
     }
     writeln!(source, "{indent})]").unwrap_or_default();

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 use windlass_api::{JsonPath, crd::DefinitionError};
-use windlass_cel::{WrongRule, check_rules, compile_pattern};
+use windlass_cel::{RuleError, check_rules, compile_pattern};
 
 use crate::{Manifests, Policy, webhook::Webhook};
 
@@ -123,7 +123,7 @@ fn check_version(kind: &str, version: &CustomResourceDefinitionVersion, problems
     if problems.len() == before {
         // Rules are checked only against a valid schema.
         for cause in check_rules(&schema, "") {
-            let Some(wrong) = WrongRule::of(&cause) else {
+            let Some(wrong) = RuleError::of(&cause) else {
                 problems.push(place.problem(format!("{}: {}", cause.field, cause.message)));
                 continue;
             };

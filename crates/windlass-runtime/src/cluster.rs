@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource, Scope};
-use windlass_cache::{Index, InformerFactory, InformerOptions, InformerStatus, Informers, Selection, WriteJournals};
+use windlass_cache::{Index, InformerFactory, InformerOptions, InformerSet, InformerStatus, Selection, WriteJournals};
 use windlass_client::Client;
 
 use crate::{
@@ -127,14 +127,14 @@ impl Cluster {
     ///
     /// # Panics
     /// Panics outside of a tokio runtime.
-    pub fn informer<T: Object>(&self, watch: &Watch<T>) -> Informers<T> {
+    pub fn informer<T: Object>(&self, watch: &Watch<T>) -> InformerSet<T> {
         let mut parts = self.caches.parts_of(watch).into_iter().map(|(factory, selection)| {
             let informer = factory.for_resource(watch.resource.clone(), selection);
             factory.start();
             informer
         });
         let first = parts.next().expect("a kind has at least one part");
-        Informers::new(first, parts)
+        InformerSet::new(first, parts)
     }
 
     /// Reports whether the caches of a kind cover a namespace.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 use windlass_api::{ApiResource, Object, ObjectKey, Uid};
-use windlass_cache::{Informers, Reads, Stopped, WriteJournals};
+use windlass_cache::{InformerSet, Reads, Stopped, WriteJournals};
 use windlass_client::{Client, Stored, WriteObserver};
 
 /// The default time that a read waits for the cache.
@@ -35,7 +35,7 @@ pub(crate) fn recorded(client: Client, journals: &WriteJournals) -> Client {
 
 /// Waits until the caches show the manager's own writes. Without a pending write this compares two numbers.
 pub(crate) async fn wait<K: Object>(
-    informers: &Informers<K>,
+    informers: &InformerSet<K>,
     reads: Reads<'_>,
     limit: Duration,
 ) -> Result<(), StaleRead> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass_api::{ApiResource, Clock, Entropy, Object};
-use windlass_cache::{Informers, Lister};
+use windlass_cache::{InformerSet, Lister};
 use windlass_client::Client;
 
 use crate::{CachedClient, events::Recorder};
@@ -133,7 +133,7 @@ struct Store {
     /// The ID of the object type.
     type_id: TypeId,
     resource: ApiResource,
-    /// The `Informers` of that type.
+    /// The `InformerSet` of that type.
     informers: Box<dyn Any + Send + Sync>,
 }
 
@@ -238,24 +238,24 @@ impl Debug for Shared {
 // === impl Stores ===
 
 impl Stores {
-    pub(crate) fn insert<T: Object>(&mut self, resource: ApiResource, informers: Informers<T>) {
+    pub(crate) fn insert<T: Object>(&mut self, resource: ApiResource, informers: InformerSet<T>) {
         self.0.push(Store { type_id: TypeId::of::<T>(), resource, informers: Box::new(informers) });
     }
 
     /// Returns the store of a resource as `T`.
     pub(crate) fn of<T: Object>(&self, resource: &ApiResource) -> Option<Lister<T>> {
-        self.informers(resource).map(Informers::store)
+        self.informers(resource).map(InformerSet::store)
     }
 
     /// Returns the informers of a resource as `T`.
-    pub(crate) fn informers<T: Object>(&self, resource: &ApiResource) -> Option<&Informers<T>> {
+    pub(crate) fn informers<T: Object>(&self, resource: &ApiResource) -> Option<&InformerSet<T>> {
         self.find(|other| other == resource)
     }
 
-    fn find<T: Object>(&self, matches: impl Fn(&ApiResource) -> bool) -> Option<&Informers<T>> {
+    fn find<T: Object>(&self, matches: impl Fn(&ApiResource) -> bool) -> Option<&InformerSet<T>> {
         let of_type = self.0.iter().filter(|store| store.type_id == TypeId::of::<T>());
         of_type
             .filter(|store| matches(&store.resource))
-            .find_map(|store| store.informers.downcast_ref::<Informers<T>>())
+            .find_map(|store| store.informers.downcast_ref::<InformerSet<T>>())
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, from_value, json};
 use windlass::{
     Client, Patch,
     api::BoxError,
-    envtest::{Environment, Requests, Verb},
+    envtest::{Environment, RequestMatcher, Verb},
     k8s::{
         apps::v1::{Deployment, StatefulSet},
         core::v1::Pod,
@@ -54,7 +54,7 @@ impl Measured {
 /// Returns an error if the program fails, or if the number of pods is wrong.
 pub async fn measure(program: Program, workload: Workload) -> Result<Measured, BoxError> {
     let env = Environment::builder().seed(1).start().await?;
-    let heard = env.record(Requests::any());
+    let heard = env.record(RequestMatcher::any());
     // The user's requests bypass the recorder, because only the program's are counted.
     let server = env.server().ok_or("the environment has an embedded server")?;
     let user = Client::from_service(server.service(), "default");

@@ -7,7 +7,7 @@ use serde_json::{Value, from_value, json};
 use windlass::{
     Client, ObjectExt as _, Patch,
     envtest::{
-        Environment, Requests,
+        Environment, RequestMatcher,
         explore::{Scenario, StepResult, explore},
     },
     k8s::{
@@ -81,7 +81,7 @@ async fn an_ingress_comes_changes_comes_back_and_goes() -> StepResult {
 async fn what_is_somebody_elses_is_left_and_told() -> StepResult {
     let env = start().await;
     let theirs = env.client().create(&by_hand()).await?;
-    let writes = env.record(Requests::writes().of::<Ingress>());
+    let writes = env.record(RequestMatcher::writes().of::<Ingress>());
     env.client().create(&service("shop.example.com")).await?;
     let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("IngressTaken"));
     env.eventually_all::<Event>(told).await;

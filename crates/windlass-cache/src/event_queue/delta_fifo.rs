@@ -17,7 +17,7 @@ use crate::{
 /// A queue of objects, each with all changes since it was last popped: client-go's `DeltaFIFO`.
 ///
 /// Objects are popped in the order of their first pending change. The changes of one object stay in order, and two
-/// successive deletions are merged. The queue is plain data; an informer or [`Blocking`](crate::stores::Blocking) adds
+/// successive deletions are merged. The queue is plain data; an informer or [`Blocking`](crate::collections::Blocking) adds
 /// the waiting.
 ///
 /// # What is not guaranteed
@@ -26,7 +26,7 @@ use crate::{
 ///   of states, and its version advances only when the queue is empty.
 ///
 /// ```
-/// use windlass_cache::{Cached, Change, Delta, stores::{DeltaFifo, ThreadSafeMap}};
+/// use windlass_cache::{Cached, Change, Delta, collections::{DeltaFifo, ThreadSafeMap}};
 /// # use windlass_api::k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 /// # fn pod(name: &str) -> Pod {
 /// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }

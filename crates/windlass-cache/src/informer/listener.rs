@@ -53,7 +53,7 @@ pub(super) struct Backlog {
     waiting: AtomicUsize,
     bound: usize,
     /// Wakes the processor, which waits for room.
-    eased: Notify,
+    has_room: Notify,
 }
 
 struct Resync {
@@ -70,7 +70,7 @@ const SLOW: Duration = Duration::from_millis(1);
 /// The number of notifications taken from the queue at once. The informer also adds many at once, and the runtime gives
 /// both the same number of turns. Without batches, the informer would get ahead of a quick handler. A handler that has
 /// run for [`SLOW`] yields to other tasks.
-const TAKEN: usize = 64;
+const BATCH: usize = 64;
 
 /// The task's end of a handler's queue.
 struct Handling<K> {
@@ -102,15 +102,15 @@ impl<K: Send + Sync + 'static> NewListener<K> {
         let backlog = match buffer {
             Buffer::Unbounded => None,
             Buffer::Bounded(bound) => {
-                Some(Arc::new(Backlog { waiting: AtomicUsize::new(0), bound, eased: Notify::new() }))
+                Some(Arc::new(Backlog { waiting: AtomicUsize::new(0), bound, has_room: Notify::new() }))
             }
         };
         let listener = Listener { id, queue, backlog: backlog.clone(), removed: Arc::clone(&removed), resync };
         let mut handling = Handling { handler, pace, synced, backlog, reporter };
         let task = async move {
             let _ended = ended;
-            let mut taken = Vec::with_capacity(TAKEN);
-            while messages.recv_many(&mut taken, TAKEN).await > 0 {
+            let mut taken = Vec::with_capacity(BATCH);
+            while messages.recv_many(&mut taken, BATCH).await > 0 {
                 let mut now = Instant::now();
                 let mut turn = now;
                 for message in taken.drain(..) {
@@ -122,7 +122,7 @@ impl<K: Send + Sync + 'static> NewListener<K> {
                     if removed.load(Ordering::Acquire) {
                         return;
                     }
-                    now = handling.deal_with(message, now);
+                    now = handling.handle(message, now);
                 }
             }
         };
@@ -132,35 +132,35 @@ impl<K: Send + Sync + 'static> NewListener<K> {
 
 impl<K: 'static> Handling<K> {
     /// Handles one message. Takes the start time and returns the end time.
-    fn deal_with(&mut self, message: Message<K>, now: Instant) -> Instant {
+    fn handle(&mut self, message: Message<K>, now: Instant) -> Instant {
         let Message::Notify(notification) = message else {
             self.synced.fire();
             return now;
         };
         let key = notification.key().clone();
-        let (outcome, ended) = self.pace.run(now, || crate::contained(|| self.handler.handle(notification)));
+        let (outcome, ended) = self.pace.run(now, || crate::panics::catch_panic(|| self.handler.handle(notification)));
         if let Err(panic) = outcome {
             self.reporter.metrics().handler_panicked();
             tracing::error!(%key, panic, "a handler panicked; continuing with the next notification");
         }
         if let Some(backlog) = &self.backlog {
-            backlog.eased_by_one();
+            backlog.remove_one();
         }
         ended
     }
 }
 
 impl Backlog {
-    fn eased_by_one(&self) {
+    fn remove_one(&self) {
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == self.bound {
-            self.eased.notify_one();
+            self.has_room.notify_one();
         }
     }
 
     /// Waits until the backlog has room.
-    pub(super) async fn eased(&self) {
+    pub(super) async fn wait_for_room(&self) {
         while self.waiting.load(Ordering::Acquire) >= self.bound {
-            self.eased.notified().await;
+            self.has_room.notified().await;
         }
     }
 }
@@ -289,7 +289,7 @@ mod tests {
         let quick = crate::HandlerOptions::default().quick().pace;
         for (mut pace, is_alone) in [(Pace::Unknown, true), (Pace::Slow, true), (quick, false)] {
             // Succeeds only if the thread may block.
-            let wait = || crate::contained(|| Handle::current().block_on(async {})).is_ok();
+            let wait = || crate::panics::catch_panic(|| Handle::current().block_on(async {})).is_ok();
             let could_wait = tokio::spawn(async move { pace.run(Instant::now(), wait).0 }).await.unwrap();
             assert_eq!(could_wait, is_alone, "{pace:?}");
         }

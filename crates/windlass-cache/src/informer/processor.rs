@@ -19,7 +19,7 @@ use crate::{
     handler::{Deleted, DeletedState, InitialList, Notification},
     indexer::Index,
     options::Reporter,
-    pipe::{Pipe, Popped},
+    pipe::{Pipe, QueuedDelta},
     progress::Progress,
     store::StoreWriter,
     synced::SyncSignal,
@@ -91,13 +91,13 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             let full = self.listeners.iter().find_map(Listener::full_backlog).cloned();
             tokio::select! {
                 biased;
-                Some(command) = self.commands.recv() => self.obey(command),
+                Some(command) = self.commands.recv() => self.execute(command),
                 () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() && full.is_none() => {
                     let now = Instant::now();
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
                     pipe.push_now(Change::Resync);
                 }
-                () = eased(full.as_deref()), if full.is_some() => {}
+                () = wait_for_room(full.as_deref()), if full.is_some() => {}
                 popped = pipe.pop(), if full.is_none() => self.apply_some(popped, pipe),
             }
         }
@@ -109,7 +109,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    fn obey(&mut self, command: Command<K>) {
+    fn execute(&mut self, command: Command<K>) {
         match command {
             Command::Add(listener) => self.add(listener),
             Command::Remove(id) => {
@@ -127,7 +127,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// Applies a delta, and the following ones while the handlers have room. Commands wait for at most [`BATCH`]
     /// deltas.
-    fn apply_some(&mut self, first: Popped<K>, pipe: &Pipe<K>) {
+    fn apply_some(&mut self, first: QueuedDelta<K>, pipe: &Pipe<K>) {
         let room = self.listeners.iter().map(Listener::room).fold(BATCH, usize::min);
         let mut batch = vec![first];
         // A delta about all objects may cause more notifications than there is room for.
@@ -137,23 +137,23 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
         if batch.len() > 1 {
             let objects = batch.iter().filter_map(|popped| popped.delta.object());
-            self.stored.writer.look_ahead(objects.map(Cached::key));
+            self.stored.writer.prefetch(objects.map(Cached::key));
         }
         for popped in batch {
             self.apply(popped);
         }
     }
 
-    fn apply(&mut self, popped: Popped<K>) {
+    fn apply(&mut self, popped: QueuedDelta<K>) {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
             Delta::Added(object) | Delta::Updated(object) => {
                 let old = self.stored.insert(&object, self.version_at(&object));
-                self.tell(old, object, initial);
+                self.notify_handlers(old, object, initial);
             }
             Delta::Replaced(object) => {
                 let old = self.stored.insert(&object, None);
-                self.tell(old, object, initial);
+                self.notify_handlers(old, object, initial);
             }
             Delta::Deleted(deleted) => {
                 let version = match deleted.state {
@@ -171,7 +171,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                     self.broadcast(Notification::Deleted(Deleted::missed(object)));
                 }
                 for (old, new) in replaced.present {
-                    self.tell(old, new, initial);
+                    self.notify_handlers(old, new, initial);
                 }
             }
             Delta::Sync(object) => {
@@ -198,7 +198,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     }
 
     /// Notifies the handlers of a stored state. An unchanged state is only delivered to handlers whose resync is due.
-    fn tell(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
+    fn notify_handlers(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
         match old {
             None => self.broadcast(Notification::Added { object: new, initial }),
             Some(old) if old.is_same_state(&new) => self.resync(&new),
@@ -229,8 +229,8 @@ impl<K> Stored<K> {
     }
 }
 
-async fn eased(backlog: Option<&Backlog>) {
+async fn wait_for_room(backlog: Option<&Backlog>) {
     if let Some(backlog) = backlog {
-        backlog.eased().await;
+        backlog.wait_for_room().await;
     }
 }

@@ -1,6 +1,6 @@
+mod api;
 mod interleavings;
 mod trouble;
-mod ways;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

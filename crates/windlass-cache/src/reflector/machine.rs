@@ -1,7 +1,7 @@
 //! The reflector's decisions as a state machine.
 //!
-//! It performs no I/O, does not wait, and does not use object types. The driver carries out one [`Effect`] at a time
-//! and passes the outcome back as the next [`Input`].
+//! It performs no I/O, does not wait, and does not look into objects: it takes one in an [`Input`] and returns it in an
+//! [`Effect`]. The driver carries out one effect at a time and passes the outcome back as the next input.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ mod tests;
 use std::time::Duration;
 
 use windlass_api::{
-    Bookmarks, Content, EventType, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
+    Bookmarks, Content, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
 };
 
 use crate::options::{InformerOptions, InitialSync};
@@ -80,19 +80,19 @@ pub(crate) enum Page {
     Whole,
 }
 
-/// An event that the driver passes to the machine.
+/// An event that the driver passes to the machine. `O` is the type of the objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum Input<O> {
     /// The wait has ended; also the first input.
     Elapsed,
     /// A page of a list is complete.
     PageEnded(ListMeta),
     /// A list failed.
     ListFailed(Failure),
-    /// An event other than an error arrived.
-    Event {
-        event_type: EventType,
-        /// The version of the object or bookmark.
+    /// A change of an object arrived.
+    Change { change: ChangeType, object: O, version: ResourceVersion },
+    /// A bookmark arrived, or the event of an object that is too large to be read.
+    Bookmark {
         version: ResourceVersion,
         /// `true` for the bookmark that ends the initial events.
         ends_initial: bool,
@@ -105,6 +105,14 @@ pub(crate) enum Input {
     Probed(ResourceVersion),
     /// The server did not respond with a version.
     ProbeFailed(Failure),
+}
+
+/// The type of a watch event with an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeType {
+    Added,
+    Modified,
+    Deleted,
 }
 
 /// The stage at which a watch failed.
@@ -143,7 +151,7 @@ pub(crate) enum Failure {
 
 /// The next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum Effect<O> {
     /// End the running request and wait for the next back-off delay, or this duration if it is longer.
     Wait(Option<Duration>),
     /// Request a page and set its objects aside. A page without a continue token starts a new list.
@@ -154,12 +162,12 @@ pub(crate) enum Effect {
     Watch(WatchOptions),
     /// Deliver the objects set aside as the complete state.
     Replace { version: ResourceVersion, then: Then },
-    /// Set the event's object aside.
-    Collect,
-    /// Remove the event's object from those set aside.
-    Discard,
-    /// Deliver the event's object as a change.
-    Forward,
+    /// Set the object aside.
+    Collect(O),
+    /// Remove the object from those set aside.
+    Discard(O),
+    /// Deliver the object as a change.
+    Forward(ChangeType, O),
     /// Deliver a bookmark: no change up to this version is missing.
     Advance(ResourceVersion),
     /// Continue with the watch.
@@ -179,7 +187,7 @@ pub(crate) enum Then {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
     state: State,
-    asks: Asks,
+    params: ListWatchParams,
     /// The last delivered version; `None` before the first list.
     synced: Option<ResourceVersion>,
     /// `true` if the server could not serve `synced`. Then only the most recent state can be requested.
@@ -192,7 +200,7 @@ pub(crate) struct Machine {
 
 /// The parameters of every list and watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Asks {
+pub(crate) struct ListWatchParams {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     pub(crate) content: Content,
@@ -200,7 +208,7 @@ pub(crate) struct Asks {
     pub(crate) initial_sync: InitialSync,
 }
 
-impl From<&InformerOptions> for Asks {
+impl From<&InformerOptions> for ListWatchParams {
     fn from(options: &InformerOptions) -> Self {
         Self {
             labels: options.labels.clone(),
@@ -212,7 +220,7 @@ impl From<&InformerOptions> for Asks {
     }
 }
 
-impl Asks {
+impl ListWatchParams {
     pub(crate) fn list_options(&self) -> ListOptions {
         ListOptions {
             labels: self.labels.clone(),
@@ -225,10 +233,10 @@ impl Asks {
 
 impl Machine {
     /// Creates a machine that expects [`Input::Elapsed`].
-    pub(crate) fn new(asks: Asks) -> Self {
+    pub(crate) fn new(params: ListWatchParams) -> Self {
         Self {
             state: State::Waiting(Next::Sync),
-            asks,
+            params,
             synced: None,
             unavailable: false,
             was_away: false,
@@ -242,7 +250,7 @@ impl Machine {
 
     /// Returns the next state and effect. An input that is impossible in the current state leads to `Waiting`.
     #[must_use]
-    pub(crate) fn step(mut self, input: Input) -> (Self, Effect) {
+    pub(crate) fn step<O>(mut self, input: Input<O>) -> (Self, Effect<O>) {
         let current = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
         let (next, effect) = match (current, input) {
             (State::Waiting(Next::Sync), Input::Elapsed) => self.sync(),
@@ -258,18 +266,18 @@ impl Machine {
         (self, effect)
     }
 
-    fn streaming(&mut self, from: Option<ResourceVersion>, input: Input) -> (State, Effect) {
+    fn streaming<O>(&mut self, from: Option<ResourceVersion>, input: Input<O>) -> (State, Effect<O>) {
         match input {
-            Input::Event { version, ends_initial: true, .. } => {
+            Input::Bookmark { version, ends_initial: true } => {
                 self.synced = Some(version.clone());
                 self.unavailable = false;
                 (State::Watching { catching_up: false }, Effect::Replace { version, then: Then::Continue })
             }
-            Input::Event { event_type, .. } => {
-                let effect = match event_type {
-                    EventType::Added | EventType::Modified => Effect::Collect,
-                    EventType::Deleted => Effect::Discard,
-                    EventType::Bookmark | EventType::Error => Effect::Continue,
+            Input::Bookmark { ends_initial: false, .. } => (State::Streaming { from }, Effect::Continue),
+            Input::Change { change, object, .. } => {
+                let effect = match change {
+                    ChangeType::Added | ChangeType::Modified => Effect::Collect(object),
+                    ChangeType::Deleted => Effect::Discard(object),
                 };
                 (State::Streaming { from }, effect)
             }
@@ -288,7 +296,7 @@ impl Machine {
         }
     }
 
-    fn page_ended(&mut self, from: Option<ResourceVersion>, page: Page, meta: ListMeta) -> (State, Effect) {
+    fn page_ended<O>(&mut self, from: Option<ResourceVersion>, page: Page, meta: ListMeta) -> (State, Effect<O>) {
         let version = match page {
             Page::Later(first) => first,
             Page::First | Page::Whole => meta.resource_version,
@@ -305,7 +313,7 @@ impl Machine {
         (next, Effect::Replace { version, then: Then::Watch(options) })
     }
 
-    fn list_failed(&mut self, from: Option<ResourceVersion>, page: &Page, failure: Failure) -> (State, Effect) {
+    fn list_failed<O>(&mut self, from: Option<ResourceVersion>, page: &Page, failure: Failure) -> (State, Effect<O>) {
         match (failure, page) {
             (Failure::Expired, Page::Later(_)) => {
                 let resource_version = from.as_ref().map(ToString::to_string);
@@ -321,21 +329,25 @@ impl Machine {
         }
     }
 
-    fn watching(&mut self, catching_up: bool, input: Input) -> (State, Effect) {
+    fn watching<O>(&mut self, catching_up: bool, input: Input<O>) -> (State, Effect<O>) {
         match input {
-            Input::Event { version, .. } if !catching_up && self.is_behind(&version) => {
+            Input::Change { version, .. } | Input::Bookmark { version, .. }
+                if !catching_up && self.is_behind(&version) =>
+            {
                 // The server has another history now: only its most recent state can be requested.
                 self.unavailable = true;
                 wait(Next::Sync, None)
             }
-            Input::Event { event_type, version, .. } => {
-                let catching_up = catching_up && event_type == EventType::Added;
+            Input::Change { change, object, version } => {
+                let catching_up = catching_up && change == ChangeType::Added;
                 if !catching_up {
-                    self.synced = Some(version.clone());
+                    self.synced = Some(version);
                 }
-                let is_bookmark = event_type == EventType::Bookmark;
-                let effect = if is_bookmark { Effect::Advance(version) } else { Effect::Forward };
-                (State::Watching { catching_up }, effect)
+                (State::Watching { catching_up }, Effect::Forward(change, object))
+            }
+            Input::Bookmark { version, .. } => {
+                self.synced = Some(version.clone());
+                (State::Watching { catching_up: false }, Effect::Advance(version))
             }
             Input::WatchFailed(stage, failure) => match (failure, stage) {
                 (Failure::TooManyRequests(after), _) => wait(Next::Watch, after),
@@ -355,7 +367,7 @@ impl Machine {
         }
     }
 
-    fn probing(&mut self, input: Input) -> (State, Effect) {
+    fn probing<O>(&mut self, input: Input<O>) -> (State, Effect<O>) {
         match input {
             Input::Probed(version) if self.is_behind(&version) => {
                 self.unavailable = true;
@@ -371,9 +383,9 @@ impl Machine {
         }
     }
 
-    fn sync(&mut self) -> (State, Effect) {
+    fn sync<O>(&mut self) -> (State, Effect<O>) {
         self.was_away = false;
-        match self.asks.initial_sync {
+        match self.params.initial_sync {
             InitialSync::Watch => self.stream(),
             InitialSync::List => self.list(),
         }
@@ -381,7 +393,7 @@ impl Machine {
 
     /// Starts from the last version or a later one, or from the most recent; never from "0", which could be older than
     /// the last one.
-    fn stream(&mut self) -> (State, Effect) {
+    fn stream<O>(&mut self) -> (State, Effect<O>) {
         let from = self.synced.clone().filter(|version| !self.unavailable && is_set(version));
         let options = WatchOptions {
             resource_version: from.as_ref().map(ToString::to_string),
@@ -391,7 +403,7 @@ impl Machine {
         (State::Streaming { from }, Effect::Watch(options))
     }
 
-    fn list(&mut self) -> (State, Effect) {
+    fn list<O>(&mut self) -> (State, Effect<O>) {
         let from = match &self.synced {
             _ if self.unavailable => None,
             None => Some(ResourceVersion::from("0")),
@@ -409,7 +421,7 @@ impl Machine {
         (State::Listing { from, page: Page::First }, Effect::List(options))
     }
 
-    fn watch(&mut self) -> (State, Effect) {
+    fn watch<O>(&mut self) -> (State, Effect<O>) {
         if self.was_away {
             // Only the version is needed; but keep the selectors, because the client may not be allowed to list
             // anything else.
@@ -429,7 +441,7 @@ impl Machine {
     /// A watch cache serves any version that it has without pages; the storage should not be read with one request.
     fn limit(&self, from: Option<&ResourceVersion>) -> Option<u32> {
         let default = (self.paged || !from.is_some_and(is_set)).then_some(PAGE_SIZE);
-        self.asks.page_size.or(default)
+        self.params.page_size.or(default)
     }
 
     fn is_behind(&self, version: &ResourceVersion) -> bool {
@@ -438,26 +450,26 @@ impl Machine {
     }
 
     fn list_options(&self) -> ListOptions {
-        self.asks.list_options()
+        self.params.list_options()
     }
 
     fn watch_options(&self) -> WatchOptions {
         WatchOptions {
-            labels: self.asks.labels.clone(),
-            fields: self.asks.fields.clone(),
-            content: self.asks.content,
+            labels: self.params.labels.clone(),
+            fields: self.params.fields.clone(),
+            content: self.params.content,
             bookmarks: Bookmarks::Allow,
             ..WatchOptions::default()
         }
     }
 }
 
-fn wait(next: Next, at_least: Option<Duration>) -> (State, Effect) {
+fn wait<O>(next: Next, at_least: Option<Duration>) -> (State, Effect<O>) {
     (State::Waiting(next), Effect::Wait(at_least))
 }
 
 /// Handles impossible inputs: a new start is better than a state without an exit.
-fn start_over() -> (State, Effect) {
+fn start_over<O>() -> (State, Effect<O>) {
     wait(Next::Sync, None)
 }
 

@@ -2,7 +2,7 @@
 
 use windlass_api::ObjectKey;
 
-use crate::{cached::Cached, event_queue::Change, stores::ObjectStore};
+use crate::{cached::Cached, collections::ObjectStore, event_queue::Change};
 
 /// A receiver of a [`Reflector`](super::Reflector)'s changes. Implemented for closures that take a [`Change`].
 pub trait Sink<K>: Send + 'static {

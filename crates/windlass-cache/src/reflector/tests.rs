@@ -34,7 +34,7 @@ impl Rig {
         let hook = Arc::clone(&errors);
         let options = options
             .entropy(Entropy::seeded(1))
-            .on_error(move |error| hook.lock().push(format!("{error}: {}", crate::causes(error))));
+            .on_error(move |error| hook.lock().push(format!("{error}: {}", crate::error::causes(error))));
         let writer = StoreWriter::new(|_, _, _| ());
         let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
         let store = writer.store().clone();
@@ -606,7 +606,7 @@ async fn an_error_event_ends_its_watch_whatever_it_says() {
 async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
-    let store = Arc::new(crate::stores::ThreadSafeMap::<ConfigMap>::new());
+    let store = Arc::new(crate::collections::ThreadSafeMap::<ConfigMap>::new());
     let sink = Mirror(Arc::clone(&store));
     let changes = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&changes);
@@ -620,7 +620,7 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     fake.apply(&map("b"));
     fake.delete(&"n/a".parse().unwrap());
     settle().await;
-    let names = |store: &crate::stores::ThreadSafeMap<ConfigMap>| {
+    let names = |store: &crate::collections::ThreadSafeMap<ConfigMap>| {
         store.list().iter().map(|object| object.key().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(names(&store), ["n/b"]);

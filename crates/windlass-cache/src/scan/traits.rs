@@ -48,7 +48,7 @@ impl<'j> RawTraits<'j> {
     }
 
     /// Reports whether the texts are the known traits in Go's JSON encoding. `false` is not conclusive.
-    pub(crate) fn spell(&self, known: &Traits) -> bool {
+    pub(crate) fn matches_encoding(&self, known: &Traits) -> bool {
         let labels = Rest(self.labels).list(["{", "}"], &known.labels, |rest, (key, value)| {
             rest.eat("\"") && rest.eat(key) && rest.eat("\":\"") && rest.eat(value) && rest.eat("\"")
         });
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn what_is_spelled_as_go_does_is_known_without_being_read() {
-        assert!(raw(GO).spell(&known()));
-        assert!(raw(["", "", ""]).spell(&Traits::default()));
+        assert!(raw(GO).matches_encoding(&known()));
+        assert!(raw(["", "", ""]).matches_encoding(&Traits::default()));
         assert!(raw(GO).read().unwrap().are(&known()));
     }
 
@@ -251,9 +251,9 @@ mod tests {
         ] {
             let mut texts = GO;
             texts[at] = other;
-            assert!(!raw(texts).spell(&known()), "{other}");
+            assert!(!raw(texts).matches_encoding(&known()), "{other}");
         }
-        assert!(!raw(GO).spell(&Traits::default()));
+        assert!(!raw(GO).matches_encoding(&Traits::default()));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use crate::{
     cost::Cost,
-    eval::{Fault, Meter},
+    fault::EvalFault,
     function::Row,
     library::{int, items},
+    meter::Meter,
     value::Value,
 };
 
@@ -56,11 +57,11 @@ pub(super) const TABLE: &[Row] = &[
         let found = range.and_then(|(start, end)| all.get(start..end));
         found
             .map(|found| Value::list(found.to_vec()))
-            .ok_or_else(|| Fault::error(format!("cannot slice({start}, {end}), list is length {}", all.len())))
+            .ok_or_else(|| EvalFault::error(format!("cannot slice({start}, {end}), list is length {}", all.len())))
     }),
     ("list(list(T))::flatten() list(T)", Cost::Copy, |meter, args| flattened(meter, args, 1)),
     ("list(dyn)::flatten(int) list(dyn)", Cost::Copy, |meter, args| match int(args, 1)? {
-        depth if depth < 0 => Err(Fault::error("level must be non-negative")),
+        depth if depth < 0 => Err(EvalFault::error("level must be non-negative")),
         depth => flattened(meter, args, depth),
     }),
     ("list(T)::sort() list(T)", Cost::Pairs { ordered: true }, |meter, args| {
@@ -108,11 +109,11 @@ pub(super) const TABLE: &[Row] = &[
     }),
 ];
 
-fn compared(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, Fault> {
-    a.compare(b).ok_or_else(|| Fault::error("no such overload"))
+fn compared(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, EvalFault> {
+    a.compare(b).ok_or_else(|| EvalFault::error("no such overload"))
 }
 
-fn has<'v>(all: &[Value<'v>], item: &Value<'v>, meter: &Meter) -> Result<bool, Fault> {
+fn has<'v>(all: &[Value<'v>], item: &Value<'v>, meter: &Meter) -> Result<bool, EvalFault> {
     for other in all {
         if other.equals(item, meter)? {
             return Ok(true);
@@ -121,7 +122,7 @@ fn has<'v>(all: &[Value<'v>], item: &Value<'v>, meter: &Meter) -> Result<bool, F
     Ok(false)
 }
 
-fn all_within<'v>(meter: &Meter, some: &[Value<'v>], all: &[Value<'v>]) -> Result<bool, Fault> {
+fn all_within<'v>(meter: &Meter, some: &[Value<'v>], all: &[Value<'v>]) -> Result<bool, EvalFault> {
     for item in some {
         if !has(all, item, meter)? {
             return Ok(false);
@@ -134,12 +135,12 @@ fn sum<'v>(
     args: &[Value<'v>],
     zero: Value<'v>,
     add: fn(&Value<'v>, &Value<'v>) -> Option<Value<'v>>,
-) -> Result<Value<'v>, Fault> {
-    let add = |total: Value<'v>, item| add(&total, &item).ok_or_else(|| Fault::error("integer overflow"));
+) -> Result<Value<'v>, EvalFault> {
+    let add = |total: Value<'v>, item| add(&total, &item).ok_or_else(|| EvalFault::error("integer overflow"));
     items(args, 0)?.into_iter().try_fold(zero, add)
 }
 
-fn extreme<'v>(args: &[Value<'v>], name: &str, wanted: Ordering) -> Result<Value<'v>, Fault> {
+fn extreme<'v>(args: &[Value<'v>], name: &str, wanted: Ordering) -> Result<Value<'v>, EvalFault> {
     let mut best = None;
     for item in items(args, 0)? {
         let better = match &best {
@@ -150,14 +151,14 @@ fn extreme<'v>(args: &[Value<'v>], name: &str, wanted: Ordering) -> Result<Value
             best = Some(item);
         }
     }
-    best.ok_or_else(|| Fault::error(format!("{name} called on empty list")))
+    best.ok_or_else(|| EvalFault::error(format!("{name} called on empty list")))
 }
 
 fn place<'a, 'v: 'a>(
     meter: &Meter,
     wanted: &Value<'v>,
     items: impl Iterator<Item = (usize, &'a Value<'v>)>,
-) -> Result<Value<'v>, Fault> {
+) -> Result<Value<'v>, EvalFault> {
     for (index, item) in items {
         if item.equals(wanted, meter)? {
             return Ok(Value::Int(i64::try_from(index).unwrap_or(i64::MAX)));
@@ -166,7 +167,7 @@ fn place<'a, 'v: 'a>(
     Ok(Value::Int(-1))
 }
 
-fn flattened<'v>(meter: &Meter, args: &[Value<'v>], depth: i64) -> Result<Value<'v>, Fault> {
+fn flattened<'v>(meter: &Meter, args: &[Value<'v>], depth: i64) -> Result<Value<'v>, EvalFault> {
     let mut all = items(args, 0)?;
     for _ in 0..depth {
         let mut flat = Vec::new();
@@ -192,11 +193,11 @@ fn flattened<'v>(meter: &Meter, args: &[Value<'v>], depth: i64) -> Result<Value<
 }
 
 /// Sorts the pairs by their first values and returns the second values.
-fn sorted<'v>(meter: &Meter, mut pairs: Vec<(Value<'v>, Value<'v>)>) -> Result<Value<'v>, Fault> {
+fn sorted<'v>(meter: &Meter, mut pairs: Vec<(Value<'v>, Value<'v>)>) -> Result<Value<'v>, EvalFault> {
     meter.work((pairs.len() as u64).saturating_mul(16))?;
     for pair in pairs.windows(2) {
         if pair[0].0.compare(&pair[1].0).is_none() {
-            return Err(Fault::error("list elements must have the same type"));
+            return Err(EvalFault::error("list elements must have the same type"));
         }
     }
     pairs.sort_by(|a, b| a.0.compare(&b.0).unwrap_or(Ordering::Equal));

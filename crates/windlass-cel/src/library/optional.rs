@@ -1,12 +1,6 @@
 //! Optional values.
 
-use crate::{
-    cost::Cost,
-    eval::{Fault, Meter},
-    function::Row,
-    library::items,
-    value::Value,
-};
+use crate::{cost::Cost, fault::EvalFault, function::Row, library::items, meter::Meter, value::Value};
 
 pub(super) const TABLE: &[Row] = &[
     ("optional.of(V) optional(V)", Cost::Flat, |_, args| Ok(Value::some(args[0].clone()))),
@@ -16,8 +10,8 @@ pub(super) const TABLE: &[Row] = &[
     ("optional.none() optional(V)", Cost::Flat, |_, _| Ok(Value::Optional(None))),
     ("optional(V)::value() V", Cost::Flat, |_, args| match &args[0] {
         Value::Optional(Some(value)) => Ok((**value).clone()),
-        Value::Optional(None) => Err(Fault::error("optional.none() dereference")),
-        _ => Err(Fault::error("no such overload")),
+        Value::Optional(None) => Err(EvalFault::error("optional.none() dereference")),
+        _ => Err(EvalFault::error("no such overload")),
     }),
     ("optional(V)::hasValue() bool", Cost::Flat, |_, args| {
         Ok(Value::Bool(matches!(&args[0], Value::Optional(Some(_)))))
@@ -44,18 +38,18 @@ fn end(value: Option<Value<'_>>) -> Value<'_> {
     value.map_or(Value::Optional(None), Value::some)
 }
 
-pub(crate) fn found<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+pub(crate) fn found<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     Ok(end(args[0].find(&args[1])?))
 }
 
-fn unwrapped<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn unwrapped<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     let mut values = Vec::new();
     for item in items(args, 0)? {
         meter.work(1)?;
         match item {
             Value::Optional(Some(value)) => values.push((*value).clone()),
             Value::Optional(None) => {}
-            other => return Err(Fault::error(format!("value {} is not optional", other.type_name()))),
+            other => return Err(EvalFault::error(format!("value {} is not optional", other.type_name()))),
         }
     }
     Ok(Value::list(values))

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use crate::{
     cost::{Cost, Recoding},
-    eval::{Fault, Meter},
+    fault::EvalFault,
     function::Row,
     library::{conversion, text, time},
+    meter::Meter,
     value::{Map, Value},
 };
 
@@ -75,12 +76,12 @@ const OPERATORS: &[Row] = &[
     ("_+_(string, string) string", Cost::Concat, |_, args| Ok((text(args, 0)?.to_owned() + text(args, 1)?).into())),
     ("_+_(bytes, bytes) bytes", Cost::Concat, |_, args| match args {
         [Value::Bytes(a), Value::Bytes(b)] => Ok(Value::Bytes([&**a, &**b].concat().into())),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }),
     // The evaluator passes lists without other references, so that they can grow in place.
     ("_+_(list(A), list(A)) list(A)", Cost::Append, |meter, args| match args {
         [Value::List(a), Value::List(b)] => Ok(Value::List(a.clone().plus(b.clone(), meter)?)),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }),
     ("_+_(timestamp, duration) timestamp", Cost::Flat, time::add),
     ("_+_(duration, timestamp) timestamp", Cost::Flat, time::add),
@@ -145,8 +146,8 @@ const CONVERSIONS: &[Row] = &[
     ("string(bytes) string", Cost::Recode(Recoding::Decode), |_, args| match args {
         [Value::Bytes(bytes)] => std::str::from_utf8(bytes)
             .map(Value::text)
-            .map_err(|_| Fault::error("invalid UTF-8 in bytes, cannot convert to string")),
-        _ => Err(Fault::error("no such overload")),
+            .map_err(|_| EvalFault::error("invalid UTF-8 in bytes, cannot convert to string")),
+        _ => Err(EvalFault::error("no such overload")),
     }),
     ("string(double) string", Cost::Flat, to_text),
     ("string(int) string", Cost::Flat, to_text),
@@ -160,15 +161,15 @@ const CONVERSIONS: &[Row] = &[
 // === implementations ===
 
 #[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
-fn same<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn same<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     Ok(args[0].clone())
 }
 
 /// Returns the boolean of a condition.
-pub(crate) fn truth(value: &Value<'_>) -> Result<bool, Fault> {
+pub(crate) fn truth(value: &Value<'_>) -> Result<bool, EvalFault> {
     match value {
         Value::Bool(flag) => Ok(*flag),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
@@ -176,34 +177,34 @@ fn maybe(value: Option<Value<'_>>) -> Value<'_> {
     value.map_or(Value::Optional(None), Value::some)
 }
 
-fn order<'v>(args: &[Value<'v>], holds: fn(Ordering) -> bool) -> Result<Value<'v>, Fault> {
+fn order<'v>(args: &[Value<'v>], holds: fn(Ordering) -> bool) -> Result<Value<'v>, EvalFault> {
     // NaN is neither less nor greater than any number.
     let is_nan = |value: &Value<'_>| matches!(value, Value::Double(number) if number.is_nan());
     match args[0].compare(&args[1]) {
         Some(order) => Ok(Value::Bool(holds(order))),
         None if args.iter().any(is_nan) => Ok(Value::Bool(false)),
-        None => Err(Fault::error("no such overload")),
+        None => Err(EvalFault::error("no such overload")),
     }
 }
 
-fn within<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn within<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     match &args[1] {
         Value::List(list) => Ok(Value::Bool(list.contains(&args[0], meter)?)),
         map => Ok(Value::Bool(map.find(&args[0])?.is_some())),
     }
 }
 
-fn index<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    args[0].find(&args[1])?.ok_or_else(|| Fault::missing(&args[0], &args[1]))
+fn index<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    args[0].find(&args[1])?.ok_or_else(|| EvalFault::missing(&args[0], &args[1]))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "functions in the table have this type")]
-fn size<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn size<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     Ok(Value::Int(i64::try_from(args[0].size()).unwrap_or(i64::MAX)))
 }
 
-fn insert<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    let Value::Map(map) = &args[0] else { return Err(Fault::error("no such overload")) };
+fn insert<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    let Value::Map(map) = &args[0] else { return Err(EvalFault::error("no such overload")) };
     if let [_, key, value] = args {
         return Ok(Value::Map(map.clone().insert(key, value.clone())?));
     }
@@ -219,53 +220,57 @@ fn insert<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(Value::Map(map))
 }
 
-fn whole<'v>(args: &[Value<'v>], compute: fn(i64, i64) -> Option<i64>) -> Result<Value<'v>, Fault> {
+fn whole<'v>(args: &[Value<'v>], compute: fn(i64, i64) -> Option<i64>) -> Result<Value<'v>, EvalFault> {
     match (&args[0], args.get(1).unwrap_or(&Value::Int(0))) {
         (Value::Int(a), Value::Int(b)) => {
-            compute(*a, *b).map(Value::Int).ok_or_else(|| Fault::error("integer overflow"))
+            compute(*a, *b).map(Value::Int).ok_or_else(|| EvalFault::error("integer overflow"))
         }
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
-fn unsigned<'v>(args: &[Value<'v>], compute: fn(u64, u64) -> Option<u64>) -> Result<Value<'v>, Fault> {
+fn unsigned<'v>(args: &[Value<'v>], compute: fn(u64, u64) -> Option<u64>) -> Result<Value<'v>, EvalFault> {
     match (&args[0], &args[1]) {
         (Value::Uint(a), Value::Uint(b)) => {
-            compute(*a, *b).map(Value::Uint).ok_or_else(|| Fault::error("unsigned integer overflow"))
+            compute(*a, *b).map(Value::Uint).ok_or_else(|| EvalFault::error("unsigned integer overflow"))
         }
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
-fn divided<'v>(args: &[Value<'v>], by_zero: &str, compute: fn(i64, i64) -> Option<i64>) -> Result<Value<'v>, Fault> {
-    if matches!(args[1], Value::Int(0)) { Err(Fault::error(by_zero)) } else { whole(args, compute) }
+fn divided<'v>(
+    args: &[Value<'v>],
+    by_zero: &str,
+    compute: fn(i64, i64) -> Option<i64>,
+) -> Result<Value<'v>, EvalFault> {
+    if matches!(args[1], Value::Int(0)) { Err(EvalFault::error(by_zero)) } else { whole(args, compute) }
 }
 
 fn divided_unsigned<'v>(
     args: &[Value<'v>],
     by_zero: &str,
     compute: fn(u64, u64) -> Option<u64>,
-) -> Result<Value<'v>, Fault> {
-    if matches!(args[1], Value::Uint(0)) { Err(Fault::error(by_zero)) } else { unsigned(args, compute) }
+) -> Result<Value<'v>, EvalFault> {
+    if matches!(args[1], Value::Uint(0)) { Err(EvalFault::error(by_zero)) } else { unsigned(args, compute) }
 }
 
-fn real<'v>(args: &[Value<'v>], compute: fn(f64, f64) -> f64) -> Result<Value<'v>, Fault> {
+fn real<'v>(args: &[Value<'v>], compute: fn(f64, f64) -> f64) -> Result<Value<'v>, EvalFault> {
     Ok(Value::Double(compute(double(&args[0])?, double(&args[1])?)))
 }
 
-fn double(value: &Value<'_>) -> Result<f64, Fault> {
+fn double(value: &Value<'_>) -> Result<f64, EvalFault> {
     #[allow(clippy::cast_precision_loss, reason = "the conversion is lossy")]
     match value {
         Value::Double(number) => Ok(*number),
         Value::Int(number) => Ok(*number as f64),
         Value::Uint(number) => Ok(*number as f64),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the range was checked before")]
-fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    let overflow = || Fault::error("integer overflow");
+fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    let overflow = || EvalFault::error("integer overflow");
     Ok(Value::Int(match &args[0] {
         Value::Uint(number) => i64::try_from(*number).map_err(|_| overflow())?,
         Value::Double(number) if *number > i64::MIN as f64 && *number < i64::MAX as f64 => *number as i64,
@@ -273,7 +278,7 @@ fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
         Value::Text(text) => text.parse().or_else(|_| conversion("string", "int"))?,
         Value::Timestamp(time) => time.as_second(),
         Value::Duration(nanoseconds) => *nanoseconds,
-        _ => return Err(Fault::error("no such overload")),
+        _ => return Err(EvalFault::error("no such overload")),
     }))
 }
 
@@ -283,17 +288,17 @@ fn to_int<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     clippy::cast_precision_loss,
     reason = "the range was checked before"
 )]
-fn to_uint<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    let overflow = || Fault::error("unsigned integer overflow");
+fn to_uint<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    let overflow = || EvalFault::error("unsigned integer overflow");
     Ok(Value::Uint(match &args[0] {
         Value::Int(number) => u64::try_from(*number).map_err(|_| overflow())?,
         Value::Double(number) if *number >= 0.0 && *number < u64::MAX as f64 => *number as u64,
         Value::Double(_) => return Err(overflow()),
         Value::Text(text) => text.parse().or_else(|_| conversion("string", "uint"))?,
-        _ => return Err(Fault::error("no such overload")),
+        _ => return Err(EvalFault::error("no such overload")),
     }))
 }
 
-fn to_text<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    super::strings::printed(&args[0]).map(Into::into).ok_or_else(|| Fault::error("no such overload"))
+fn to_text<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    super::strings::printed(&args[0]).map(Into::into).ok_or_else(|| EvalFault::error("no such overload"))
 }

@@ -6,9 +6,11 @@ use std::fmt::Write as _;
 
 use crate::{
     cost::{Cost, Recoding},
-    eval::{Fault, Meter},
+    extension::ExtensionValue,
+    fault::EvalFault,
     function::Row,
-    library::{Named, int, items, text},
+    library::{int, items, text},
+    meter::Meter,
     value::Value,
 };
 
@@ -37,7 +39,7 @@ pub(super) const TABLE: &[Row] = &[
         match text.chars().nth(index) {
             Some(found) => Ok(found.to_string().into()),
             None if index == text.chars().count() => Ok(Value::text("")),
-            None => Err(Fault::error(format!("index out of range: {index}"))),
+            None => Err(EvalFault::error(format!("index out of range: {index}"))),
         }
     }),
     ("string::indexOf(string) int", Cost::Items, |_, args| index_of(args, 0)),
@@ -59,11 +61,11 @@ pub(super) const TABLE: &[Row] = &[
     ("strings.quote(string) string", Cost::Recode(Recoding::Quote), |_, args| Ok(quoted(text(args, 0)?).into())),
 ];
 
-fn matches<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn matches<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     Ok(Value::Bool(meter.pattern(text(args, 1)?)?.is_match(text(args, 0)?)))
 }
 
-fn find_all<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, Fault> {
+fn find_all<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, EvalFault> {
     let pattern = meter.pattern(text(args, 1)?)?;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut found = Vec::new();
@@ -75,9 +77,9 @@ fn find_all<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v
 }
 
 /// Returns a position argument.
-fn position(args: &[Value<'_>], index: usize) -> Result<usize, Fault> {
+fn position(args: &[Value<'_>], index: usize) -> Result<usize, EvalFault> {
     let number = int(args, index)?;
-    usize::try_from(number).map_err(|_| Fault::error(format!("index out of range: {number}")))
+    usize::try_from(number).map_err(|_| EvalFault::error(format!("index out of range: {number}")))
 }
 
 /// Returns the byte offset of a character, or the length of the text for the position after the last one.
@@ -89,30 +91,30 @@ fn character(text: &str, offset: usize) -> Value<'static> {
     Value::Int(i64::try_from(text[..offset].chars().count()).unwrap_or(i64::MAX))
 }
 
-fn index_of<'v>(args: &[Value<'v>], from: usize) -> Result<Value<'v>, Fault> {
+fn index_of<'v>(args: &[Value<'v>], from: usize) -> Result<Value<'v>, EvalFault> {
     let (text, part) = (text(args, 0)?, text(args, 1)?);
     let Some(start) = offset(text, from) else {
-        return Err(Fault::error(format!("index out of range: {from}")));
+        return Err(EvalFault::error(format!("index out of range: {from}")));
     };
     Ok(text[start..].find(part).map_or(Value::Int(-1), |at| character(text, start + at)))
 }
 
-fn last_index_of<'v>(args: &[Value<'v>], from: usize) -> Result<Value<'v>, Fault> {
+fn last_index_of<'v>(args: &[Value<'v>], from: usize) -> Result<Value<'v>, EvalFault> {
     let (text, part) = (text(args, 0)?, text(args, 1)?);
     let end = match offset(text, from) {
         Some(start) => text.len().min(start.saturating_add(part.len())),
         None if from == usize::MAX => text.len(),
-        None => return Err(Fault::error(format!("index out of range: {from}"))),
+        None => return Err(EvalFault::error(format!("index out of range: {from}"))),
     };
     let end = (end..=text.len()).find(|&end| text.is_char_boundary(end)).unwrap_or(text.len());
     Ok(text[..end].rfind(part).map_or(Value::Int(-1), |at| character(text, at)))
 }
 
-fn join<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn join<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     let separator = if args.len() > 1 { text(args, 1)? } else { "" };
     let mut joined = String::new();
     for (index, item) in items(args, 0)?.iter().enumerate() {
-        let Value::Text(item) = item else { return Err(Fault::error("no such overload")) };
+        let Value::Text(item) = item else { return Err(EvalFault::error("no such overload")) };
         if index > 0 {
             joined.push_str(separator);
         }
@@ -122,7 +124,7 @@ fn join<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
     Ok(joined.into())
 }
 
-fn replace<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, Fault> {
+fn replace<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, EvalFault> {
     let (text, from, to) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let often = if from.is_empty() { text.len() + 1 } else { text.matches(from).count() }.min(most);
@@ -130,7 +132,7 @@ fn replace<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>
     Ok(text.replacen(from, to, often).into())
 }
 
-fn split<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, Fault> {
+fn split<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, EvalFault> {
     let (text, separator) = (text(args, 0)?, text(args, 1)?);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     meter.work(text.len() as u64)?;
@@ -158,12 +160,12 @@ fn split<'v>(meter: &Meter, args: &[Value<'v>], most: i64) -> Result<Value<'v>, 
     Ok(Value::list(parts))
 }
 
-fn substring<'v>(args: &[Value<'v>], end: Option<usize>) -> Result<Value<'v>, Fault> {
+fn substring<'v>(args: &[Value<'v>], end: Option<usize>) -> Result<Value<'v>, EvalFault> {
     let (text, start) = (text(args, 0)?, position(args, 1)?);
     if let Some(end) = end.filter(|end| *end < start) {
-        return Err(Fault::error(format!("invalid substring range. start: {start}, end: {end}")));
+        return Err(EvalFault::error(format!("invalid substring range. start: {start}, end: {end}")));
     }
-    let out_of_range = |index: usize| Fault::error(format!("index out of range: {index}"));
+    let out_of_range = |index: usize| EvalFault::error(format!("index out of range: {index}"));
     let from = offset(text, start).ok_or_else(|| out_of_range(start))?;
     let to = end.map_or(Ok(text.len()), |end| offset(text, end).ok_or_else(|| out_of_range(end)))?;
     Ok(Value::text(&text[from..to]))
@@ -197,9 +199,9 @@ pub(super) fn printed(value: &Value<'_>) -> Option<String> {
         Value::Double(number) => double(*number),
         Value::Timestamp(time) => time.to_string(),
         Value::Duration(nanoseconds) => seconds(*nanoseconds),
-        Value::Named(named) => match &**named {
-            Named::Ip(ip) => ip.to_string(),
-            Named::Cidr(cidr) => cidr.to_string(),
+        Value::Extension(named) => match &**named {
+            ExtensionValue::Ip(ip) => ip.to_string(),
+            ExtensionValue::Cidr(cidr) => cidr.to_string(),
             _ => return None,
         },
         _ => return None,
@@ -235,7 +237,7 @@ fn seconds(nanoseconds: i64) -> String {
 
 // === format ===
 
-fn format<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn format<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     let (pattern, values) = (text(args, 0)?, items(args, 1)?);
     let mut values = values.iter();
     let mut out = String::new();
@@ -261,10 +263,10 @@ fn format<'v>(meter: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
             // Further digits would be zeros, so the number of digits is limited.
             places = Some(digits.parse::<usize>().unwrap_or(0).min(1_000));
         }
-        let Some(clause) = clause else { return Err(Fault::error("unexpected end of string")) };
+        let Some(clause) = clause else { return Err(EvalFault::error("unexpected end of string")) };
         let index = args[1].size() - values.len() as u64;
         let Some(value) = values.next() else {
-            return Err(Fault::error(format!("index {index} out of range")));
+            return Err(EvalFault::error(format!("index {index} out of range")));
         };
         formatted(&mut out, clause, places, value, meter)?;
         meter.work(out.len() as u64 / 64)?;
@@ -278,9 +280,12 @@ fn formatted(
     places: Option<usize>,
     value: &Value<'_>,
     meter: &Meter,
-) -> Result<(), Fault> {
+) -> Result<(), EvalFault> {
     let wrong = |what: &str| {
-        Fault::error(format!("error during formatting: {what} clause was given a value of type {}", value.type_name()))
+        EvalFault::error(format!(
+            "error during formatting: {what} clause was given a value of type {}",
+            value.type_name()
+        ))
     };
     let digits = places.unwrap_or(6);
     match (clause, value) {
@@ -322,7 +327,7 @@ fn formatted(
             out.push_str(&if clause == 'X' { hex.to_uppercase() } else { hex });
         }
         (clause, _) => {
-            return Err(Fault::error(format!(
+            return Err(EvalFault::error(format!(
                 "could not parse formatting clause: unrecognized formatting clause \"{clause}\""
             )));
         }
@@ -338,12 +343,12 @@ fn signed(out: &mut String, number: i64, digits: fn(u64) -> String) {
 }
 
 /// Appends the text of a value, with nested values.
-fn shown(out: &mut String, value: &Value<'_>, depth: usize, meter: &Meter) -> Result<(), Fault> {
+fn shown(out: &mut String, value: &Value<'_>, depth: usize, meter: &Meter) -> Result<(), EvalFault> {
     /// The maximum nesting of formatted values.
     const DEEPEST: usize = 64;
     meter.work(1)?;
     if depth > DEEPEST {
-        return Err(Fault::error("value is nested too deeply"));
+        return Err(EvalFault::error("value is nested too deeply"));
     }
     let inside = depth > 0;
     match value {
@@ -382,7 +387,7 @@ fn shown(out: &mut String, value: &Value<'_>, depth: usize, meter: &Meter) -> Re
                 const TAKEN: &str =
                     "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
                 let why = format!("error during formatting: string clause can only be used on {TAKEN}");
-                return Err(Fault::error(format!("{why}, was given {}", value.type_name())));
+                return Err(EvalFault::error(format!("{why}, was given {}", value.type_name())));
             };
             out.push_str(&text);
         }

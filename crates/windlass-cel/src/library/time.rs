@@ -1,14 +1,14 @@
 //! Timestamps and durations. Time zones are UTC and offsets from UTC; named zones are not supported.
 
 use jiff::{SignedDuration, Timestamp, tz};
-use windlass_api::parse_duration;
 
 use crate::{
     cost::Cost,
-    eval::{Fault, Meter},
+    fault::EvalFault,
     function::Row,
     library::{conversion, text},
-    value::Value,
+    meter::Meter,
+    value::{Value, go_duration},
 };
 
 /// The accessors of timestamps (in UTC or a given zone) and of durations (converted to a unit).
@@ -51,25 +51,25 @@ pub(super) const TABLE: &[Row] = parts![
     "getMilliseconds" | time | i64::from(time.millisecond())
 ];
 
-fn overflow() -> Fault {
-    Fault::error("timestamp overflow")
+fn overflow() -> EvalFault {
+    EvalFault::error("timestamp overflow")
 }
 
-fn length(value: &Value<'_>) -> Result<i64, Fault> {
+fn length(value: &Value<'_>) -> Result<i64, EvalFault> {
     match value {
         Value::Duration(nanoseconds) => Ok(*nanoseconds),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
-fn part<'v>(args: &[Value<'v>], of: fn(&jiff::civil::DateTime) -> i64) -> Result<Value<'v>, Fault> {
-    let Value::Timestamp(time) = &args[0] else { return Err(Fault::error("no such overload")) };
+fn part<'v>(args: &[Value<'v>], of: fn(&jiff::civil::DateTime) -> i64) -> Result<Value<'v>, EvalFault> {
+    let Value::Timestamp(time) = &args[0] else { return Err(EvalFault::error("no such overload")) };
     let zone = match args.get(1) {
         None => tz::Offset::UTC,
         Some(Value::Text(zone)) => {
-            offset(zone).ok_or_else(|| Fault::error(format!("unknown time zone {}", &**zone)))?
+            offset(zone).ok_or_else(|| EvalFault::error(format!("unknown time zone {}", &**zone)))?
         }
-        Some(_) => return Err(Fault::error("no such overload")),
+        Some(_) => return Err(EvalFault::error("no such overload")),
     };
     Ok(Value::Int(of(&zone.to_datetime(*time))))
 }
@@ -89,20 +89,20 @@ fn offset(zone: &str) -> Option<tz::Offset> {
     tz::Offset::from_seconds(sign * seconds).ok()
 }
 
-pub(super) fn add<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+pub(super) fn add<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     match (&args[0], &args[1]) {
         (Value::Timestamp(time), Value::Duration(length)) | (Value::Duration(length), Value::Timestamp(time)) => {
             time.checked_add(SignedDuration::from_nanos(*length)).map(Value::Timestamp).map_err(|_| overflow())
         }
         (Value::Duration(a), Value::Duration(b)) => {
-            a.checked_add(*b).map(Value::Duration).ok_or_else(|| Fault::error("duration overflow"))
+            a.checked_add(*b).map(Value::Duration).ok_or_else(|| EvalFault::error("duration overflow"))
         }
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
-pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
-    let too_long = || Fault::error("duration overflow");
+pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
+    let too_long = || EvalFault::error("duration overflow");
     match (&args[0], &args[1]) {
         (Value::Timestamp(time), Value::Duration(length)) => {
             time.checked_sub(SignedDuration::from_nanos(*length)).map(Value::Timestamp).map_err(|_| overflow())
@@ -111,11 +111,6 @@ pub(super) fn subtract<'v>(_: &Meter, args: &[Value<'v>]) -> Result<Value<'v>, F
             i64::try_from(a.duration_since(*b).as_nanos()).map(Value::Duration).map_err(|_| too_long())
         }
         (Value::Duration(a), Value::Duration(b)) => a.checked_sub(*b).map(Value::Duration).ok_or_else(too_long),
-        _ => Err(Fault::error("no such overload")),
+        _ => Err(EvalFault::error("no such overload")),
     }
-}
-
-/// Parses a duration in Go's syntax (`1h30m`, `-1.5s`) into nanoseconds.
-pub(crate) fn go_duration(text: &str) -> Option<i64> {
-    i64::try_from(parse_duration(text).ok()?.as_nanos()).ok()
 }

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 
 use windlass_api::{Quantity, QuantityFormat};
 
-use super::named::FORMATS;
 use crate::{
     cost::Cost,
-    eval::Fault,
+    extension::{ExtensionValue, FORMATS, Version},
+    fault::EvalFault,
     function::Row,
-    library::{Named, text},
+    library::text,
     value::Value,
 };
 
@@ -17,15 +17,15 @@ use crate::{
 macro_rules! format_row {
     ($index:literal $name:literal) => {
         (concat!("format.", $name, "() kubernetes.NamedFormat"), Cost::Flat, |_, _| {
-            Ok(Value::named(Named::Format(&FORMATS[$index].1)))
+            Ok(Value::extension(ExtensionValue::Format(&FORMATS[$index].1)))
         })
     };
 }
 
 pub(super) const TABLE: &[Row] = &[
     ("quantity(string) kubernetes.Quantity", Cost::First, |_, args| {
-        let why = |error: windlass_api::QuantityError| Fault::error(error.to_string());
-        text(args, 0)?.parse().map(|quantity| Value::named(Named::Quantity(quantity))).map_err(why)
+        let why = |error: windlass_api::QuantityError| EvalFault::error(error.to_string());
+        text(args, 0)?.parse().map(|quantity| Value::extension(ExtensionValue::Quantity(quantity))).map_err(why)
     }),
     ("isQuantity(string) bool", Cost::First, |_, args| Ok(Value::Bool(text(args, 0)?.parse::<Quantity>().is_ok()))),
     ("sign(kubernetes.Quantity) int", Cost::Flat, |_, args| {
@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Row] = &[
         Ok(sign(quantity(&args[0])?.partial_cmp(quantity(&args[1])?).unwrap_or(Ordering::Equal)))
     }),
     ("kubernetes.Quantity::asInteger() int", Cost::Flat, |_, args| {
-        whole(quantity(&args[0])?).map(Value::Int).ok_or_else(|| Fault::error("cannot convert value to integer"))
+        whole(quantity(&args[0])?).map(Value::Int).ok_or_else(|| EvalFault::error("cannot convert value to integer"))
     }),
     ("kubernetes.Quantity::isInteger() bool", Cost::Flat, |_, args| {
         Ok(Value::Bool(whole(quantity(&args[0])?).is_some()))
@@ -81,12 +81,13 @@ pub(super) const TABLE: &[Row] = &[
     ("format.named(string) optional(kubernetes.NamedFormat)", Cost::Flat, |_, args| {
         let name = text(args, 0)?;
         let found = FORMATS.iter().find(|(other, _)| *other == name);
-        Ok(found.map_or(Value::Optional(None), |(_, format)| Value::some(Value::named(Named::Format(format)))))
+        Ok(found
+            .map_or(Value::Optional(None), |(_, format)| Value::some(Value::extension(ExtensionValue::Format(format)))))
     }),
     ("kubernetes.NamedFormat::validate(string) optional(list(string))", Cost::Format, |_, args| {
         let format = match &args[0] {
-            Value::Named(named) if let Named::Format(format) = &**named => *format,
-            _ => return Err(Fault::error("no such overload")),
+            Value::Extension(named) if let ExtensionValue::Format(format) = &**named => *format,
+            _ => return Err(EvalFault::error("no such overload")),
         };
         let problems = (format.problems)(text(args, 1)?);
         if problems.is_empty() {
@@ -115,10 +116,10 @@ fn sign<'v>(order: Ordering) -> Value<'v> {
 
 // === quantities ===
 
-fn quantity<'a>(value: &'a Value<'_>) -> Result<&'a Quantity, Fault> {
+fn quantity<'a>(value: &'a Value<'_>) -> Result<&'a Quantity, EvalFault> {
     match value {
-        Value::Named(named) if let Named::Quantity(quantity) = &**named => Ok(quantity),
-        _ => Err(Fault::error("no such overload")),
+        Value::Extension(named) if let ExtensionValue::Quantity(quantity) = &**named => Ok(quantity),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
@@ -128,107 +129,30 @@ fn whole(quantity: &Quantity) -> Option<i64> {
     (Quantity::new(number, QuantityFormat::DecimalSi) == *quantity).then_some(number)
 }
 
-fn computed<'v>(args: &[Value<'v>], compute: fn(Quantity, Quantity) -> Quantity) -> Result<Value<'v>, Fault> {
+fn computed<'v>(args: &[Value<'v>], compute: fn(Quantity, Quantity) -> Quantity) -> Result<Value<'v>, EvalFault> {
     let other = match &args[1] {
         Value::Int(number) => Quantity::new(*number, QuantityFormat::DecimalSi),
         other => quantity(other)?.clone(),
     };
-    Ok(Value::named(Named::Quantity(compute(quantity(&args[0])?.clone(), other))))
+    Ok(Value::extension(ExtensionValue::Quantity(compute(quantity(&args[0])?.clone(), other))))
 }
 
 // === versions ===
 
-/// A semantic version.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Version {
-    numbers: [u64; 3],
-    pre: Vec<String>,
-    build: String,
-}
-
-impl Version {
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        if text.is_empty() {
-            return Err("Version string empty");
-        }
-        let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
-        let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, pre)| (core, Some(pre)));
-        let parts = core.split('.').collect::<Vec<_>>();
-        let [major, minor, patch] = parts[..] else { return Err("No Major.Minor.Patch elements found") };
-        let pre = pre.map_or_else(Vec::new, |pre| pre.split('.').map(str::to_owned).collect());
-        let is_identifier =
-            |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        let is_padded =
-            |text: &str| text.len() > 1 && text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
-        if pre.iter().any(|part| !is_identifier(part) || is_padded(part))
-            || build.is_some_and(|build| !build.split('.').all(is_identifier))
-        {
-            return Err("Invalid character(s) found");
-        }
-        let numbers = [numeric(major)?, numeric(minor)?, numeric(patch)?];
-        Ok(Self { numbers, pre, build: build.unwrap_or_default().to_owned() })
-    }
-
-    /// Parses a version with tolerated deviations: a leading `v`, fewer numbers, leading zeros.
-    fn parse_tolerant(text: &str) -> Result<Self, &'static str> {
-        let text = text.strip_prefix('v').unwrap_or(text);
-        let mut parts = text.splitn(3, '.').map(unpadded).collect::<Vec<_>>();
-        if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
-            return Err("short version cannot contain PreRelease/Build meta data");
-        }
-        parts.resize(parts.len().max(3), "0".to_owned());
-        Self::parse(&parts.join("."))
-    }
-
-    /// Compares by precedence. Build metadata is ignored.
-    fn order(&self, other: &Self) -> Ordering {
-        let by_part = |(a, b): (&String, &String)| match (a.parse::<u64>(), b.parse::<u64>()) {
-            (Ok(a), Ok(b)) => a.cmp(&b),
-            (Ok(_), Err(_)) => Ordering::Less,
-            (Err(_), Ok(_)) => Ordering::Greater,
-            (Err(_), Err(_)) => a.cmp(b),
-        };
-        self.numbers.cmp(&other.numbers).then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {
-            (true, true) => Ordering::Equal,
-            (true, false) => Ordering::Greater,
-            (false, true) => Ordering::Less,
-            (false, false) => {
-                let differing = self.pre.iter().zip(&other.pre).map(by_part).find(|order| order.is_ne());
-                differing.unwrap_or_else(|| self.pre.len().cmp(&other.pre.len()))
-            }
-        })
-    }
-}
-
-fn numeric(text: &str) -> Result<u64, &'static str> {
-    if text.len() > 1 && text.starts_with('0') {
-        return Err("Version number must not contain leading zeroes");
-    }
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten().ok_or("Invalid character(s) found")
-}
-
-fn unpadded(part: &str) -> String {
-    let rest = part.trim_start_matches('0');
-    if part.len() > 1 && rest.len() < part.len() && !rest.starts_with(|c: char| c.is_ascii_digit()) {
-        return format!("0{rest}");
-    }
-    if part.len() > 1 { rest.to_owned() } else { part.to_owned() }
-}
-
-fn semver<'v>(args: &[Value<'v>]) -> Result<Value<'v>, Fault> {
+fn semver<'v>(args: &[Value<'v>]) -> Result<Value<'v>, EvalFault> {
     let tolerant = matches!(args.get(1), Some(Value::Bool(true)));
     let text = text(args, 0)?;
     let parsed = if tolerant { Version::parse_tolerant(text) } else { Version::parse(text) };
-    parsed.map(|version| Value::named(Named::Semver(version))).map_err(Fault::error)
+    parsed.map(|version| Value::extension(ExtensionValue::Semver(version))).map_err(EvalFault::error)
 }
 
-fn version<'a>(value: &'a Value<'_>) -> Result<&'a Version, Fault> {
+fn version<'a>(value: &'a Value<'_>) -> Result<&'a Version, EvalFault> {
     match value {
-        Value::Named(named) if let Named::Semver(version) = &**named => Ok(version),
-        _ => Err(Fault::error("no such overload")),
+        Value::Extension(named) if let ExtensionValue::Semver(version) = &**named => Ok(version),
+        _ => Err(EvalFault::error("no such overload")),
     }
 }
 
-fn number<'v>(args: &[Value<'v>], index: usize) -> Result<Value<'v>, Fault> {
+fn number<'v>(args: &[Value<'v>], index: usize) -> Result<Value<'v>, EvalFault> {
     Ok(Value::Int(i64::try_from(version(&args[0])?.numbers[index]).unwrap_or(i64::MAX)))
 }

@@ -151,7 +151,7 @@ async fn first_template_is_seen(client: &Client) -> StepResult {
 #[test]
 fn deployments() {
     let scenario = of(BuiltIn::Deployment)
-        .beside(|manager| Controllers::of([BuiltIn::ReplicaSet, BuiltIn::Nodes]).nodes(1).add_to(manager))
+        .other_controller(|manager| Controllers::of([BuiltIn::ReplicaSet, BuiltIn::Nodes]).nodes(1).add_to(manager))
         .step("two replicas", |client| async move {
             create::<Deployment>(
                 &client,

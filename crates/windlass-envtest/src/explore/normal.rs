@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{scenario::Scenario, state::State, tap::TOUCH};
+use super::{faulty_transport::TOUCH, scenario::Scenario, state::State};
 
 /// The objects by resource and key. Generated parts of names are replaced by a star, so several objects may have the
 /// same key.

@@ -2,7 +2,7 @@
 
 use super::{
     report::{Failure, Report},
-    timeline::{Entry, Sort},
+    timeline::{Entry, EntryKind},
 };
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#1b2733;background:#fff}\
@@ -63,10 +63,10 @@ fn list(lines: &[String]) -> String {
 
 fn table(timeline: &[Entry]) -> String {
     let row = |entry: &Entry| {
-        let Entry { at, who, sort, what } = entry;
-        let who = if *sort == Sort::Step { "step" } else { who };
+        let Entry { at, who, kind, what } = entry;
+        let who = if *kind == EntryKind::Step { "step" } else { who };
         let (at, who, what) = (at.as_secs_f64(), escaped(who), escaped(what));
-        format!("<tr class=\"{}\"><td>{at:.3} s<td>{who}<td>{what}", sort.word())
+        format!("<tr class=\"{}\"><td>{at:.3} s<td>{who}<td>{what}", kind.word())
     };
     format!("<table>{}</table>", timeline.iter().map(row).collect::<String>())
 }

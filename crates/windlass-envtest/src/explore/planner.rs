@@ -30,7 +30,7 @@ pub(crate) fn plans(scenario: &Scenario, recorded: &Run) -> Vec<Plan> {
         }
     }
     plans.extend(pairs);
-    while plans.len() > scenario.most_runs {
+    while plans.len() > scenario.max_runs {
         plans.remove(below(&entropy, plans.len()));
     }
     plans

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, time::Duration};
 
 use super::{
     plan::Plan,
-    timeline::{Entry, Sort},
+    timeline::{Entry, EntryKind},
 };
 
 /// The number of lines printed of the beginning and of the end of an event log.
@@ -121,7 +121,7 @@ fn bullets(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
 
 /// Writes an event log without reads. Of a very long one, only the beginning and the end.
 fn story(f: &mut fmt::Formatter<'_>, timeline: &[Entry]) -> fmt::Result {
-    let told: Vec<_> = timeline.iter().filter(|entry| entry.sort != Sort::Read).collect();
+    let told: Vec<_> = timeline.iter().filter(|entry| entry.kind != EntryKind::Read).collect();
     let left_out = told.len().saturating_sub(2 * STORY);
     let beginning = told.len().min(if left_out > 0 { STORY } else { usize::MAX });
     told[..beginning].iter().try_for_each(|entry| writeln!(f, "{entry}"))?;

@@ -14,13 +14,13 @@ use windlass_client::{Client, Transport};
 use windlass_runtime::{LeaderElection, Manager};
 
 use super::{
+    faulty_list_watch::FaultyListWatch,
+    faulty_transport::{FaultyTransport, Who, get},
     plan::Plan,
+    run_state::{Command, EventSeen, Gate, Incarnation, RunState, WriteSeen},
     scenario::{Act, Scenario},
-    seam::Seam,
     state::{How, Reader, State},
-    tap::{Tap, Who, get},
-    timeline::{Entry, Sort},
-    world::{Command, EventSeen, Gate, Life, World, WriteSeen},
+    timeline::{Entry, EntryKind},
 };
 use crate::Environment;
 
@@ -59,43 +59,38 @@ pub(crate) struct Run {
 }
 
 /// Performs a run in its own runtime. `paths` are the resources to list even if nothing writes to them.
-pub(crate) fn run(
-    scenario: &Arc<Scenario>,
-    plan: &Plan,
-    paths: &BTreeMap<String, String>,
-    most_requests: usize,
-) -> Run {
+pub(crate) fn run(scenario: &Arc<Scenario>, plan: &Plan, paths: &BTreeMap<String, String>, max_requests: usize) -> Run {
     let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return Run { findings: vec![format!("cannot create a runtime: {error}")], ..Run::default() },
     };
-    let played = AssertUnwindSafe(|| runtime.block_on(play(Arc::clone(scenario), plan.clone(), paths, most_requests)));
+    let played = AssertUnwindSafe(|| runtime.block_on(play(Arc::clone(scenario), plan.clone(), paths, max_requests)));
     std::panic::catch_unwind(played).unwrap_or_else(|panic| Run {
         findings: vec![format!("the run panicked: {}", words_of(&*panic))],
         ..Run::default()
     })
 }
 
-async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, String>, most_requests: usize) -> Run {
+async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, String>, max_requests: usize) -> Run {
     let env = match Environment::builder().seed(scenario.seed).start().await {
         Ok(env) => env,
         Err(error) => return Run { findings: vec![ErrorChain(&error).to_string()], ..Run::default() },
     };
-    let (world, orders) = World::new(scenario, plan, most_requests);
-    let stage = Stage { world: Arc::clone(&world), transport: env.transport(), env: &env };
+    let (run_state, orders) = RunState::new(scenario, plan, max_requests);
+    let stage = Stage { run_state: Arc::clone(&run_state), transport: env.transport(), env: &env };
     let is_complete = stage.perform(orders, paths).await;
-    for (resource, path) in world.paths() {
-        stage.tap(Who::User).look(&resource, &path).await;
+    for (resource, path) in run_state.paths() {
+        stage.faulty_transport(Who::User).list(&resource, &path).await;
     }
-    let state = world.notes().state.clone();
+    let state = run_state.notes().state.clone();
     if is_complete {
-        for finding in world.scenario.unmet(&state) {
-            world.find(finding);
+        for finding in run_state.scenario.unmet(&state) {
+            run_state.add_finding(finding);
         }
     }
-    let paths = world.paths();
-    let notes = std::mem::take(&mut *world.notes());
+    let paths = run_state.paths();
+    let notes = std::mem::take(&mut *run_state.notes());
     Run {
         findings: notes.findings,
         timeline: notes.timeline,
@@ -115,58 +110,58 @@ async fn play(scenario: Arc<Scenario>, plan: Plan, paths: &BTreeMap<String, Stri
 struct Stage<'e> {
     env: &'e Environment,
     transport: Transport,
-    world: Arc<World>,
+    run_state: Arc<RunState>,
 }
 
 impl Stage<'_> {
     /// Performs all steps. Returns `false` if a step failed.
     async fn perform(&self, orders: mpsc::UnboundedReceiver<Command>, paths: &BTreeMap<String, String>) -> bool {
-        let world = &self.world;
-        for (index, act) in world.scenario.prepare.iter().enumerate() {
+        let run_state = &self.run_state;
+        for (index, act) in run_state.scenario.prepare.iter().enumerate() {
             if let Err(failure) = self.act(act).await {
-                world.find(format!("preparation {} has failed: {failure}", index + 1));
+                run_state.add_finding(format!("preparation {} has failed: {failure}", index + 1));
                 return false;
             }
         }
-        for (resource, path) in paths.iter().filter(|(resource, _)| world.is_new(resource)) {
-            self.tap(Who::User).look(resource, path).await;
+        for (resource, path) in paths.iter().filter(|(resource, _)| run_state.is_new(resource)) {
+            self.faulty_transport(Who::User).list(resource, path).await;
         }
-        world.notes().history.clear();
+        run_state.notes().history.clear();
         let mut others = JoinSet::new();
-        if !world.scenario.beside.is_empty() {
-            let client = self.client(Who::Beside);
+        if !run_state.scenario.other_controllers.is_empty() {
+            let client = self.client(Who::OtherController);
             let builder = Manager::builder(client).clock(self.env.clock().clone()).entropy(self.env.entropy.clone());
             let mut manager = builder.build();
-            world.scenario.beside.iter().for_each(|add| add(&mut manager));
+            run_state.scenario.other_controllers.iter().for_each(|add| add(&mut manager));
             others.spawn(manager.run(std::future::pending()));
         }
         let supervisor = Supervisor {
-            world: Arc::clone(world),
+            run_state: Arc::clone(run_state),
             transport: self.transport.clone(),
             clock: self.env.clock().clone(),
             entropy: self.env.entropy.clone(),
             running: JoinSet::new(),
-            lives: Vec::new(),
+            incarnations: Vec::new(),
             ends: 0,
         };
         // Dropping the set also aborts the program.
         let mut supervision = JoinSet::new();
         supervision.spawn(supervisor.supervise(orders));
 
-        world.say("", Sort::Step, "the program is started");
+        run_state.log("", EntryKind::Step, "the program is started");
         if !self.settle().await {
             return false;
         }
-        for (name, act) in &world.scenario.steps {
-            world.notes().step_version = self.version().await;
-            world.step.send_modify(|step| *step += 1);
-            world.say("", Sort::Step, name.clone());
+        for (name, act) in &run_state.scenario.steps {
+            run_state.notes().step_version = self.version().await;
+            run_state.step.send_modify(|step| *step += 1);
+            run_state.log("", EntryKind::Step, name.clone());
             if !self.step(name, act).await || !self.settle().await {
                 return false;
             }
         }
         if let Some(ended) = others.try_join_next() {
-            world.find(format!("a program that runs alongside has stopped: {}", ending(ended)));
+            run_state.add_finding(format!("a program that runs alongside has stopped: {}", ending(ended)));
         }
         true
     }
@@ -174,10 +169,10 @@ impl Stage<'_> {
     /// A user whose request fails retries later, when the program may have caught up.
     async fn step(&self, name: &str, act: &Act) -> bool {
         let Err(failure) = self.act(act).await else { return true };
-        let failure = if self.world.plan.is_empty() {
+        let failure = if self.run_state.plan.is_empty() {
             failure
         } else {
-            self.world.say("user", Sort::Step, format!("{name} has failed and is retried: {failure}"));
+            self.run_state.log("user", EntryKind::Step, format!("{name} has failed and is retried: {failure}"));
             if !self.settle().await {
                 return false;
             }
@@ -186,13 +181,14 @@ impl Stage<'_> {
                 Err(failure) => failure,
             }
         };
-        self.world.find(format!("step {name:?} has failed: {failure}"));
+        self.run_state.add_finding(format!("step {name:?} has failed: {failure}"));
         false
     }
 
     /// Performs an action. The error is a message.
     async fn act(&self, act: &Act) -> Result<(), String> {
-        let act = timeout(self.world.scenario.patience, AssertUnwindSafe(act(self.client(Who::User))).catch_unwind());
+        let act =
+            timeout(self.run_state.scenario.patience, AssertUnwindSafe(act(self.client(Who::User))).catch_unwind());
         match act.await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(ErrorChain(&*error).to_string()),
@@ -202,10 +198,10 @@ impl Stage<'_> {
     }
 
     async fn settle(&self) -> bool {
-        match self.world.settle().await {
+        match self.run_state.settle().await {
             Ok(()) => true,
-            Err(restless) => {
-                self.world.find(restless.0);
+            Err(not_settled) => {
+                self.run_state.add_finding(not_settled.0);
                 false
             }
         }
@@ -217,23 +213,23 @@ impl Stage<'_> {
         Reader::default().read(&list).map(|(_, version)| version)
     }
 
-    fn tap(&self, who: Who) -> Tap {
-        Tap { transport: self.transport.clone(), world: Arc::clone(&self.world), who }
+    fn faulty_transport(&self, who: Who) -> FaultyTransport {
+        FaultyTransport { transport: self.transport.clone(), run_state: Arc::clone(&self.run_state), who }
     }
 
     fn client(&self, who: Who) -> Client {
-        self.env.client_over(Transport::new(self.tap(who)))
+        self.env.client_over(Transport::new(self.faulty_transport(who)))
     }
 }
 
 /// Starts, stops and restarts the program.
 struct Supervisor {
-    world: Arc<World>,
+    run_state: Arc<RunState>,
     transport: Transport,
     clock: Clock,
     entropy: Entropy,
     running: JoinSet<(usize, windlass_runtime::Result<()>)>,
-    lives: Vec<(Arc<Life>, AbortHandle)>,
+    incarnations: Vec<(Arc<Incarnation>, AbortHandle)>,
     /// The number of times that it has stopped by itself.
     ends: usize,
 }
@@ -245,27 +241,26 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some(command) = orders.recv() => match command {
-                    Command::Crash { life, rewind } => {
-                        let _busy = self.world.fault();
-                        self.end(life);
+                    Command::Crash { incarnation, rewind } => {
+                        let _busy = self.run_state.fault();
+                        self.end(incarnation);
                         sleep(RESTART).await;
                         self.start(rewind);
                     }
-                    Command::Depose { life, arrive } => {
+                    Command::Depose { incarnation, arrive } => {
                         self.start(None);
-                        let Some((old, abort)) = self.lives.iter().find(|(old, _)| old.number == life).cloned() else {
-                            continue;
-                        };
-                        let (world, busy) = (Arc::clone(&self.world), self.world.fault());
+                        let deposed = self.incarnations.iter().find(|(old, _)| old.number == incarnation);
+                        let Some((old, abort)) = deposed.cloned() else { continue };
+                        let (run_state, busy) = (Arc::clone(&self.run_state), self.run_state.fault());
                         tokio::spawn(async move {
                             sleep(LATE).await;
-                            world.say(old.name(), Sort::Fault, "its delayed write arrives");
+                            run_state.log(old.name(), EntryKind::Fault, "its delayed write arrives");
                             old.set(Gate::Open);
                             let _ = arrive.send(());
                             sleep(LINGERS).await;
-                            old.set(Gate::Dead);
+                            old.set(Gate::Closed);
                             abort.abort();
-                            world.ended(&old);
+                            run_state.ended(&old);
                             drop(busy);
                         });
                     }
@@ -277,41 +272,47 @@ impl Supervisor {
     }
 
     fn start(&mut self, rewind: Option<String>) {
-        let (world, number) = (&self.world, self.lives.len() + 1);
-        let life = Life::new(number, rewind);
-        world.say(life.name(), Sort::Life, "is started");
-        let tap =
-            Tap { transport: self.transport.clone(), world: Arc::clone(world), who: Who::Program(Arc::clone(&life)) };
-        let client = Client::from_service(tap, crate::environment::NAMESPACE);
+        let (run_state, number) = (&self.run_state, self.incarnations.len() + 1);
+        let incarnation = Incarnation::new(number, rewind);
+        run_state.log(incarnation.name(), EntryKind::Lifecycle, "is started");
+        let transport = FaultyTransport {
+            transport: self.transport.clone(),
+            run_state: Arc::clone(run_state),
+            who: Who::Program(Arc::clone(&incarnation)),
+        };
+        let client = Client::from_service(transport, crate::environment::NAMESPACE);
         let mut builder = Manager::builder(client.clone()).clock(self.clock.clone()).entropy(self.entropy.clone());
-        if world.plan.needs_election() {
+        if run_state.plan.needs_election() {
             let election = LeaderElection::new(LEASE).identity(format!("program-{number}")).lease_duration(HOLDS);
             builder = builder.leader_election(election.renew_deadline(RENEWED_WITHIN).retry_period(ASKED_EVERY));
         }
-        if let Some(adjust) = &world.scenario.builder {
+        if let Some(adjust) = &run_state.scenario.builder {
             builder = adjust(builder);
         }
-        let (seen_by, of, caches) = (Arc::clone(world), Arc::clone(&life), client.without_default_rate_limit());
+        let (seen_by, of, caches) =
+            (Arc::clone(run_state), Arc::clone(&incarnation), client.without_default_rate_limit());
         builder = builder.list_watch(move |resource, namespace| {
             let inner = Arc::new(caches.list_watch(resource, namespace));
-            Arc::new(Seam::new(inner, resource, Arc::clone(&seen_by), Arc::clone(&of)))
+            Arc::new(FaultyListWatch::new(inner, resource, Arc::clone(&seen_by), Arc::clone(&of)))
         });
         let mut manager = builder.build();
-        for add in &world.scenario.controllers {
+        for add in &run_state.scenario.controllers {
             add(&mut manager);
         }
-        let (observed_by, of) = (Arc::clone(world), Arc::clone(&life));
+        let (observed_by, of) = (Arc::clone(run_state), Arc::clone(&incarnation));
         manager.on_reconcile(move |event: &windlass_runtime::ReconcileEvent<'_>| observed_by.observe(&of, event));
         let abort = self.running.spawn(async move { (number, manager.run(std::future::pending()).await) });
-        self.lives.push((life, abort));
+        self.incarnations.push((incarnation, abort));
     }
 
     fn end(&mut self, number: usize) {
-        if let Some((life, abort)) = self.lives.iter().find(|(life, _)| life.number == number) {
-            life.set(Gate::Dead);
+        if let Some((incarnation, abort)) =
+            self.incarnations.iter().find(|(incarnation, _)| incarnation.number == number)
+        {
+            incarnation.set(Gate::Closed);
             abort.abort();
-            self.world.ended(life);
-            self.world.say(life.name(), Sort::Life, "has crashed, and its memory is lost");
+            self.run_state.ended(incarnation);
+            self.run_state.log(incarnation.name(), EntryKind::Lifecycle, "has crashed, and its memory is lost");
         }
     }
 
@@ -319,22 +320,25 @@ impl Supervisor {
     async fn ended(&mut self, ended: Result<(usize, windlass_runtime::Result<()>), JoinError>) {
         let (number, outcome) = match ended {
             Err(error) if error.is_cancelled() => return,
-            Err(panicked) => return self.world.find(format!("the program has panicked: {panicked}")),
+            Err(panicked) => return self.run_state.add_finding(format!("the program has panicked: {panicked}")),
             Ok(ended) => ended,
         };
         let words = ending(Ok(outcome));
-        let Some((life, _)) = self.lives.iter().find(|(life, _)| life.number == number) else { return };
-        self.world.say(life.name(), Sort::Life, format!("has stopped: {words}"));
-        self.world.ended(life);
-        if number < self.lives.len() {
+        let Some((incarnation, _)) = self.incarnations.iter().find(|(incarnation, _)| incarnation.number == number)
+        else {
+            return;
+        };
+        self.run_state.log(incarnation.name(), EntryKind::Lifecycle, format!("has stopped: {words}"));
+        self.run_state.ended(incarnation);
+        if number < self.incarnations.len() {
             return; // It has been replaced already.
         }
-        life.set(Gate::Dead);
+        incarnation.set(Gate::Closed);
         self.ends += 1;
         if self.ends > MOST_ENDS {
-            return self.world.find(format!("the program stops repeatedly: {words}"));
+            return self.run_state.add_finding(format!("the program stops repeatedly: {words}"));
         }
-        let _busy = self.world.fault();
+        let _busy = self.run_state.fault();
         sleep(RESTART).await;
         self.start(None);
     }

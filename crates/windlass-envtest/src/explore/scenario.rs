@@ -8,8 +8,8 @@ use windlass_client::Client;
 use windlass_runtime::{Manager, ManagerBuilder};
 
 use super::{
+    run_state::usually_ignored,
     state::{How, State, resource_name},
-    world::usually_ignored,
 };
 use crate::definitions;
 
@@ -25,18 +25,18 @@ pub struct Scenario {
     pub(crate) prepare: Vec<Act>,
     pub(crate) builder: Option<Box<dyn Fn(ManagerBuilder) -> ManagerBuilder + Send + Sync>>,
     pub(crate) controllers: Vec<Box<Furnish>>,
-    pub(crate) beside: Vec<Box<Furnish>>,
+    pub(crate) other_controllers: Vec<Box<Furnish>>,
     pub(crate) steps: Vec<(String, Act)>,
     always: Vec<(String, Box<dyn Fn(&State) -> bool + Send + Sync>)>,
     settled: Vec<(String, Box<dyn Fn(&State) -> bool + Send + Sync>)>,
-    orders: Vec<(Happening, Happening)>,
+    orders: Vec<(ObjectChange, ObjectChange)>,
     pub(crate) ignored: BTreeSet<String>,
     /// The resource and the JSON pointer.
     pub(crate) hidden: Vec<(String, String)>,
     pub(crate) churning: BTreeSet<String>,
     pub(crate) seed: u64,
     pub(crate) pairs: usize,
-    pub(crate) most_runs: usize,
+    pub(crate) max_runs: usize,
     pub(crate) threads: Option<usize>,
     pub(crate) quiet: Duration,
     pub(crate) patience: Duration,
@@ -47,12 +47,12 @@ pub(crate) type Furnish = dyn Fn(&mut Manager) + Send + Sync;
 
 /// A creation or removal of objects of a kind, for [`Scenario::order`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct ObjectChange {
     resource: String,
     how: How,
 }
 
-impl Happening {
+impl ObjectChange {
     /// The creation of an object of the kind.
     #[must_use]
     pub fn created<K: Resource>() -> Self {
@@ -66,7 +66,7 @@ impl Happening {
     }
 }
 
-impl fmt::Display for Happening {
+impl fmt::Display for ObjectChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "one of {} {}", self.resource, self.how.words())
     }
@@ -80,7 +80,7 @@ impl Scenario {
             prepare: Vec::new(),
             builder: None,
             controllers: Vec::new(),
-            beside: Vec::new(),
+            other_controllers: Vec::new(),
             steps: Vec::new(),
             always: Vec::new(),
             settled: Vec::new(),
@@ -90,7 +90,7 @@ impl Scenario {
             churning: BTreeSet::new(),
             seed: 0,
             pairs: 0,
-            most_runs: 2_000,
+            max_runs: 2_000,
             threads: None,
             quiet: Duration::from_secs(45),
             patience: Duration::from_mins(20),
@@ -140,8 +140,8 @@ impl Scenario {
 
     /// Adds a controller of another program that the program under test needs. No faults are injected into it. The
     /// Events that it writes are discarded.
-    pub fn beside(mut self, add: impl Fn(&mut Manager) + Send + Sync + 'static) -> Self {
-        self.beside.push(Box::new(add));
+    pub fn other_controller(mut self, add: impl Fn(&mut Manager) + Send + Sync + 'static) -> Self {
+        self.other_controllers.push(Box::new(add));
         self
     }
 
@@ -167,7 +167,7 @@ impl Scenario {
     }
 
     /// Requires that `then` does not happen before `first`.
-    pub fn order(mut self, first: Happening, then: Happening) -> Self {
+    pub fn order(mut self, first: ObjectChange, then: ObjectChange) -> Self {
         self.orders.push((first, then));
         self
     }
@@ -206,8 +206,8 @@ impl Scenario {
     }
 
     /// Sets the maximum number of runs; the seed selects among more. Defaults to 2,000.
-    pub const fn most_runs(mut self, runs: usize) -> Self {
-        self.most_runs = runs;
+    pub const fn max_runs(mut self, runs: usize) -> Self {
+        self.max_runs = runs;
         self
     }
 
@@ -239,8 +239,8 @@ impl Scenario {
     ) -> impl Iterator<Item = String> + 's {
         let always = self.always.iter().filter(|(_, holds)| !holds(state));
         let always = always.map(|(what, _)| format!("violated condition: {what}"));
-        let at = |happening: &Happening| {
-            history.iter().position(|(resource, how)| *resource == happening.resource && *how == happening.how)
+        let at = |change: &ObjectChange| {
+            history.iter().position(|(resource, how)| *resource == change.resource && *how == change.how)
         };
         let orders = self.orders.iter().filter(move |(first, then)| match (at(first), at(then)) {
             (Some(first), Some(then)) => then < first,

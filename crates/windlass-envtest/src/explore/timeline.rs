@@ -11,7 +11,7 @@ pub struct Entry {
     /// The program, user or cache that is concerned.
     pub who: String,
     /// The kind of entry.
-    pub sort: Sort,
+    pub kind: EntryKind,
     /// The description.
     pub what: String,
 }
@@ -19,7 +19,7 @@ pub struct Entry {
 /// The kind of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Sort {
+pub enum EntryKind {
     /// A step of the scenario, or the run itself, started.
     Step,
     /// A read.
@@ -33,14 +33,14 @@ pub enum Sort {
     /// A reconcile started or ended.
     Reconcile,
     /// The program started or stopped.
-    Life,
+    Lifecycle,
     /// A planned fault was injected.
     Fault,
     /// A finding of the run.
     Finding,
 }
 
-impl Sort {
+impl EntryKind {
     /// Returns the kind as one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -51,7 +51,7 @@ impl Sort {
             Self::Change => "change",
             Self::Event => "event",
             Self::Reconcile => "reconcile",
-            Self::Life => "life",
+            Self::Lifecycle => "lifecycle",
             Self::Fault => "fault",
             Self::Finding => "finding",
         }
@@ -60,10 +60,10 @@ impl Sort {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = match self.sort {
-            Sort::Step => "──",
-            Sort::Fault => "⚡",
-            Sort::Finding => "✗ ",
+        let mark = match self.kind {
+            EntryKind::Step => "──",
+            EntryKind::Fault => "⚡",
+            EntryKind::Finding => "✗ ",
             _ => "  ",
         };
         let seconds = self.at.as_secs_f64();

@@ -14,7 +14,7 @@ use windlass_api::{
     DynamicObject, GroupVersionResource, ObjectBuilder as _, ObjectExt as _,
     k8s_openapi::api::core::v1::{ConfigMap, Secret},
 };
-use windlass_envtest::explore::{Happening, Plan, Scenario, Sort, explore, replay};
+use windlass_envtest::explore::{EntryKind, ObjectChange, Plan, Scenario, explore, replay};
 use windlass_runtime::{Action, Context, Controller, Result, Watch};
 
 use crate::app;
@@ -52,7 +52,7 @@ fn right() -> Scenario {
             Ok(())
         })
         .settled("there is a secret", |state| state.get::<Secret>("web").is_some())
-        .order(Happening::created::<ConfigMap>(), Happening::created::<Secret>())
+        .order(ObjectChange::created::<ConfigMap>(), ObjectChange::created::<Secret>())
         .controller(|manager| {
             manager
                 .add(Controller::<ConfigMap>::watching(Watch::within("default")).owns::<Secret>().reconcile(reconcile));
@@ -70,7 +70,7 @@ fn what_is_right_survives_two_faults_at_a_time() {
     let report = explore(right().pairs(30));
     report.assert();
     assert!(report.runs > 60, "{report}");
-    assert_eq!(report.timeline.iter().filter(|entry| entry.sort == Sort::Step).count(), 4);
+    assert_eq!(report.timeline.iter().filter(|entry| entry.kind == EntryKind::Step).count(), 4);
 }
 
 #[test]
@@ -91,7 +91,10 @@ fn every_fault_comes_to_pass() {
         let plan: Plan = plan.parse().unwrap();
         let report = replay(wrong_when_disturbed(), &plan);
         let story: Vec<_> = report.failures.iter().flat_map(|failure| &failure.timeline).collect();
-        assert!(story.iter().any(|entry| entry.sort == Sort::Fault && entry.what.contains(words)), "{plan}: {report}");
+        assert!(
+            story.iter().any(|entry| entry.kind == EntryKind::Fault && entry.what.contains(words)),
+            "{plan}: {report}"
+        );
         assert_eq!(report.not_reached, 0, "{plan}");
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use windlass_api::{ApiResource, Object};
-use windlass_cache::{AddIndexError, Informers, Registrations, Stopped};
+use windlass_cache::{AddIndexError, InformerSet, Registrations, Stopped};
 use windlass_queue::WorkQueue;
 
 use super::{
@@ -29,7 +29,7 @@ use crate::{
 pub(super) async fn run<K, R, W>(
     controller: Controller<K, R>,
     context: RunnableContext,
-    work: impl FnOnce(Informers<K>, Duration, R) -> W,
+    work: impl FnOnce(InformerSet<K>, Duration, R) -> W,
 ) -> Result<()>
 where
     K: Object,

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef};
-use windlass_cache::{Informers, Lister, Reads};
+use windlass_cache::{InformerSet, Lister, Reads};
 use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
@@ -31,7 +31,7 @@ pub(crate) trait Work<K>: Send + Sync + 'static {
 /// Reads the object of the key and reconciles it.
 pub(crate) struct WithObjects<K, R> {
     pub(crate) store: Lister<K>,
-    pub(crate) informers: Informers<K>,
+    pub(crate) informers: InformerSet<K>,
     /// How long a reconcile waits until the cache shows the manager's own writes.
     pub(crate) limit: Duration,
     pub(crate) reconciler: R,

@@ -96,7 +96,7 @@ impl Play {
         let mut inner = belief.clone();
         let handler = move |notification: Notification<ConfigMap>| {
             let text = format!("{notification:?}");
-            if let Err(panic) = crate::contained(|| inner.handle(notification)) {
+            if let Err(panic) = crate::panics::catch_panic(|| inner.handle(notification)) {
                 illegal.fetch_add(1, Ordering::Relaxed);
                 eprintln!("seed {seed}: {text}: {panic}");
             }

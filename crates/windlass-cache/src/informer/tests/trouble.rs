@@ -11,7 +11,7 @@ type Errors = Arc<Mutex<Vec<String>>>;
 fn troubled(fake: &FakeListWatch, options: InformerOptions) -> (Maps, Errors) {
     let errors = Errors::default();
     let log = Arc::clone(&errors);
-    let hook = move |error: &InformerError| log.lock().push(format!("{error}: {}", crate::causes(error)));
+    let hook = move |error: &InformerError| log.lock().push(format!("{error}: {}", crate::error::causes(error)));
     let options = options.entropy(Entropy::seeded(1)).on_error(hook);
     (Maps::new(Arc::new(fake.clone()), options), errors)
 }
@@ -283,7 +283,7 @@ async fn a_decoder_that_panics_harms_nobody_whenever_it_runs() {
         soon(informer.wait_for(&version)).await.unwrap();
         let get = |name: &str| informer.store().get(&ObjectRef::new(name).within("n")).unwrap().get();
         let error = get("bad").unwrap_err();
-        assert_eq!(crate::causes(&error), "the decoder panicked: expected panic of the test", "{decoding:?}");
+        assert_eq!(crate::error::causes(&error), "the decoder panicked: expected panic of the test", "{decoding:?}");
         assert_eq!(get("good").unwrap().0.metadata.name.as_deref(), Some("good"));
         running.abort();
     }

@@ -1,7 +1,11 @@
 use super::*;
 
+/// The objects of these tests are their versions.
+type Input = super::Input<u64>;
+type Effect = super::Effect<u64>;
+
 fn machine(initial_sync: InitialSync) -> Machine {
-    Machine::new(Asks { labels: Some("app=x".to_owned()), initial_sync, ..Asks::default() })
+    Machine::new(ListWatchParams { labels: Some("app=x".to_owned()), initial_sync, ..ListWatchParams::default() })
 }
 
 /// Returns a machine after these inputs, and its last effect.
@@ -20,12 +24,16 @@ fn page(version: u64, token: Option<&str>) -> Input {
     Input::PageEnded(ListMeta { resource_version: version.into(), continue_token, ..ListMeta::default() })
 }
 
-fn event(event_type: EventType, version: u64) -> Input {
-    Input::Event { event_type, version: version.into(), ends_initial: false }
+fn change(change: ChangeType, version: u64) -> Input {
+    Input::Change { change, object: version, version: version.into() }
+}
+
+fn bookmark(version: u64) -> Input {
+    Input::Bookmark { version: version.into(), ends_initial: false }
 }
 
 fn initial_end(version: u64) -> Input {
-    Input::Event { event_type: EventType::Bookmark, version: version.into(), ends_initial: true }
+    Input::Bookmark { version: version.into(), ends_initial: true }
 }
 
 fn list(version: Option<&str>, limit: Option<u32>) -> ListOptions {
@@ -72,7 +80,7 @@ fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
 
 #[test]
 fn a_relist_never_goes_back_and_asks_a_watch_cache_for_everything_at_once() {
-    let inputs = [event(EventType::Modified, 9), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
+    let inputs = [change(ChangeType::Modified, 9), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(watching(7), inputs);
     assert_eq!(effect, Effect::List(list(Some("9"), None)));
 }
@@ -88,8 +96,8 @@ fn a_server_that_pages_a_list_of_any_version_is_asked_for_pages_ever_after() {
 
 #[test]
 fn a_page_size_of_the_user_holds_for_every_list() {
-    let asks = Asks { page_size: Some(3), initial_sync: InitialSync::List, ..Asks::default() };
-    let (machine, effect) = Machine::new(asks).step(Input::Elapsed);
+    let params = ListWatchParams { page_size: Some(3), initial_sync: InitialSync::List, ..ListWatchParams::default() };
+    let (machine, effect) = Machine::new(params).step(Input::Elapsed);
     assert!(matches!(effect, Effect::List(ListOptions { limit: Some(3), .. })));
     let (_, effect) = after(machine, [page(7, None), Input::WatchFailed(Stage::Open, Failure::Other), Input::Elapsed]);
     assert!(matches!(
@@ -138,10 +146,10 @@ fn other_failures_of_a_list_wait_as_long_as_the_server_asks() {
 fn each_event_advances_the_version_from_which_the_watch_goes_on() {
     let mut machine = watching(7);
     for (input, expected) in [
-        (event(EventType::Added, 8), Effect::Forward),
-        (event(EventType::Modified, 9), Effect::Forward),
-        (event(EventType::Deleted, 10), Effect::Forward),
-        (event(EventType::Bookmark, 15), Effect::Advance(15.into())),
+        (change(ChangeType::Added, 8), Effect::Forward(ChangeType::Added, 8)),
+        (change(ChangeType::Modified, 9), Effect::Forward(ChangeType::Modified, 9)),
+        (change(ChangeType::Deleted, 10), Effect::Forward(ChangeType::Deleted, 10)),
+        (bookmark(15), Effect::Advance(15.into())),
     ] {
         let effect;
         (machine, effect) = machine.step(input);
@@ -155,9 +163,9 @@ fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
     let list_without_version = Input::PageEnded(ListMeta::default());
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, list_without_version]);
     assert!(matches!(effect, Effect::Replace { then: Then::Watch(WatchOptions { resource_version: None, .. }), .. }));
-    let (machine, _) = after(machine, [event(EventType::Added, 90), event(EventType::Added, 40)]);
+    let (machine, _) = after(machine, [change(ChangeType::Added, 90), change(ChangeType::Added, 40)]);
     assert_eq!((&machine.state, &machine.synced), (&State::Watching { catching_up: true }, &Some("".into())));
-    let (machine, _) = machine.step(event(EventType::Modified, 91));
+    let (machine, _) = machine.step(change(ChangeType::Modified, 91));
     assert_eq!((machine.state, machine.synced), (State::Watching { catching_up: false }, Some(91.into())));
 }
 
@@ -194,10 +202,10 @@ fn a_watch_that_fails_otherwise_leads_to_a_list() {
 
 #[test]
 fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
-    let (_, effect) = after(watching(7), [event(EventType::Bookmark, 3), Input::Elapsed]);
+    let (_, effect) = after(watching(7), [bookmark(3), Input::Elapsed]);
     assert_eq!(effect, Effect::List(list(None, Some(500))));
-    let (_, effect) = watching(7).step(event(EventType::Added, 7));
-    assert_eq!(effect, Effect::Forward, "the same version is not older");
+    let (_, effect) = watching(7).step(change(ChangeType::Added, 7));
+    assert_eq!(effect, Effect::Forward(ChangeType::Added, 7), "the same version is not older");
 }
 
 fn probe() -> Effect {
@@ -235,10 +243,10 @@ fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
     assert_eq!(effect, stream(None), "the most recent version, never any version");
     let mut machine = machine;
     for (input, expected) in [
-        (event(EventType::Added, 90), Effect::Collect),
-        (event(EventType::Modified, 91), Effect::Collect),
-        (event(EventType::Deleted, 40), Effect::Discard),
-        (event(EventType::Bookmark, 95), Effect::Continue),
+        (change(ChangeType::Added, 90), Effect::Collect(90)),
+        (change(ChangeType::Modified, 91), Effect::Collect(91)),
+        (change(ChangeType::Deleted, 40), Effect::Discard(40)),
+        (bookmark(95), Effect::Continue),
         (initial_end(96), Effect::Replace { version: 96.into(), then: Then::Continue }),
     ] {
         let effect;
@@ -305,7 +313,7 @@ fn what_cannot_come_starts_all_over_after_a_wait() {
 fn no_more_is_asked_for_than_the_type_holds() {
     for content in [Content::Object, Content::Metadata] {
         for initial_sync in [InitialSync::List, InitialSync::Watch] {
-            let machine = Machine::new(Asks { content, initial_sync, ..Asks::default() });
+            let machine = Machine::new(ListWatchParams { content, initial_sync, ..ListWatchParams::default() });
             let asked = match after(machine, [Input::Elapsed]).1 {
                 Effect::List(options) => options.content,
                 Effect::Watch(options) => options.content,

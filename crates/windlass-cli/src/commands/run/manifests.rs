@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 use windlass_api::{ApiResource, DynamicObject, ErrorChain, GroupVersionKind, ObjectExt as _};
-use windlass_cel::WrongRule;
+use windlass_cel::RuleError;
 use windlass_client::{Client, read_manifests, wait};
 
 /// The field manager of the applied objects.
@@ -174,7 +174,7 @@ impl Manifests {
 fn refused(error: &windlass_client::Error) -> String {
     let causes = error.status().and_then(|status| status.details.as_ref()).map(|details| &details.causes);
     let rule = |cause: &windlass_api::Cause| {
-        let WrongRule { field, rule, why } = WrongRule::of(cause)?;
+        let RuleError { field, rule, why } = RuleError::of(cause)?;
         Some(format!("\n  {field}: rule {:?}: {why}", rule.unwrap_or_default()))
     };
     let rules: String = causes.into_iter().flatten().filter_map(rule).collect();

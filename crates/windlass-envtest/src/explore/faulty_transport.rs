@@ -18,8 +18,8 @@ use windlass_client::{Body, Transport, Verb};
 
 use super::{
     plan::WriteFault,
-    timeline::Sort,
-    world::{Command, Gate, Life, World, collection_of, resource_of},
+    run_state::{Command, Gate, Incarnation, RunState, collection_of, resource_of},
+    timeline::EntryKind,
 };
 use crate::{requests::Sent, wire};
 
@@ -36,18 +36,18 @@ const LEASES: &str = "leases.coordination.k8s.io";
 #[derive(Clone)]
 pub(crate) enum Who {
     /// The program under test.
-    Program(Arc<Life>),
+    Program(Arc<Incarnation>),
     /// The user who performs the steps.
     User,
     /// A program that runs alongside.
-    Beside,
+    OtherController,
 }
 
 /// The transport to the server of a run.
 #[derive(Clone)]
-pub(crate) struct Tap {
+pub(crate) struct FaultyTransport {
     pub(crate) transport: Transport,
-    pub(crate) world: Arc<World>,
+    pub(crate) run_state: Arc<RunState>,
     pub(crate) who: Who,
 }
 
@@ -62,23 +62,23 @@ type Held = Request<Body>;
 impl Who {
     fn name(&self) -> String {
         match self {
-            Self::Program(life) => life.name(),
+            Self::Program(incarnation) => incarnation.name(),
             Self::User => "user".to_owned(),
-            Self::Beside => "beside".to_owned(),
+            Self::OtherController => "other".to_owned(),
         }
     }
 }
 
-impl Tap {
+impl FaultyTransport {
     async fn carry(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let sent = Sent::new(&head, body.clone());
         let request = Request::from_parts(head, body.into());
-        if let Who::Program(life) = &self.who {
-            life.pass().await;
+        if let Who::Program(incarnation) = &self.who {
+            incarnation.pass().await;
             // Lease renewals depend on time, also during a fault, and do not indicate a loop.
-            if resource_of(&sent) != LEASES && !self.world.admit() {
+            if resource_of(&sent) != LEASES && !self.run_state.admit() {
                 // A loop: nothing else would end it.
                 std::future::pending::<()>().await;
             }
@@ -87,69 +87,76 @@ impl Tap {
         if !sent.is_write() {
             return self.read(&sent, request).await;
         }
-        if matches!(self.who, Who::Beside) && EVENTS.contains(&resource.as_str()) {
+        if matches!(self.who, Who::OtherController) && EVENTS.contains(&resource.as_str()) {
             return Ok(thrown_away(&sent));
         }
-        if self.world.is_ignored(&resource) {
+        if self.run_state.is_ignored(&resource) {
             return self.transport.oneshot(request).await;
         }
-        if self.world.is_new(&resource) {
-            self.look(&resource, &collection_of(&sent)).await;
+        if self.run_state.is_new(&resource) {
+            self.list(&resource, &collection_of(&sent)).await;
         }
         match self.who.clone() {
-            Who::Program(life) => self.write(&life, &sent, request).await,
-            Who::User | Who::Beside => self.forward(&sent, request, String::new()).await,
+            Who::Program(incarnation) => self.write(&incarnation, &sent, request).await,
+            Who::User | Who::OtherController => self.forward(&sent, request, String::new()).await,
         }
     }
 
     /// Performs a read, and records it unless it is a watch or an internal request.
     async fn read(self, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
         let answer = self.transport.oneshot(request).await;
-        if matches!(sent.verb, Verb::Get | Verb::List) && !self.world.is_ignored(&resource_of(sent)) {
+        if matches!(sent.verb, Verb::Get | Verb::List) && !self.run_state.is_ignored(&resource_of(sent)) {
             let status =
                 answer.as_ref().map_or_else(|_| "no response".to_owned(), |answer| answer.status().to_string());
-            self.world.say(self.who.name(), Sort::Read, format!("{}: {status}", described(sent)));
+            self.run_state.log(self.who.name(), EntryKind::Read, format!("{}: {status}", described(sent)));
         }
         answer
     }
 
     /// Performs a write of the program under test.
-    async fn write(self, life: &Arc<Life>, sent: &Sent, request: Held) -> Result<Response<Body>, BoxError> {
-        let (n, fault) = self.world.write(sent.verb == Verb::Update);
+    async fn write(
+        self,
+        incarnation: &Arc<Incarnation>,
+        sent: &Sent,
+        request: Held,
+    ) -> Result<Response<Body>, BoxError> {
+        let (n, fault) = self.run_state.write(sent.verb == Verb::Update);
         let number = format!(" (write {n})");
         let Some(fault) = fault else { return self.forward(sent, request, number).await };
-        let world = Arc::clone(&self.world);
-        let told = |what: &str| world.say(life.name(), Sort::Fault, format!("{what}: {}{number}", described(sent)));
+        let run_state = Arc::clone(&self.run_state);
+        let log = |what: &str| {
+            run_state.log(incarnation.name(), EntryKind::Fault, format!("{what}: {}{number}", described(sent)));
+        };
         match fault {
             WriteFault::Lose => {
                 let answer = self.forward(sent, request, number.clone()).await;
-                told("the response is lost");
+                log("the response is lost");
                 answer.and(Err(Lost.into()))
             }
             WriteFault::Refuse => {
-                told("the server rejects it with an internal error");
+                log("the server rejects it with an internal error");
                 Ok(wire::answer(&Status::internal("injected by the exploration")))
             }
             WriteFault::Conflict => {
-                told("another client changes the object just before");
+                log("another client changes the object just before");
                 self.touch(sent).await;
                 let answer = self.clone().forward(sent, request, number).await;
-                self.look_whether_the_touch_is_gone(sent).await;
+                self.check_overwrite(sent).await;
                 answer
             }
             WriteFault::Crash | WriteFault::Rewind => {
-                let rewind = (fault == WriteFault::Rewind).then(|| world.notes().step_version.clone()).flatten();
+                let rewind = (fault == WriteFault::Rewind).then(|| run_state.notes().step_version.clone()).flatten();
                 let _ = self.forward(sent, request, number.clone()).await;
-                told("the program crashes after it");
-                life.set(Gate::Dead);
-                world.command(Command::Crash { life: life.number, rewind });
+                log("the program crashes after it");
+                incarnation.set(Gate::Closed);
+                run_state.command(Command::Crash { incarnation: incarnation.number, rewind });
                 std::future::pending().await
             }
             WriteFault::Depose => {
-                told("it is delayed, and no other request of the program gets through");
-                life.set(Gate::Hung);
+                log("it is delayed, and no other request of the program gets through");
+                incarnation.set(Gate::Blocked);
                 let (arrive, arrives) = oneshot::channel();
-                world.command(Command::Depose { life: life.number, arrive });
+                run_state.command(Command::Depose { incarnation: incarnation.number, arrive });
                 let (late, this) = (sent.clone(), self);
                 // The write is already in the network: it arrives even if its sender crashes.
                 let answered = tokio::spawn(async move {
@@ -164,7 +171,7 @@ impl Tap {
     /// Sends a write, and records its effects.
     async fn forward(self, sent: &Sent, request: Held, note: String) -> Result<Response<Body>, BoxError> {
         let (resource, path) = (resource_of(sent), collection_of(sent));
-        let unanswered = self.world.begin_write(&resource, &path);
+        let unanswered = self.run_state.begin_write(&resource, &path);
         let answer = self.transport.clone().oneshot(request).await;
         let (told, answer) = match answer {
             Err(error) => (format!("no response: {error}"), Err(error)),
@@ -175,29 +182,29 @@ impl Tap {
                 (told, Ok(Response::from_parts(head, Body::from(body))))
             }
         };
-        self.world.say(self.who.name(), Sort::Write, format!("{}: {told}{note}", described(sent)));
+        self.run_state.log(self.who.name(), EntryKind::Write, format!("{}: {told}{note}", described(sent)));
         // Watches show a write before its response arrives, so pending writes are listed as well. A later write may
         // depend on an earlier one.
-        let places = self.world.unanswered();
+        let places = self.run_state.unanswered();
         drop(unanswered);
-        self.look_at(&places).await;
+        self.list_all(&places).await;
         answer
     }
 
     /// Lists all objects of a resource.
-    pub(crate) async fn look(&self, resource: &str, path: &str) {
-        self.look_at(&[(resource.to_owned(), path.to_owned())]).await;
+    pub(crate) async fn list(&self, resource: &str, path: &str) {
+        self.list_all(&[(resource.to_owned(), path.to_owned())]).await;
     }
 
     /// Lists all objects of resources, given with their paths.
-    async fn look_at(&self, places: &[(String, String)]) {
+    async fn list_all(&self, places: &[(String, String)]) {
         let mut lists = Vec::with_capacity(places.len());
         for (resource, path) in places {
             if let Some(list) = get(&self.transport, path).await {
                 lists.push((&**resource, &**path, list));
             }
         }
-        self.world.learn(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
+        self.run_state.apply_lists(lists.iter().map(|(resource, path, list)| (*resource, *path, &**list)));
     }
 
     /// Annotates the object as another client.
@@ -214,16 +221,16 @@ impl Tap {
     }
 
     /// Reports an update that has removed the annotation: an update without a version overwrites other writes.
-    async fn look_whether_the_touch_is_gone(&self, sent: &Sent) {
+    async fn check_overwrite(&self, sent: &Sent) {
         let Some(object) = get(&self.transport, &object_path(sent)).await else { return };
         let object: Value = serde_json::from_slice(&object).unwrap_or_default();
         if object["metadata"]["annotations"][TOUCH].is_null() && sent.subresource.is_none() {
-            self.world.find(format!("{} has overwritten another client's preceding write", described(sent)));
+            self.run_state.add_finding(format!("{} has overwritten another client's preceding write", described(sent)));
         }
     }
 }
 
-impl Service<Request<Body>> for Tap {
+impl Service<Request<Body>> for FaultyTransport {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use windlass_api::EventType;
 
 use super::*;
-use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, Mirror, WaitError, stores::ThreadSafeMap};
+use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, Mirror, WaitError, collections::ThreadSafeMap};
 
 fn labelled(name: &str, app: &str) -> Value {
     let mut object = map(name);

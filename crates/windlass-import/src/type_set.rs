@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::{
-    keywords::{Unsaid, text, words},
+    keywords::{Inexpressible, attribute_args, text},
     names::{self, Names},
 };
 
 /// The types of a version, outer ones first.
 #[derive(Debug, Default)]
-pub(crate) struct Shape {
+pub(crate) struct TypeSet {
     pub(crate) types: Vec<Type>,
     /// The imported items of other crates.
     pub(crate) uses: BTreeSet<Use>,
@@ -43,7 +43,7 @@ pub(crate) struct Struct {
     pub(crate) place: String,
     pub(crate) description: Option<String>,
     /// The arguments of `#[schema(…)]`.
-    pub(crate) words: Vec<String>,
+    pub(crate) args: Vec<String>,
     pub(crate) fields: Vec<Field>,
     /// All fields have defaults in Rust.
     pub(crate) has_default: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Field {
     pub(crate) ty: String,
     pub(crate) presence: Presence,
     pub(crate) description: Option<String>,
-    pub(crate) words: Vec<String>,
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(crate) struct Enum {
 struct Part {
     ty: String,
     has_default: bool,
-    words: Vec<String>,
+    args: Vec<String>,
     /// The description of the type itself.
     described: Option<String>,
 }
@@ -90,8 +90,8 @@ const OF_USE: [&str; 6] = ["description", "default", "example", "externalDocs", 
 /// The pattern of quantities, as controller-gen writes it.
 const AMOUNT: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-struct Shaper {
-    shape: Shape,
+struct TypeBuilder {
+    set: TypeSet,
     names: Names,
     /// Known structs by their schema, and enums by their values.
     known: BTreeMap<(bool, String), Known>,
@@ -108,22 +108,22 @@ struct Known {
 pub(crate) type Wrong = (String, String);
 
 /// Generates the types of a schema. The first one is the type of the objects, without their metadata.
-pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wrong> {
-    let mut shaper = Shaper { shape: Shape::default(), names: Names::of_types(), known: BTreeMap::new() };
+pub(crate) fn build(kind: &str, schema: &Map<String, Value>) -> Result<TypeSet, Wrong> {
+    let mut builder = TypeBuilder { set: TypeSet::default(), names: Names::of_types(), known: BTreeMap::new() };
     let wrong = |why: &str| (String::new(), why.to_owned());
     let mut schema = schema.clone();
     let metadata = own_parts(&mut schema);
-    let kept = words(&schema, &["description", "properties", "required", "type"])
-        .map_err(|Unsaid| wrong("the attributes cannot express the schema of the object"))?;
+    let kept = attribute_args(&schema, &["description", "properties", "required", "type"])
+        .map_err(|Inexpressible| wrong("the attributes cannot express the schema of the object"))?;
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(wrong("the schema of a kind must have the type object"));
     }
-    let name = shaper.names.take(kind, "");
-    shaper.shape.types.push(Type::Struct(Struct {
+    let name = builder.names.take(kind, "");
+    builder.set.types.push(Type::Struct(Struct {
         name: name.clone(),
         place: String::new(),
         description: description(&schema),
-        words: kept,
+        args: kept,
         fields: Vec::new(),
         has_default: true,
     }));
@@ -137,15 +137,15 @@ pub(crate) fn shape(kind: &str, schema: &Map<String, Value>) -> Result<Shape, Wr
         ty: "ObjectMeta".to_owned(),
         presence: Presence::Required,
         description: Some("Standard object metadata.".to_owned()),
-        words: metadata.map(|raw| vec![raw, "optional".to_owned()]).unwrap_or_default(),
+        args: metadata.map(|raw| vec![raw, "optional".to_owned()]).unwrap_or_default(),
     }];
-    let (more, has_default) = shaper.fields(&schema, &name, "", &mut idents)?;
+    let (more, has_default) = builder.fields(&schema, &name, "", &mut idents)?;
     fields.extend(more);
-    if let Some(Type::Struct(root)) = shaper.shape.types.first_mut() {
+    if let Some(Type::Struct(root)) = builder.set.types.first_mut() {
         root.fields = fields;
         root.has_default = has_default;
     }
-    Ok(shaper.shape)
+    Ok(builder.set)
 }
 
 /// Removes the fields that every object has. `apiVersion` and `kind` are dropped. A schema for `metadata` is returned
@@ -174,9 +174,9 @@ fn is_true(schema: &Map<String, Value>, key: &str) -> bool {
     schema.get(key) == Some(&Value::Bool(true))
 }
 
-impl Shaper {
+impl TypeBuilder {
     fn uses(&mut self, what: Use) {
-        self.shape.uses.insert(what);
+        self.set.uses.insert(what);
     }
 
     /// Returns the fields of an object, and whether each of them has a default in Rust.
@@ -194,11 +194,11 @@ impl Shaper {
             let at = format!("{place}.{name}");
             let property = property.as_object().ok_or_else(|| (at.clone(), "it is no schema".to_owned()))?;
             let hint = format!("{parent}{}", names::variant(name));
-            let Part { mut ty, has_default, mut words, .. } = self.part(property, &hint, &at)?;
+            let Part { mut ty, has_default, mut args, .. } = self.part(property, &hint, &at)?;
             let presence = if required.contains(&name.as_str()) { Presence::Required } else { Presence::Optional };
             let is_nullable = is_true(property, "nullable");
             if presence == Presence::Required && is_nullable {
-                words.push("required".to_owned());
+                args.push("required".to_owned());
             }
             if presence == Presence::Optional || is_nullable {
                 ty = format!("Option<{ty}>");
@@ -206,7 +206,7 @@ impl Shaper {
                 all_default &= has_default;
                 // A default makes the field optional, but here it is required.
                 if property.contains_key("default") {
-                    words.push("required".to_owned());
+                    args.push("required".to_owned());
                 }
             }
             fields.push(Field {
@@ -215,7 +215,7 @@ impl Shaper {
                 ty,
                 presence,
                 description: description(property),
-                words,
+                args,
             });
         }
         Ok((fields, all_default))
@@ -237,7 +237,7 @@ impl Shaper {
         };
         let mut schema = schema.clone();
         schema.shift_remove("description");
-        Ok(Part { ty, has_default: true, words: vec![raw(&Value::Object(schema))], described: None })
+        Ok(Part { ty, has_default: true, args: vec![raw(&Value::Object(schema))], described: None })
     }
 
     fn list(&mut self, item: &str) -> String {
@@ -264,14 +264,14 @@ impl Shaper {
         let format = schema.get("format").and_then(Value::as_str);
         let simple = |ty: &str, has_default: bool, base: Vec<String>, but: &[&str]| {
             let but = [&["description"], but].concat();
-            let Ok(more) = words(schema, &but) else { return Ok(None) };
-            let words = base.into_iter().chain(more).collect();
-            Ok(Some(Part { ty: ty.to_owned(), has_default, words, described: None }))
+            let Ok(more) = attribute_args(schema, &but) else { return Ok(None) };
+            let args = base.into_iter().chain(more).collect();
+            Ok(Some(Part { ty: ty.to_owned(), has_default, args, described: None }))
         };
         let whole = |kind: &str| {
-            let mut words = vec![format!("type = {kind:?}")];
-            words.extend(format.map(|format| format!("format = {}", text(format))));
-            words
+            let mut args = vec![format!("type = {kind:?}")];
+            args.extend(format.map(|format| format!("format = {}", text(format))));
+            args
         };
         if is_true(schema, "x-kubernetes-int-or-string") {
             let expected = serde_json::json!([{"type": "integer"}, {"type": "string"}]);
@@ -323,9 +323,9 @@ impl Shaper {
         let differ = |texts: &[&str]| texts.iter().collect::<BTreeSet<_>>().len() == texts.len();
         let texts = texts.filter(|texts| !texts.is_empty() && differ(texts));
         let but = if texts.is_some() { vec!["description", "enum"] } else { vec!["description"] };
-        let Ok(words) = words(schema, &but) else { return None };
+        let Ok(args) = attribute_args(schema, &but) else { return None };
         let Some(texts) = texts else {
-            return Some(Part { ty: "String".to_owned(), has_default: true, words, described: None });
+            return Some(Part { ty: "String".to_owned(), has_default: true, args, described: None });
         };
         self.uses(Use::Schema);
         let key = (false, Value::from(texts.clone()).to_string());
@@ -336,36 +336,36 @@ impl Shaper {
             let mut idents = Names::default();
             let variants =
                 texts.iter().map(|text| (idents.take(&names::variant(text), ""), (*text).to_owned())).collect();
-            self.shape.types.push(Type::Enum(Enum { name: name.clone(), place: place.to_owned(), variants }));
+            self.set.types.push(Type::Enum(Enum { name: name.clone(), place: place.to_owned(), variants }));
             self.known.insert(key, Known { name: name.clone(), description: None, has_default: false });
             name
         };
-        Some(Part { ty, has_default: false, words, described: None })
+        Some(Part { ty, has_default: false, args, described: None })
     }
 
     fn array(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
         let Some(item) = schema.get("items").and_then(Value::as_object) else { return Ok(None) };
-        let Ok(mut words) = words(schema, &["description", "items"]) else { return Ok(None) };
+        let Ok(mut args) = attribute_args(schema, &["description", "items"]) else { return Ok(None) };
         let (ty, inner) = self.inner(item, hint, &format!("{place}[]"))?;
         if !inner.is_empty() {
-            words.push(format!("items({})", inner.join(", ")));
+            args.push(format!("items({})", inner.join(", ")));
         }
         let ty = self.list(&ty);
-        Ok(Some(Part { ty, has_default: true, words, described: None }))
+        Ok(Some(Part { ty, has_default: true, args, described: None }))
     }
 
     /// Returns the type and the arguments of a list's items or a map's values.
     fn inner(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<(String, Vec<String>), Wrong> {
-        let Part { mut ty, mut words, described, .. } = self.part(schema, hint, place)?;
+        let Part { mut ty, mut args, described, .. } = self.part(schema, hint, place)?;
         if let Some(description) = description(schema)
             && described.as_ref() != Some(&description)
         {
-            words.push(format!("description = {}", text(&description)));
+            args.push(format!("description = {}", text(&description)));
         }
         if is_true(schema, "nullable") {
             ty = format!("Option<{ty}>");
         }
-        Ok((ty, words))
+        Ok((ty, args))
     }
 
     fn object(&mut self, schema: &Map<String, Value>, hint: &str, place: &str) -> Result<Option<Part>, Wrong> {
@@ -385,20 +385,20 @@ impl Shaper {
         let but = ["description", "properties", "required", "additionalProperties"];
         if let Some(values) = values {
             let Some(values) = values.as_object() else { return Ok(None) };
-            let Ok(mut words) = words(schema, &but) else { return Ok(None) };
+            let Ok(mut args) = attribute_args(schema, &but) else { return Ok(None) };
             let (ty, inner) = self.inner(values, hint, &format!("{place}{{}}"))?;
             if !inner.is_empty() {
-                words.push(format!("values({})", inner.join(", ")));
+                args.push(format!("values({})", inner.join(", ")));
             }
             self.uses(Use::BTreeMap);
             let ty = format!("BTreeMap<String, {ty}>");
-            return Ok(Some(Part { ty, has_default: true, words, described: None }));
+            return Ok(Some(Part { ty, has_default: true, args, described: None }));
         }
         let but = [&but[..], &["x-kubernetes-preserve-unknown-fields"]].concat();
-        let Ok(more) = words(schema, &but) else { return Ok(None) };
+        let Ok(more) = attribute_args(schema, &but) else { return Ok(None) };
         let ty = self.map();
-        let words = (!keeps).then(|| "type = \"object\"".to_owned()).into_iter().chain(more).collect();
-        Ok(Some(Part { ty, has_default: true, words, described: None }))
+        let args = (!keeps).then(|| "type = \"object\"".to_owned()).into_iter().chain(more).collect();
+        Ok(Some(Part { ty, has_default: true, args, described: None }))
     }
 
     /// Returns the use of an object with fields.
@@ -409,7 +409,8 @@ impl Shaper {
             .filter(|(key, _)| OF_USE.contains(&key.as_str()))
             .map(|(k, v)| (k.clone(), v.clone()))
             .collect();
-        let (Ok(of_type), Ok(words)) = (words(schema, &of_type), words(&of_use, &["description"])) else {
+        let (Ok(of_type), Ok(args)) = (attribute_args(schema, &of_type), attribute_args(&of_use, &["description"]))
+        else {
             return Ok(None);
         };
         self.uses(Use::Schema);
@@ -418,16 +419,16 @@ impl Shaper {
         let description = description(schema);
         let key = (description.is_some(), Value::Object(bare).to_string());
         if let Some(Known { name, description, has_default }) = self.known.get(&key).cloned() {
-            return Ok(Some(Part { ty: name, has_default, words, described: description }));
+            return Ok(Some(Part { ty: name, has_default, args, described: description }));
         }
         let name = self.names.take(hint, "");
         // The type is listed before the types of its fields.
-        let index = self.shape.types.len();
-        self.shape.types.push(Type::Struct(Struct {
+        let index = self.set.types.len();
+        self.set.types.push(Type::Struct(Struct {
             name: name.clone(),
             place: place.to_owned(),
             description: description.clone(),
-            words: of_type,
+            args: of_type,
             fields: Vec::new(),
             has_default: true,
         }));
@@ -436,16 +437,16 @@ impl Shaper {
         if is_true(schema, "x-kubernetes-preserve-unknown-fields") {
             let ty = self.map();
             let ident = idents.take("other", "_");
-            let (description, words) = (Some("Fields that the schema does not declare.".to_owned()), Vec::new());
-            fields.push(Field { ident, name: None, ty, presence: Presence::Required, description, words });
+            let (description, args) = (Some("Fields that the schema does not declare.".to_owned()), Vec::new());
+            fields.push(Field { ident, name: None, ty, presence: Presence::Required, description, args });
         }
-        if let Some(Type::Struct(record)) = self.shape.types.get_mut(index) {
+        if let Some(Type::Struct(record)) = self.set.types.get_mut(index) {
             record.fields = fields;
             record.has_default = has_default;
         }
         let known = Known { name: name.clone(), description: description.clone(), has_default };
         self.known.insert(key, known);
-        Ok(Some(Part { ty: name, has_default, words, described: description }))
+        Ok(Some(Part { ty: name, has_default, args, described: description }))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Keyed, ObjectStore};
 ///
 /// ```
 /// use std::time::Duration;
-/// use windlass_cache::stores::{ExpirationCache, ObjectStore};
+/// use windlass_cache::collections::{ExpirationCache, ObjectStore};
 /// # use windlass_api::{ObjectKey, k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta}};
 /// # fn pod(name: &str) -> Pod {
 /// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
@@ -103,7 +103,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::stores::tests::Item;
+    use crate::collections::tests::Item;
 
     type Cache = ExpirationCache<Item>;
 

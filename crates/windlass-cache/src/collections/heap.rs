@@ -14,8 +14,8 @@ use super::Keyed;
 /// objects can be popped.
 ///
 /// ```
-/// use windlass_cache::stores::Heap;
-/// # use windlass_cache::stores::Keyed;
+/// use windlass_cache::collections::Heap;
+/// # use windlass_cache::collections::Keyed;
 /// # #[derive(Debug, PartialEq)]
 /// # struct Task { name: &'static str, due: u32 }
 /// # impl Keyed for Task {
@@ -133,7 +133,7 @@ impl<T: Keyed, P> fmt::Debug for Heap<T, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::tests::Item;
+    use crate::collections::tests::Item;
 
     fn heap(items: &[Item]) -> Heap<Item, u64> {
         let mut heap = Heap::by(|item: &Item| item.1);

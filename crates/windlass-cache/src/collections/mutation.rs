@@ -36,7 +36,7 @@ use crate::{cached::Cached, error::UnknownIndex, indexer::Index, lister::Lister}
 /// #     fn list(&self, _: ListOptions) -> Answer<ListItem> { Box::pin(pending()) }
 /// #     fn watch(&self, _: WatchOptions) -> Answer<RawEvent> { Box::pin(pending()) }
 /// # }
-/// use windlass_cache::stores::{MutationCache, Unseen};
+/// use windlass_cache::collections::{MutationCache, Unseen};
 ///
 /// # let informer = SharedInformer::<ConfigMap>::new(Arc::new(Silent), InformerOptions::default());
 /// # let mut answer = ConfigMap::default();
@@ -187,7 +187,7 @@ mod tests {
     use windlass_api::Resource;
 
     use super::*;
-    use crate::{stores::ThreadSafeMap, testing::cached};
+    use crate::{collections::ThreadSafeMap, testing::cached};
 
     struct Rig {
         seen: ThreadSafeMap<ConfigMap>,

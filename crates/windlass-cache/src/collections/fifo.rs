@@ -9,8 +9,8 @@ use super::Keyed;
 /// A removed object is never popped. If the consumer has to receive deletions, use [`DeltaFifo`](super::DeltaFifo).
 ///
 /// ```
-/// use windlass_cache::stores::Fifo;
-/// # use windlass_cache::stores::Keyed;
+/// use windlass_cache::collections::Fifo;
+/// # use windlass_cache::collections::Keyed;
 /// # #[derive(Debug, PartialEq)]
 /// # struct Job(&'static str, u32);
 /// # impl Keyed for Job {
@@ -131,7 +131,7 @@ impl<T: Keyed> Default for Fifo<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::tests::Item;
+    use crate::collections::tests::Item;
 
     type Items = Fifo<Item>;
 

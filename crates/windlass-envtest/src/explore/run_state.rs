@@ -18,17 +18,17 @@ use super::{
     plan::{EventFault, Plan, WriteFault},
     scenario::Scenario,
     state::{Change, How, Reader, State},
-    timeline::{Entry, Sort},
+    timeline::{Entry, EntryKind},
 };
 use crate::requests::Sent;
 
 /// The state of one run, shared by all of its parts.
-pub(crate) struct World {
+pub(crate) struct RunState {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) plan: Plan,
     began: Instant,
     /// More requests than this indicate a loop.
-    most_requests: usize,
+    max_requests: usize,
     commands: mpsc::UnboundedSender<Command>,
     /// The number of steps started.
     pub(crate) step: watch::Sender<usize>,
@@ -37,12 +37,12 @@ pub(crate) struct World {
 
 /// A command to the supervisor of the program.
 pub(crate) enum Command {
-    Crash { life: usize, rewind: Option<String> },
-    Depose { life: usize, arrive: oneshot::Sender<()> },
+    Crash { incarnation: usize, rewind: Option<String> },
+    Depose { incarnation: usize, arrive: oneshot::Sender<()> },
 }
 
 /// One execution of the program under test, from its start to its end.
-pub(crate) struct Life {
+pub(crate) struct Incarnation {
     pub(crate) number: usize,
     gate: watch::Sender<Gate>,
     /// The resource version with which its caches start; `None` for the current one.
@@ -54,9 +54,9 @@ pub(crate) struct Life {
 pub(crate) enum Gate {
     Open,
     /// Requests wait.
-    Hung,
+    Blocked,
     /// Requests wait forever.
-    Dead,
+    Closed,
 }
 
 /// The records of a run.
@@ -111,18 +111,18 @@ pub(crate) struct EventSeen {
 
 /// The reason why a run has not settled.
 #[derive(Clone, Debug)]
-pub(crate) struct Restless(pub(crate) String);
+pub(crate) struct NotSettled(pub(crate) String);
 
-// === impl Life ===
+// === impl Incarnation ===
 
-impl Life {
+impl Incarnation {
     pub(crate) fn new(number: usize, rewind: Option<String>) -> Arc<Self> {
         Arc::new(Self { number, gate: watch::Sender::new(Gate::Open), rewind })
     }
 
     pub(crate) fn set(&self, gate: Gate) {
         self.gate.send_if_modified(|now| {
-            let changes = *now != Gate::Dead && *now != gate;
+            let changes = *now != Gate::Closed && *now != gate;
             if changes {
                 *now = gate;
             }
@@ -131,8 +131,8 @@ impl Life {
     }
 
     /// Reports whether the program has crashed or was stopped.
-    fn is_dead(&self) -> bool {
-        *self.gate.borrow() == Gate::Dead
+    fn is_closed(&self) -> bool {
+        *self.gate.borrow() == Gate::Closed
     }
 
     /// Waits until requests may pass. Never returns if the program has crashed or was stopped.
@@ -148,36 +148,36 @@ impl Life {
     }
 }
 
-// === impl World ===
+// === impl RunState ===
 
-impl World {
+impl RunState {
     pub(crate) fn new(
         scenario: Arc<Scenario>,
         plan: Plan,
-        most_requests: usize,
+        max_requests: usize,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Command>) {
         let (commands, orders) = mpsc::unbounded_channel();
         let step = watch::Sender::new(0);
-        let world =
-            Self { scenario, plan, began: Instant::now(), most_requests, commands, step, notes: Mutex::default() };
-        (Arc::new(world), orders)
+        let run_state =
+            Self { scenario, plan, began: Instant::now(), max_requests, commands, step, notes: Mutex::default() };
+        (Arc::new(run_state), orders)
     }
 
     pub(crate) fn notes(&self) -> parking_lot::MutexGuard<'_, Notes> {
         self.notes.lock()
     }
 
-    pub(crate) fn say(&self, who: impl Into<String>, sort: Sort, what: impl Into<String>) {
+    pub(crate) fn log(&self, who: impl Into<String>, kind: EntryKind, what: impl Into<String>) {
         let at = self.began.elapsed();
-        self.notes.lock().timeline.push(Entry { at, who: who.into(), sort, what: what.into() });
+        self.notes.lock().timeline.push(Entry { at, who: who.into(), kind, what: what.into() });
     }
 
     /// Records a finding.
-    pub(crate) fn find(&self, finding: String) {
+    pub(crate) fn add_finding(&self, finding: String) {
         let mut notes = self.notes.lock();
         if !notes.findings.contains(&finding) {
             let at = self.began.elapsed();
-            notes.timeline.push(Entry { at, who: String::new(), sort: Sort::Finding, what: finding.clone() });
+            notes.timeline.push(Entry { at, who: String::new(), kind: EntryKind::Finding, what: finding.clone() });
             notes.findings.push(finding);
         }
     }
@@ -197,12 +197,12 @@ impl World {
     pub(crate) fn admit(&self) -> bool {
         let mut notes = self.notes.lock();
         notes.requests += 1;
-        notes.requests <= self.most_requests
+        notes.requests <= self.max_requests
     }
 
     pub(crate) fn overran(&self) -> Option<usize> {
         let requests = self.notes.lock().requests;
-        (requests > self.most_requests).then_some(self.most_requests)
+        (requests > self.max_requests).then_some(self.max_requests)
     }
 
     /// Counts a write of the program, and returns its number and its fault.
@@ -225,7 +225,7 @@ impl World {
     pub(crate) fn begin_write(self: &Arc<Self>, resource: &str, path: &str) -> Unanswered {
         let place = (resource.to_owned(), path.to_owned());
         self.notes.lock().unanswered.push(place.clone());
-        Unanswered { world: Arc::clone(self), place }
+        Unanswered { run_state: Arc::clone(self), place }
     }
 
     /// Returns the resources and paths of the pending writes, in the order in which they started. Watches may already
@@ -239,7 +239,7 @@ impl World {
 
     /// Applies lists of resources in this order, and checks the invariants at the end. A list that is older than the
     /// known state of its resource is skipped.
-    pub(crate) fn learn<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
+    pub(crate) fn apply_lists<'l>(&self, lists: impl IntoIterator<Item = (&'l str, &'l str, &'l [u8])>) {
         let mut guard = self.notes.lock();
         let notes = &mut *guard;
         let at = self.began.elapsed();
@@ -248,7 +248,7 @@ impl World {
             for Change { resource, key, how } in notes.take(resource, path, list) {
                 has_changed = true;
                 let what = format!("{resource} {key} {}", how.words());
-                notes.timeline.push(Entry { at, who: "cluster".to_owned(), sort: Sort::Change, what });
+                notes.timeline.push(Entry { at, who: "cluster".to_owned(), kind: EntryKind::Change, what });
                 *notes.counts.entry((resource.clone(), how)).or_default() += 1;
                 if how != How::Changed {
                     notes.history.push((resource, how));
@@ -262,14 +262,20 @@ impl World {
         let broken: Vec<_> = self.scenario.broken(&notes.state, &notes.history).collect();
         drop(guard);
         for finding in broken {
-            self.find(finding);
+            self.add_finding(finding);
         }
     }
 
     // === events ===
 
     /// Counts an event, and returns the fault of the cache that it is for.
-    pub(crate) fn event(&self, resource: &str, event_type: EventType, key: &str, life: &Life) -> Option<EventFault> {
+    pub(crate) fn event(
+        &self,
+        resource: &str,
+        event_type: EventType,
+        key: &str,
+        incarnation: &Incarnation,
+    ) -> Option<EventFault> {
         let step = *self.step.borrow();
         let at = self.began.elapsed();
         let mut notes = self.notes.lock();
@@ -279,7 +285,7 @@ impl World {
         let is_new = event_type == EventType::Added;
         notes.events.push(EventSeen { resource: resource.to_owned(), n, step, is_new });
         let what = format!("sees {event_type} {resource} {key} (event {resource}:{n})");
-        notes.timeline.push(Entry { at, who: life.name(), sort: Sort::Event, what });
+        notes.timeline.push(Entry { at, who: incarnation.name(), kind: EntryKind::Event, what });
         let fault = self.plan.at_event(resource, n);
         notes.hits += usize::from(fault.is_some());
         fault
@@ -288,15 +294,19 @@ impl World {
     // === reconciles ===
 
     /// Records the reconciles of a program's controllers.
-    pub(crate) fn observe(&self, life: &Life, event: &ReconcileEvent<'_>) {
-        if life.is_dead() {
+    pub(crate) fn observe(&self, incarnation: &Incarnation, event: &ReconcileEvent<'_>) {
+        if incarnation.is_closed() {
             // Its tasks are being dropped: a reconcile that starts now never ends.
             return;
         }
         match event {
             ReconcileEvent::Started(started) => {
-                *self.notes.lock().running.entry(life.number).or_default() += 1;
-                self.say(life.name(), Sort::Reconcile, format!("{} reconciles {}", started.controller, started.key));
+                *self.notes.lock().running.entry(incarnation.number).or_default() += 1;
+                self.log(
+                    incarnation.name(),
+                    EntryKind::Reconcile,
+                    format!("{} reconciles {}", started.controller, started.key),
+                );
             }
             ReconcileEvent::Finished(finished) => {
                 let id = format!("{} {}", finished.controller, finished.key);
@@ -316,12 +326,16 @@ impl World {
                     }
                     other => (format!("ended: {other:?}"), None),
                 };
-                self.say(life.name(), Sort::Reconcile, format!("{} {}: {ended}", finished.controller, finished.key));
+                self.log(
+                    incarnation.name(),
+                    EntryKind::Reconcile,
+                    format!("{} {}: {ended}", finished.controller, finished.key),
+                );
                 if let Outcome::Panicked { message } = finished.outcome {
-                    self.find(format!("{} panicked: {message}", finished.controller));
+                    self.add_finding(format!("{} panicked: {message}", finished.controller));
                 }
                 let mut notes = self.notes.lock();
-                if let Some(running) = notes.running.get_mut(&life.number) {
+                if let Some(running) = notes.running.get_mut(&incarnation.number) {
                     *running = running.saturating_sub(1);
                 }
                 match failure {
@@ -337,9 +351,9 @@ impl World {
     }
 
     /// Records the end of an execution; none of its tasks is running any more.
-    pub(crate) fn ended(&self, life: &Life) {
+    pub(crate) fn ended(&self, incarnation: &Incarnation) {
         let mut notes = self.notes.lock();
-        notes.running.remove(&life.number);
+        notes.running.remove(&incarnation.number);
         notes.failing.clear();
     }
 
@@ -352,7 +366,7 @@ impl World {
     }
 
     /// Waits until nothing has changed for a while, nothing is in progress or failing, and no fault is active.
-    pub(crate) async fn settle(&self) -> Result<(), Restless> {
+    pub(crate) async fn settle(&self) -> Result<(), NotSettled> {
         let (quiet, patience) = (self.scenario.quiet, self.scenario.patience);
         let began = Instant::now();
         self.notes.lock().last_change = Some(began);
@@ -360,7 +374,7 @@ impl World {
             let since = self.notes.lock().last_change.unwrap_or(began);
             tokio::time::sleep_until(since + quiet).await;
             if let Some(most) = self.overran() {
-                return Err(Restless(format!("it has sent more than {most} requests")));
+                return Err(NotSettled(format!("it has sent more than {most} requests")));
             }
             let (last, reason) = {
                 let notes = self.notes.lock();
@@ -371,7 +385,7 @@ impl World {
                 None if is_quiet => return Ok(()),
                 reason if began.elapsed() > patience => {
                     let reason = reason.unwrap_or_else(|| "something still changes".to_owned());
-                    return Err(Restless(format!("it has not settled within {patience:?}: {reason}")));
+                    return Err(NotSettled(format!("it has not settled within {patience:?}: {reason}")));
                 }
                 Some(_) if is_quiet => tokio::time::sleep(Duration::from_secs(5)).await,
                 _ => {}
@@ -385,9 +399,9 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for RunState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("RunState").field("plan", &self.plan).finish_non_exhaustive()
     }
 }
 
@@ -424,8 +438,8 @@ impl Notes {
     }
 }
 
-/// See [`World::fault`].
-pub(crate) struct Busy(Arc<World>);
+/// See [`RunState::fault`].
+pub(crate) struct Busy(Arc<RunState>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -435,15 +449,15 @@ impl Drop for Busy {
     }
 }
 
-/// See [`World::begin_write`].
+/// See [`RunState::begin_write`].
 pub(crate) struct Unanswered {
-    world: Arc<World>,
+    run_state: Arc<RunState>,
     place: (String, String),
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        let unanswered = &mut self.world.notes.lock().unanswered;
+        let unanswered = &mut self.run_state.notes.lock().unanswered;
         if let Some(index) = unanswered.iter().position(|place| *place == self.place) {
             unanswered.remove(index);
         }

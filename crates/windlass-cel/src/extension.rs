@@ -1,15 +1,18 @@
 //! The types that Kubernetes adds to CEL.
 
+mod semver;
+mod url;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use windlass_api::{Quantity, validation};
 
-use super::{network::Url, versions::Version};
+pub(crate) use self::{semver::Version, url::Url};
 
 /// A value of a Kubernetes type.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Named {
+pub(crate) enum ExtensionValue {
     Quantity(Quantity),
     Ip(IpAddr),
     Cidr(IpNet),
@@ -39,7 +42,7 @@ impl std::fmt::Debug for NamedFormat {
     }
 }
 
-impl Named {
+impl ExtensionValue {
     /// Returns the name of the type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
@@ -64,7 +67,7 @@ impl Named {
 }
 
 /// The formats by their names, as in `format.…` and `format.named`.
-pub(super) const FORMATS: &[(&str, NamedFormat)] = &[
+pub(crate) const FORMATS: &[(&str, NamedFormat)] = &[
     ("dns1123Label", NamedFormat { name: "DNS1123Label", problems: validation::dns_label, pattern: 30 }),
     ("dns1123Subdomain", NamedFormat { name: "DNS1123Subdomain", problems: validation::dns_subdomain, pattern: 60 }),
     ("dns1035Label", NamedFormat { name: "DNS1035Label", problems: validation::dns_label_1035, pattern: 30 }),

@@ -13,7 +13,7 @@ use super::{Keyed, ObjectStore};
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use windlass_cache::stores::{ObjectStore, UndeltaStore};
+/// use windlass_cache::collections::{ObjectStore, UndeltaStore};
 /// # use windlass_api::{ObjectKey, k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta}};
 /// # fn pod(name: &str) -> Pod {
 /// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
@@ -86,7 +86,7 @@ mod tests {
     use std::sync::{Arc, OnceLock};
 
     use super::*;
-    use crate::stores::tests::Item;
+    use crate::collections::tests::Item;
 
     type Store = UndeltaStore<Item>;
 

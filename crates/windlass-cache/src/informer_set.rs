@@ -9,8 +9,8 @@ use crate::{
     handler::{Handler, HandlerOptions, Registration},
     indexer::Index,
     informer::SharedInformer,
+    journal_reader::Reads,
     lister::Lister,
-    own_writes::Reads,
     synced::Stopped,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 /// # What is not guaranteed
 ///
 /// - An order between the changes of objects in different informers, or a version that all of them have reached.
-pub struct Informers<K> {
+pub struct InformerSet<K> {
     /// Never empty. Each object is in only one of them.
     parts: Arc<[SharedInformer<K>]>,
 }
@@ -34,9 +34,9 @@ pub struct Informers<K> {
 #[derive(Debug)]
 pub struct Registrations(Vec<Registration>);
 
-// === impl Informers ===
+// === impl InformerSet ===
 
-impl<K: Object> Informers<K> {
+impl<K: Object> InformerSet<K> {
     /// Combines an informer with others that hold different objects of the same resource. Does not start them.
     pub fn new(first: SharedInformer<K>, others: impl IntoIterator<Item = SharedInformer<K>>) -> Self {
         Self { parts: std::iter::once(first).chain(others).collect() }
@@ -105,13 +105,13 @@ impl<K: Object> Informers<K> {
     }
 }
 
-impl<K> Clone for Informers<K> {
+impl<K> Clone for InformerSet<K> {
     fn clone(&self) -> Self {
         Self { parts: Arc::clone(&self.parts) }
     }
 }
 
-impl<K> fmt::Debug for Informers<K> {
+impl<K> fmt::Debug for InformerSet<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&*self.parts).finish()
     }
@@ -152,13 +152,13 @@ mod tests {
     };
 
     /// Returns informers of two namespaces, each with its own server.
-    fn two() -> (Informers<ConfigMap>, [FakeListWatch; 2]) {
+    fn two() -> (InformerSet<ConfigMap>, [FakeListWatch; 2]) {
         let servers = [FakeListWatch::new(), FakeListWatch::new()];
         let [first, second] = servers.clone().map(|server| {
             let options = InformerOptions::default();
             SharedInformer::<ConfigMap>::new(Arc::new(server), options)
         });
-        (Informers::new(first, [second]), servers)
+        (InformerSet::new(first, [second]), servers)
     }
 
     fn map(namespace: &str, name: &str, colour: &str) -> serde_json::Value {

@@ -21,7 +21,7 @@ pub trait Queue {
 /// A queue shared by several tasks: popping waits for items, and the queue can be closed.
 ///
 /// ```
-/// use windlass_cache::stores::{Blocking, Closed, Fifo, ObjectStore};
+/// use windlass_cache::collections::{Blocking, Closed, Fifo, ObjectStore};
 /// # use windlass_api::k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 /// # fn pod(name: &str) -> Pod {
 /// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
@@ -155,8 +155,8 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
 /// changes.
 ///
 /// ```
-/// use windlass_cache::stores::{Blocking, Heap, ObjectStore};
-/// # use windlass_cache::stores::Keyed;
+/// use windlass_cache::collections::{Blocking, Heap, ObjectStore};
+/// # use windlass_cache::collections::Keyed;
 /// # #[derive(Clone, Debug, PartialEq)]
 /// # struct Task { name: &'static str, due: u32 }
 /// # impl Keyed for Task {
@@ -238,7 +238,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{stores::tests::Item, testing::soon};
+    use crate::{collections::tests::Item, testing::soon};
 
     #[tokio::test(start_paused = true)]
     async fn each_who_waits_gets_one_item_and_closing_wakes_the_rest() {

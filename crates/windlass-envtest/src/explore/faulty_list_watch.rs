@@ -18,20 +18,20 @@ use windlass_api::{
 
 use super::{
     plan::EventFault,
+    run_state::{Incarnation, RunState},
     state::resource_name,
-    timeline::Sort,
-    world::{Life, World},
+    timeline::EntryKind,
 };
 
 /// The time that a cache is stale.
 pub(crate) const HELD: Duration = Duration::from_secs(30);
 
 /// The list and watch source of a cache of the program under test.
-pub(crate) struct Seam {
+pub(crate) struct FaultyListWatch {
     inner: Arc<dyn ListWatch>,
     resource: String,
-    world: Arc<World>,
-    life: Arc<Life>,
+    run_state: Arc<RunState>,
+    incarnation: Arc<Incarnation>,
 }
 
 type Items<T> = BoxStream<'static, Result<T, ListWatchError>>;
@@ -39,17 +39,17 @@ type Items<T> = BoxStream<'static, Result<T, ListWatchError>>;
 /// The state of a stream of events.
 struct Flow {
     events: Items<RawEvent>,
-    cache: Told,
+    cache: CacheFeed,
     over: bool,
     /// The delay of the first event.
     late: Option<Duration>,
 }
 
 /// The cache that receives the events.
-struct Told {
+struct CacheFeed {
     resource: String,
-    world: Arc<World>,
-    life: Arc<Life>,
+    run_state: Arc<RunState>,
+    incarnation: Arc<Incarnation>,
 }
 
 /// The decoded part of an event's object.
@@ -65,22 +65,27 @@ struct Name {
     namespace: Option<String>,
 }
 
-impl Seam {
-    pub(crate) fn new(inner: Arc<dyn ListWatch>, resource: &ApiResource, world: Arc<World>, life: Arc<Life>) -> Self {
-        Self { inner, resource: resource_name(resource), world, life }
+impl FaultyListWatch {
+    pub(crate) fn new(
+        inner: Arc<dyn ListWatch>,
+        resource: &ApiResource,
+        run_state: Arc<RunState>,
+        incarnation: Arc<Incarnation>,
+    ) -> Self {
+        Self { inner, resource: resource_name(resource), run_state, incarnation }
     }
 
     fn is_rewound(&self) -> bool {
-        self.life.rewind.is_some() && !self.world.is_ignored(&self.resource)
+        self.incarnation.rewind.is_some() && !self.run_state.is_ignored(&self.resource)
     }
 }
 
-impl ListWatch for Seam {
+impl ListWatch for FaultyListWatch {
     fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<Items<ListItem>, ListWatchError>> {
         Box::pin(async move {
-            if let Some(version) = self.life.rewind.clone().filter(|_| self.is_rewound()) {
+            if let Some(version) = self.incarnation.rewind.clone().filter(|_| self.is_rewound()) {
                 let what = format!("lists {} as of version {version}", self.resource);
-                self.world.say(self.life.name(), Sort::Fault, what);
+                self.run_state.log(self.incarnation.name(), EntryKind::Fault, what);
                 let then = ListOptions {
                     resource_version: Some(version),
                     version_match: Some(VersionMatch::Exact),
@@ -104,16 +109,17 @@ impl ListWatch for Seam {
             }
             let events = self.inner.watch(options).await?;
             let late = self.is_rewound().then_some(HELD);
-            let (resource, world, life) = (self.resource.clone(), self.world.clone(), self.life.clone());
-            let flow = Flow { events, cache: Told { resource, world, life }, over: false, late };
+            let (resource, run_state, incarnation) =
+                (self.resource.clone(), self.run_state.clone(), self.incarnation.clone());
+            let flow = Flow { events, cache: CacheFeed { resource, run_state, incarnation }, over: false, late };
             Ok(stream::unfold(flow, Flow::next).boxed())
         })
     }
 }
 
-impl fmt::Debug for Seam {
+impl fmt::Debug for FaultyListWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seam").field("resource", &self.resource).finish_non_exhaustive()
+        f.debug_struct("FaultyListWatch").field("resource", &self.resource).finish_non_exhaustive()
     }
 }
 
@@ -123,24 +129,25 @@ impl Flow {
             return None;
         }
         let event = self.events.next().await?;
-        self.cache.life.pass().await;
+        self.cache.incarnation.pass().await;
         let Ok(RawEvent { event_type: EventType::Added | EventType::Modified | EventType::Deleted, body }) = &event
         else {
             return Some((event, self));
         };
         if let Some(late) = self.late.take() {
-            let _busy = self.cache.world.fault();
+            let _busy = self.cache.run_state.fault();
             sleep(late).await;
-            self.cache.life.pass().await;
+            self.cache.incarnation.pass().await;
         }
-        if self.cache.world.is_ignored(&self.cache.resource) {
+        if self.cache.run_state.is_ignored(&self.cache.resource) {
             return Some((event, self));
         }
         let event_type = event.as_ref().map_or(EventType::Error, |event| event.event_type);
-        let fault = self.cache.world.event(&self.cache.resource, event_type, &key_of(body), &self.cache.life);
+        let fault =
+            self.cache.run_state.event(&self.cache.resource, event_type, &key_of(body), &self.cache.incarnation);
         let Some(fault) = fault else { return Some((event, self)) };
-        self.cache.suffer(fault).await;
-        self.cache.life.pass().await;
+        self.cache.delay_events(fault).await;
+        self.cache.incarnation.pass().await;
         let event = match fault {
             EventFault::Freeze | EventFault::Lag => event,
             EventFault::Skip | EventFault::Miss | EventFault::Cut => {
@@ -152,29 +159,33 @@ impl Flow {
     }
 }
 
-impl Told {
+impl CacheFeed {
     /// Waits for as long as the fault keeps events from the cache.
-    async fn suffer(&self, fault: EventFault) {
-        let say = |what: &str| {
-            self.world.say(self.life.name(), Sort::Fault, format!("the cache of {} {what}", self.resource));
+    async fn delay_events(&self, fault: EventFault) {
+        let log = |what: &str| {
+            self.run_state.log(
+                self.incarnation.name(),
+                EntryKind::Fault,
+                format!("the cache of {} {what}", self.resource),
+            );
         };
         match fault {
             EventFault::Freeze | EventFault::Skip => {
-                let _busy = self.world.fault();
-                say("gets no events for 30 s");
+                let _busy = self.run_state.fault();
+                log("gets no events for 30 s");
                 sleep(HELD).await;
             }
             EventFault::Lag | EventFault::Miss => {
-                say("gets no events until the next step");
-                let mut step = self.world.step.subscribe();
+                log("gets no events until the next step");
+                let mut step = self.run_state.step.subscribe();
                 let now = *step.borrow_and_update();
                 let _ = step.wait_for(|step| *step > now).await;
-                let _busy = self.world.fault();
+                let _busy = self.run_state.fault();
                 sleep(HELD).await;
             }
             EventFault::Cut => {}
         }
-        say(match fault {
+        log(match fault {
             EventFault::Freeze | EventFault::Lag => "catches up",
             EventFault::Skip | EventFault::Miss | EventFault::Cut => "loses its watch and relists",
         });

@@ -23,7 +23,7 @@ use crate::{
 /// hook.
 ///
 /// ```
-/// use windlass_cache::{Cached, Index, stores::ThreadSafeMap};
+/// use windlass_cache::{Cached, Index, collections::ThreadSafeMap};
 /// # use windlass_api::k8s_openapi::{api::core::v1::{Pod, PodSpec}, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 /// # fn pod(namespace: &str, name: &str, node: &str) -> Pod {
 /// #     let metadata = ObjectMeta { name: Some(name.into()), namespace: Some(namespace.into()), ..ObjectMeta::default() };

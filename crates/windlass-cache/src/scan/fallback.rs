@@ -37,7 +37,7 @@ pub(crate) fn rewrite(object: &[u8]) -> Result<(Vec<u8>, Option<String>), serde_
 }
 
 /// Finds a value in objects that [`find`] cannot read. Returns the text of the value.
-pub(crate) fn find_carefully(object: &[u8], path: &[&str]) -> Result<Option<Vec<u8>>, serde_json::Error> {
+pub(crate) fn find_fallback(object: &[u8], path: &[&str]) -> Result<Option<Vec<u8>>, serde_json::Error> {
     let mut value: &RawValue = serde_json::from_slice(object)?;
     for key in path {
         let Ok(members) = serde_json::from_str::<Members<'_>>(value.get()) else { return Ok(None) };
