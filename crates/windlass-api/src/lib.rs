@@ -51,10 +51,10 @@ mod nested;
 #[cfg(feature = "k8s-openapi")]
 mod object;
 #[cfg(feature = "k8s-openapi")]
+pub mod predicates;
+#[cfg(feature = "k8s-openapi")]
 mod scheme;
 mod skipper;
-#[cfg(feature = "k8s-openapi")]
-pub mod states;
 
 mod json;
 mod jsonpath;
@@ -103,7 +103,7 @@ pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
 pub use meta::{Labels, Meta, MetaError, OwnerRef, Traits};
-pub use nested::{Found, Nested, NestedError};
+pub use nested::{JsonType, Nested, NestedError};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
 #[cfg(feature = "k8s-openapi")]

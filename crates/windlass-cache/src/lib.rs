@@ -113,7 +113,7 @@ pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
 pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
-pub use windlass_api::managed_fields::ManagedFields;
+pub use windlass_api::managed_fields::ManagedFieldsMode;
 
 /// Runs user code and converts a panic into its message.
 fn contained<T>(run: impl FnOnce() -> T) -> Result<T, String> {

@@ -4,7 +4,7 @@
 //! resources and call those of [`Resources`]. Calling a verb that a resource does not support is a compile error.
 
 #[cfg(feature = "clientset")]
-mod behind;
+mod kind_verbs;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 

@@ -36,7 +36,7 @@ pub use source::{IssuedToken, TokenSource};
 
 use crate::{
     Config, ConfigError,
-    metrics::Audience,
+    metrics::MetricsRecorder,
     transport::{self, Body},
 };
 use exec::Plugin;
@@ -136,7 +136,7 @@ pub(crate) struct Authenticated<S> {
 }
 
 impl Credentials {
-    pub(crate) fn new(auth: &Auth, clock: &Clock, audience: &Audience) -> Result<Self, AuthError> {
+    pub(crate) fn new(auth: &Auth, clock: &Clock, recorder: &MetricsRecorder) -> Result<Self, AuthError> {
         let unprintable = || AuthError::Unprintable { origin: "the configuration".to_owned() };
         let issued = |source| Self::Issued(Arc::new(Issuer::new(source, clock.clone())));
         Ok(match auth {
@@ -146,7 +146,7 @@ impl Credentials {
             Auth::Basic { username, password } => {
                 Self::Fixed(basic(username, password.expose()).ok_or_else(unprintable)?)
             }
-            Auth::Exec(config) => issued(Source::Plugin(Plugin::new(config.as_ref().clone(), audience.clone()))),
+            Auth::Exec(config) => issued(Source::Plugin(Plugin::new(config.as_ref().clone(), recorder.clone()))),
             Auth::Source(source) => issued(Source::Own(source.clone())),
             Auth::Oidc(config) => issued(Source::Oidc(Oidc::new(config.as_ref().clone()))),
         })

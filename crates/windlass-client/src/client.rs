@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tower::Service;
 use windlass_api::{
     BoxError, DryRun, FieldValidation, ListWatchError, ObjectRef, Patch, Resource, Scope, WriteOptions,
-    k8s_openapi::api::autoscaling::v1::Scale, managed_fields::ManagedFields,
+    k8s_openapi::api::autoscaling::v1::Scale, managed_fields::ManagedFieldsMode,
 };
 
 use crate::{
@@ -23,8 +23,8 @@ use crate::{
     response,
     transport::{self, Body, Transport, Upgraded},
     user_agent,
-    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Unnamed, Update, Watch},
-    written::WriteObserver,
+    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
+    write_observer::WriteObserver,
 };
 
 /// A client of one API server. Cheap to clone; clones share the connections.
@@ -41,12 +41,12 @@ use crate::{
 pub struct Client {
     shared: Arc<Shared>,
     policy: Arc<Policy>,
-    usual: Usual,
+    defaults: Defaults,
 }
 
 /// Defaults for the options of calls.
 #[derive(Clone, Debug)]
-struct Usual {
+struct Defaults {
     /// The field manager of writes. `None` leaves the choice to the server, which uses the user agent.
     field_owner: Option<Arc<str>>,
     dry_run: DryRun,
@@ -54,12 +54,12 @@ struct Usual {
     field_validation: Option<FieldValidation>,
     /// The only namespace that calls may use.
     confined_to: Option<Arc<str>>,
-    managed_fields: ManagedFields,
+    managed_fields: ManagedFieldsMode,
 }
 
-impl Default for Usual {
+impl Default for Defaults {
     fn default() -> Self {
-        let managed_fields = ManagedFields::Keep;
+        let managed_fields = ManagedFieldsMode::Keep;
         let dry_run = DryRun::default();
         Self { field_owner: None, dry_run, field_validation: None, confined_to: None, managed_fields }
     }
@@ -70,6 +70,15 @@ struct Shared {
     transport: Transport,
     default_namespace: String,
     user_agent: HeaderValue,
+}
+
+/// The default namespace of a call on a namespaced resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultNamespace {
+    /// The client's default namespace.
+    OfClient,
+    /// All namespaces.
+    All,
 }
 
 impl Client {
@@ -104,7 +113,7 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let transport = transport::erase(service);
-        let policy = Policy { throttle: Throttle::Chosen(None), compression: Compression::Off, ..Policy::default() };
+        let policy = Policy { throttle: Throttle::Explicit(None), compression: Compression::Off, ..Policy::default() };
         Self::assemble(transport, default_namespace.into(), &user_agent::of_this_program(), policy)
             .expect("the default user agent is plain text")
     }
@@ -113,13 +122,13 @@ impl Client {
         let user_agent = HeaderValue::from_str(user_agent)
             .map_err(|_| ConfigError::UserAgent { user_agent: user_agent.to_owned() })?;
         let shared = Arc::new(Shared { transport, default_namespace, user_agent });
-        Ok(Self { shared, policy: Arc::new(policy), usual: Usual::default() })
+        Ok(Self { shared, policy: Arc::new(policy), defaults: Defaults::default() })
     }
 
     /// Returns this client with a default field manager for its writes. A call's own field manager overrides it.
     #[must_use]
     pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
-        self.usual.field_owner = Some(owner.into());
+        self.defaults.field_owner = Some(owner.into());
         self
     }
 
@@ -129,7 +138,7 @@ impl Client {
     /// Reads, raw [requests](Self::request), and commands run in containers are not affected.
     #[must_use]
     pub fn with_dry_run(mut self) -> Self {
-        self.usual.dry_run = DryRun::All;
+        self.defaults.dry_run = DryRun::All;
         self
     }
 
@@ -137,7 +146,7 @@ impl Client {
     /// duplicate fields in writes. A call's own setting overrides it.
     #[must_use]
     pub fn with_field_validation(mut self, validation: FieldValidation) -> Self {
-        self.usual.field_validation = Some(validation);
+        self.defaults.field_validation = Some(validation);
         self
     }
 
@@ -148,7 +157,7 @@ impl Client {
     /// it is not a security boundary.
     #[must_use]
     pub fn confined_to(mut self, namespace: impl Into<Arc<str>>) -> Self {
-        self.usual.confined_to = Some(namespace.into());
+        self.defaults.confined_to = Some(namespace.into());
         self
     }
 
@@ -158,20 +167,20 @@ impl Client {
     /// `managedFields`.
     #[must_use]
     pub fn without_managed_fields(mut self) -> Self {
-        self.usual.managed_fields = ManagedFields::Drop;
+        self.defaults.managed_fields = ManagedFieldsMode::Drop;
         self
     }
 
     /// Returns the namespace that the client is [confined to](Self::confined_to), if any.
     #[must_use]
     pub fn confinement(&self) -> Option<&str> {
-        self.usual.confined_to.as_deref()
+        self.defaults.confined_to.as_deref()
     }
 
     /// Returns the default field manager of writes.
     #[must_use]
     pub fn field_owner(&self) -> Option<&str> {
-        self.usual.field_owner.as_deref()
+        self.defaults.field_owner.as_deref()
     }
 
     /// Returns the namespace of calls that name none.
@@ -182,7 +191,7 @@ impl Client {
 
     /// Returns the default options of writes.
     pub(crate) fn write_options(&self) -> WriteOptions {
-        let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
+        let Defaults { field_owner, dry_run, field_validation, .. } = &self.defaults;
         let field_manager = field_owner.as_deref().map(str::to_owned);
         WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
     }
@@ -193,17 +202,17 @@ impl Client {
     }
 
     /// Returns whether `managedFields` are retained in decoded objects.
-    pub(crate) fn managed_fields(&self) -> ManagedFields {
-        self.usual.managed_fields
+    pub(crate) fn managed_fields(&self) -> ManagedFieldsMode {
+        self.defaults.managed_fields
     }
 
     /// Returns the dry-run option that every deletion gets.
     pub(crate) fn dry_run(&self) -> DryRun {
-        self.usual.dry_run
+        self.defaults.dry_run
     }
 
     /// Sets the namespace of a target that names none. Returns an error if the client is confined to another namespace.
-    pub(crate) fn place(&self, target: &mut Target, unnamed: Unnamed) -> Result<(), RequestError> {
+    pub(crate) fn place(&self, target: &mut Target, default: DefaultNamespace) -> Result<(), RequestError> {
         if target.resource.scope == Scope::Cluster {
             return Ok(());
         }
@@ -211,7 +220,7 @@ impl Client {
             (Some(namespace), Some(own)) if namespace != own => {
                 Err(RequestError::Confined { namespace: namespace.clone(), own: own.to_owned() })
             }
-            (None, None) if unnamed == Unnamed::All => Ok(()),
+            (None, None) if default == DefaultNamespace::All => Ok(()),
             (Some(_), _) => Ok(()),
             (None, _) => {
                 target.namespace = Some(self.default_namespace().to_owned());

@@ -32,7 +32,7 @@ pub use tls::{CipherSuite, Identity, Pem, Protocols, TlsOptions, TlsVersion, Ver
 
 use crate::{
     auth::{Auth, Impersonation, PluginPolicy},
-    metrics::{Audience, TransportMetrics},
+    metrics::{MetricsRecorder, TransportMetrics},
     transport::{self, Closing, Connections, Transport},
     user_agent,
 };
@@ -72,7 +72,7 @@ pub struct Config {
     /// The clock that determines whether credentials have expired.
     pub clock: Clock,
     /// The recorder of connection metrics.
-    pub(crate) audience: Audience,
+    pub(crate) recorder: MetricsRecorder,
     /// The connections, shared by the clients of this configuration and its clones.
     pub(crate) connections: Connections,
 }
@@ -103,7 +103,7 @@ impl Config {
             connect_timeout: CONNECT_TIMEOUT,
             user_agent: user_agent::of_this_program(),
             clock: Clock::system(),
-            audience: Audience::default(),
+            recorder: MetricsRecorder::default(),
             connections: Connections::default(),
         }
     }
@@ -217,7 +217,7 @@ impl Config {
     /// Returns this configuration with a recorder of connection metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: impl TransportMetrics) -> Self {
-        self.audience = Audience::of(metrics);
+        self.recorder = MetricsRecorder::new(metrics);
         self
     }
 

@@ -79,15 +79,15 @@ mod frame;
 mod list_stream;
 mod response;
 mod watch_stream;
-mod written;
+mod write_observer;
 
+mod admin;
 mod approval;
-mod behind;
+mod connect;
 mod logs;
 mod port_forward;
 mod proxy;
 mod remote_command;
-mod upkeep;
 mod websocket;
 
 mod discovery;
@@ -106,7 +106,8 @@ mod user_agent;
 mod testing;
 
 pub use accessor::{Accessor, Custom, Served, can};
-pub use approval::Decide;
+pub use admin::Restart;
+pub use approval::ApprovalRequest;
 pub use auth::{Auth, AuthError, Impersonation, Secret};
 pub use client::Client;
 #[cfg(feature = "clientset")]
@@ -133,11 +134,10 @@ pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural
 pub use scale::{Scalable, Scales};
 pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
 pub use transport::{Body, Closing, Transport, Upgraded};
-pub use upkeep::Restart;
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};
-pub use written::{Stored, WriteObserver};
+pub use write_observer::{Stored, WriteObserver};
 
 /// Arguments of verbs.
 pub use windlass_api::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};

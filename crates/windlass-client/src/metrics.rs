@@ -15,8 +15,8 @@ use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use windlass_api::BoxError;
 
-pub(crate) use transport::Audience;
-pub use transport::{Found, Opened, Outcome, PluginCall, Source, TransportMetrics, Verdict};
+pub(crate) use transport::MetricsRecorder;
+pub use transport::{Opened, Outcome, PluginCall, PolicyDecision, Source, TlsReload, TransportMetrics};
 
 use crate::{error::Operation, transport::Body};
 

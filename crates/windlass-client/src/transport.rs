@@ -65,7 +65,7 @@ pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
         let route = Route::to(&config.server, &config.proxy, |name| std::env::var(name).ok())?;
         let connector = Connector::new(config, route)?;
         let rotation =
-            connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned(), config.audience.clone()));
+            connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned(), config.recorder.clone()));
         let rotation = rotation.transpose()?;
         Ok(Pools::new(builder(), connector, rotation))
     })?;

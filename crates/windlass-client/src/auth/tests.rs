@@ -13,7 +13,7 @@ fn authenticated(
 > {
     let config = Config::new("https://h".parse().unwrap()).with_auth(auth);
     let inner = crate::transport::erase(fake.clone());
-    let credentials = Credentials::new(&config.auth, &config.clock, &Audience::default()).unwrap();
+    let credentials = Credentials::new(&config.auth, &config.clock, &MetricsRecorder::default()).unwrap();
     Authenticated::new(inner, credentials, &config).unwrap()
 }
 
@@ -42,7 +42,7 @@ async fn a_header_that_the_caller_has_set_wins() {
 #[test]
 fn a_token_that_no_header_can_carry_is_refused_and_not_shown() {
     let config = Config::new("https://h".parse().unwrap()).with_auth(Auth::Bearer("geh\neim".into()));
-    let error = Credentials::new(&config.auth, &config.clock, &Audience::default()).unwrap_err();
+    let error = Credentials::new(&config.auth, &config.clock, &MetricsRecorder::default()).unwrap_err();
     assert!(!format!("{error} {error:?} {config:?}").contains("eim"));
 }
 
@@ -157,7 +157,8 @@ async fn a_program_gets_tokens_by_itself_when_there_is_none_that_holds() {
             }
         }
     });
-    let credentials = Credentials::new(&Auth::Source(source), &Clock::from_fn(move || now), &Audience::default());
+    let credentials =
+        Credentials::new(&Auth::Source(source), &Clock::from_fn(move || now), &MetricsRecorder::default());
     let config = Config::new("https://h".parse().unwrap());
     let service = |fake: &Fake| {
         Authenticated::new(transport::erase(fake.clone()), credentials.as_ref().unwrap().clone(), &config).unwrap()

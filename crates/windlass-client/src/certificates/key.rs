@@ -17,7 +17,7 @@ pub struct PrivateKey(Arc<KeyPair>);
 impl PrivateKey {
     /// Generates a key, ECDSA over P-256, with the system's randomness.
     pub fn generate() -> Result<Self, CertificateError> {
-        KeyPair::generate().map(Self::of).map_err(|error| CertificateError::make(WHAT, error))
+        KeyPair::generate().map(Self::of).map_err(|error| CertificateError::create(WHAT, error))
     }
 
     /// Parses PEM in PKCS #8, for any algorithm that TLS supports. Other sections are ignored.

@@ -214,7 +214,7 @@ impl CertificateManager {
         let decided =
             decided.until(|found| found.is_none_or(|found| !is_it(found) || outcome(found).is_some())).await?;
         match decided.filter(is_it).as_ref().and_then(outcome) {
-            None => Err(CertificateError::Gone { request: name }),
+            None => Err(CertificateError::Deleted { request: name }),
             Some(Outcome::NotGranted { condition, message }) => {
                 let (condition, message) = (condition.to_owned(), message.to_owned());
                 Err(CertificateError::NotGranted { request: name, condition, message })

@@ -53,10 +53,10 @@ async fn a_write_whose_answer_nobody_reads_fails_as_any_other_and_minds_no_answe
     for answer in ["no JSON", POD] {
         let fake = Fake::json(answer);
         let client = fake.client();
-        client.create(&pod).unread().await.unwrap();
-        client.update_status(&pod).unread().await.unwrap();
-        client.patch::<Pod>("p", Patch::Merge(json!({}))).within("a").unread().await.unwrap();
-        client.apply(&pod).unread().await.unwrap();
+        client.create(&pod).discard_response().await.unwrap();
+        client.update_status(&pod).discard_response().await.unwrap();
+        client.patch::<Pod>("p", Patch::Merge(json!({}))).within("a").discard_response().await.unwrap();
+        client.apply(&pod).discard_response().await.unwrap();
         assert_eq!(
             fake.seen(),
             [
@@ -69,7 +69,7 @@ async fn a_write_whose_answer_nobody_reads_fails_as_any_other_and_minds_no_answe
     }
     // The write succeeded, even if the rest of the response is lost.
     let cut = Fake::new(|_| Response::new(chunks(vec!["{"], End::Broken)));
-    cut.client().update(&pod).unread().await.unwrap();
-    let refused = Fake::failure(409, "").client().update(&pod).unread().await.unwrap_err();
+    cut.client().update(&pod).discard_response().await.unwrap();
+    let refused = Fake::failure(409, "").client().update(&pod).discard_response().await.unwrap_err();
     assert!(refused.is_conflict(), "{refused}");
 }

@@ -61,7 +61,7 @@ pub enum ConfigError {
     },
     /// Neither a kubeconfig nor a pod's service account exists.
     #[error("no configuration: neither $KUBECONFIG nor {} names an existing kubeconfig, and the program does not run in a pod with a service account", default_file.as_ref().map_or_else(|| "~/.kube/config".to_owned(), |path| path.display().to_string()))]
-    Nowhere {
+    NotFound {
         /// The path of the default kubeconfig.
         default_file: Option<PathBuf>,
     },

@@ -68,7 +68,7 @@ pub(super) fn infer(surroundings: &Surroundings, selection: &Selection) -> Resul
     }
     match in_cluster::load(surroundings) {
         Err(ConfigError::NotInCluster { .. }) => {
-            Err(ConfigError::Nowhere { default_file: surroundings.default_file() })
+            Err(ConfigError::NotFound { default_file: surroundings.default_file() })
         }
         Ok(config) => Ok(match &selection.namespace {
             Some(namespace) => config.with_default_namespace(namespace),

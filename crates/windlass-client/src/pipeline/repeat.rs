@@ -79,7 +79,7 @@ impl Attempts {
     }
 
     /// Decides whether to retry after the current attempt.
-    pub(super) fn judge(&self, outcome: &Outcome) -> Option<Repeat> {
+    pub(super) fn decide_retry(&self, outcome: &Outcome) -> Option<Repeat> {
         let again = self.made < self.retries;
         match outcome {
             Ok(response) if again => asked(response),

@@ -33,7 +33,7 @@ use crate::{
     Config, ConfigError,
     auth::basic,
     config::{Dialer, ProxyProtocol, ProxyServer, Wire},
-    metrics::{Audience, Opened, Outcome},
+    metrics::{MetricsRecorder, Opened, Outcome},
 };
 
 /// The interval of TCP keep-alive, which detects dead peers, because watches may be silent for long.
@@ -57,7 +57,7 @@ pub(crate) struct Connector {
     timeout: Duration,
     /// Notifies the connections that must end immediately.
     cutter: Arc<Notify>,
-    audience: Audience,
+    recorder: MetricsRecorder,
 }
 
 /// A connection as used by HTTP.
@@ -86,7 +86,7 @@ enum Peer {
 
 impl Connector {
     pub(super) fn new(config: &Config, route: Route) -> Result<Self, ConfigError> {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.audience.clone()));
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.recorder.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
@@ -100,7 +100,7 @@ impl Connector {
             server_name,
             timeout: config.connect_timeout,
             cutter: Arc::default(),
-            audience: config.audience.clone(),
+            recorder: config.recorder.clone(),
         })
     }
 
@@ -274,13 +274,13 @@ impl Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let server = with_port(&uri);
         let (timeout, connect) = (self.timeout, self.clone().connect(uri));
-        let (audience, began) = (self.audience.clone(), Instant::now());
+        let (recorder, began) = (self.recorder.clone(), Instant::now());
         Box::pin(async move {
             let connected = tokio::time::timeout(timeout, connect).await.unwrap_or_else(|_| {
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {timeout:?}")).into())
             });
             let (outcome, took) = (Outcome::of(&connected), began.elapsed());
-            audience.tell(|metrics| metrics.connected(&Opened { server: &server, outcome, took }));
+            recorder.record(|metrics| metrics.connected(&Opened { server: &server, outcome, took }));
             connected.map_err(|source| NotConnected { server, source }.into())
         })
     }

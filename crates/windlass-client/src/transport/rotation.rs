@@ -16,7 +16,7 @@ use crate::{
     ConfigError,
     auth::Issuer,
     config::{Identity, LiveIdentity, Pem, TlsOptions},
-    metrics::{Audience, Found},
+    metrics::{MetricsRecorder, TlsReload},
 };
 
 const EVERY: Duration = Duration::from_mins(1);
@@ -26,7 +26,7 @@ pub(super) struct Rotation {
     options: TlsOptions,
     /// The source of client certificates, if the options contain none.
     issuer: Option<Arc<Issuer>>,
-    audience: Audience,
+    recorder: MetricsRecorder,
     current: Mutex<Current>,
 }
 
@@ -56,13 +56,13 @@ impl Rotation {
     pub(super) fn new(
         options: &TlsOptions,
         issuer: Option<Arc<Issuer>>,
-        audience: Audience,
+        recorder: MetricsRecorder,
     ) -> Result<Self, ConfigError> {
         let material = Material::read(options, handed(options, issuer.as_deref()).as_deref())?;
         let config = Arc::new(tls::client_config(options, &material)?);
         let generation = Generation { number: 0, config };
         let current = Mutex::new(Current { generation, material, read: Instant::now() });
-        Ok(Self { options: options.clone(), issuer, audience, current })
+        Ok(Self { options: options.clone(), issuer, recorder, current })
     }
 
     /// Reports whether the configuration may change.
@@ -101,14 +101,14 @@ impl Rotation {
         current.read = Instant::now();
         let made = match read {
             Ok(material) if material == current.material => {
-                self.audience.tell(|metrics| metrics.tls_files_read(Found::Unchanged));
+                self.recorder.record(|metrics| metrics.tls_files_read(TlsReload::Unchanged));
                 return Ok(current.generation.clone());
             }
             Ok(material) => tls::client_config(&self.options, &material).map(|config| (config, material)),
             Err(error) => Err(error),
         };
-        let found = if made.is_ok() { Found::Changed } else { Found::Unusable };
-        self.audience.tell(|metrics| metrics.tls_files_read(found));
+        let found = if made.is_ok() { TlsReload::Changed } else { TlsReload::Unusable };
+        self.recorder.record(|metrics| metrics.tls_files_read(found));
         match made {
             Ok((config, material)) => {
                 tracing::debug!("TLS files have changed: new connections use them");

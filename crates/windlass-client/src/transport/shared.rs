@@ -37,12 +37,12 @@ pub(crate) struct Connections(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     issuers: Vec<(Auth, Weak<Issuer>)>,
-    pools: Vec<(Way, Weak<pools::Shared>)>,
+    pools: Vec<(ConnectionKey, Weak<pools::Shared>)>,
 }
 
 /// The settings on which clients must agree to share connections.
 #[derive(Clone)]
-struct Way {
+struct ConnectionKey {
     server: Uri,
     tls: TlsOptions,
     proxy: Proxy,
@@ -61,7 +61,7 @@ impl Connections {
         if let Some(issuer) = known.and_then(|(_, issuer)| issuer.upgrade()) {
             return Ok(Credentials::Issued(issuer));
         }
-        let credentials = Credentials::new(&config.auth, &config.clock, &config.audience)?;
+        let credentials = Credentials::new(&config.auth, &config.clock, &config.recorder)?;
         if let Credentials::Issued(issuer) = &credentials {
             table.issuers.push((config.auth.clone(), Arc::downgrade(issuer)));
         }
@@ -75,7 +75,7 @@ impl Connections {
         issuer: Option<&Arc<Issuer>>,
         open: impl FnOnce() -> Result<Pools, ConfigError>,
     ) -> Result<Pools, ConfigError> {
-        let way = Way {
+        let key = ConnectionKey {
             server: config.server.clone(),
             tls: config.tls.clone(),
             proxy: config.proxy.clone(),
@@ -85,14 +85,14 @@ impl Connections {
         };
         let mut table = self.0.lock();
         table.pools.retain(|(_, pools)| pools.strong_count() > 0);
-        if let Some(pools) = table.pools.iter().find(|(known, _)| *known == way).and_then(|(_, it)| Pools::upgrade(it))
+        if let Some(pools) = table.pools.iter().find(|(known, _)| *known == key).and_then(|(_, it)| Pools::upgrade(it))
         {
-            config.audience.tell(|metrics| metrics.transport_taken(Source::Shared, table.pools.len()));
+            config.recorder.record(|metrics| metrics.transport_taken(Source::Shared, table.pools.len()));
             return Ok(pools);
         }
         let pools = open()?;
-        table.pools.push((way, pools.downgrade()));
-        config.audience.tell(|metrics| metrics.transport_taken(Source::New, table.pools.len()));
+        table.pools.push((key, pools.downgrade()));
+        config.recorder.record(|metrics| metrics.transport_taken(Source::New, table.pools.len()));
         Ok(pools)
     }
 
@@ -104,7 +104,7 @@ impl Connections {
     }
 }
 
-impl PartialEq for Way {
+impl PartialEq for ConnectionKey {
     fn eq(&self, other: &Self) -> bool {
         let issuer = match (&self.issuer, &other.issuer) {
             (None, None) => true,

@@ -5,9 +5,10 @@ use std::{borrow::Cow, time::Duration};
 use futures::StreamExt;
 use windlass_api::{ListItem, ListMeta, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
 
-use super::{Call, Unnamed, into_future, within};
+use super::{Call, into_future, within};
 use crate::{
     Error, Result, Tolerate as _,
+    client::DefaultNamespace,
     error::{Operation, Verb},
     list_stream::ListStream,
     request::Target,
@@ -74,9 +75,9 @@ impl<K: Object> Get<K> {
 
     async fn send(self) -> Result<K> {
         let version = self.resource_version;
-        let sent = self
-            .call
-            .send(Verb::Get, Unnamed::Default, |call| Ok(call.target.get(version.as_deref(), call.codec.content)?));
+        let sent = self.call.send(Verb::Get, DefaultNamespace::OfClient, |call| {
+            Ok(call.target.get(version.as_deref(), call.codec.content)?)
+        });
         sent.await?.object().await
     }
 }
@@ -172,8 +173,8 @@ impl<K: Object> List<K> {
     /// Sends the request. The objects can be read while they arrive.
     pub(super) async fn open(&self) -> Result<Page<K>> {
         let call = self.call.clone();
-        let sent =
-            call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
+        let sent = call
+            .send(Verb::List, DefaultNamespace::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
         let sent = sent.await?;
         let stream = ListStream::new(sent.response.into_body(), sent.call.client.object_limit());
         Ok(Page { stream, operation: sent.operation, call: sent.call })

@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagation, Status, WriteOptions};
 
-use super::{Call, Unnamed};
-use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
+use super::Call;
+use crate::{Error, Result, client::DefaultNamespace, error::Verb, request::Target, resources::Resources, response};
 
 /// Posts a request to an object. Returns an error if the server does not carry it out.
 #[must_use = "nothing is sent before `.await`"]
@@ -46,8 +46,10 @@ impl Submit {
 
     async fn send(self) -> Result<Status> {
         let (body, options) = (Bytes::from(self.body.to_string()), self.options);
-        let sent =
-            self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(body, &options)?)).await?;
+        let sent = self
+            .call
+            .send(Verb::Create, DefaultNamespace::OfClient, |call| Ok(call.target.create(body, &options)?))
+            .await?;
         let limit = sent.call.client.response_limit();
         response::decode(sent.response, limit).await.map_err(|error| Error::new(sent.operation, error))
     }

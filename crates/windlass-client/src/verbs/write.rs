@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
-use super::{Call, Sent, Unnamed, into_future, within};
-use crate::{Result, error::Verb, request::Target, resources::Resources};
+use super::{Call, Sent, into_future, within};
+use crate::{Result, client::DefaultNamespace, error::Verb, request::Target, resources::Resources};
 
 /// The field manager of an apply if neither the call nor the client sets one. The server requires one.
 const DEFAULT_OWNER: &str = "windlass";
@@ -83,13 +83,13 @@ macro_rules! write_options {
             /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
             /// # use windlass_client::{Client, Result};
             /// # async fn example(client: Client, pod: Pod) -> Result<()> {
-            /// client.update_status(&pod).unread().await
+            /// client.update_status(&pod).discard_response().await
             /// # }
             /// ```
-            pub fn unread(self) -> BoxFuture<'static, Result<()>> {
+            pub fn discard_response(self) -> BoxFuture<'static, Result<()>> {
                 Box::pin(async move {
                     let dry_run = self.$($path).+.dry_run;
-                    self.begin().await?.pass_over_written(dry_run).await;
+                    self.begin().await?.drain_written(dry_run).await;
                     Ok(())
                 })
             }
@@ -120,7 +120,9 @@ impl<K: Object> Create<K> {
 
     async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(object?, &options)?)).await
+        self.call
+            .send(Verb::Create, DefaultNamespace::OfClient, |call| Ok(call.target.create(object?, &options)?))
+            .await
     }
 }
 
@@ -139,7 +141,9 @@ impl<K: Object> Update<K> {
 
     async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        self.call.send(Verb::Update, Unnamed::Default, |call| Ok(call.target.update(object?, &options)?)).await
+        self.call
+            .send(Verb::Update, DefaultNamespace::OfClient, |call| Ok(call.target.update(object?, &options)?))
+            .await
     }
 }
 
@@ -171,7 +175,7 @@ impl<K: Object> PatchOne<K> {
             Verb::Patch
         };
         let (patch, options) = (self.patch, self.options);
-        let sent = self.call.send(verb, Unnamed::Default, |call| {
+        let sent = self.call.send(verb, DefaultNamespace::OfClient, |call| {
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
         });
@@ -202,7 +206,7 @@ impl<K: Object> Apply<K> {
     async fn begin(mut self) -> Result<Sent<K>> {
         self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
         let (object, options) = (self.object, self.options);
-        let sent = self.call.send(Verb::Apply, Unnamed::Default, |call| {
+        let sent = self.call.send(Verb::Apply, DefaultNamespace::OfClient, |call| {
             let patch = Patch::Apply(object?);
             // An apply patch is YAML, of which JSON is a subset.
             let body = serde_json::to_vec(patch.body())?;

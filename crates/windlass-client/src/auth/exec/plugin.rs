@@ -19,7 +19,7 @@ use crate::{
         issuer::{Credential, Fresh},
     },
     config::Identity,
-    metrics::{Audience, PluginCall, Verdict},
+    metrics::{MetricsRecorder, PluginCall, PolicyDecision},
 };
 
 /// The environment variable with the input of a plugin.
@@ -30,7 +30,7 @@ const HINTS: (u32, Duration) = (10, Duration::from_hours(1));
 #[derive(Debug)]
 pub(in crate::auth) struct Plugin {
     config: ExecConfig,
-    audience: Audience,
+    recorder: MetricsRecorder,
     /// The start of the period, and the number of hints in it.
     hints: Mutex<Option<(Instant, u32)>>,
 }
@@ -55,15 +55,15 @@ struct Status {
 }
 
 impl Plugin {
-    pub(in crate::auth) fn new(config: ExecConfig, audience: Audience) -> Self {
-        Self { config, audience, hints: Mutex::default() }
+    pub(in crate::auth) fn new(config: ExecConfig, recorder: MetricsRecorder) -> Self {
+        Self { config, recorder, hints: Mutex::default() }
     }
 
     pub(in crate::auth) async fn run(&self) -> Result<Credential, AuthError> {
         let named = |source| AuthError::Plugin { command: self.config.command.clone(), source };
         let answer = self.ask().await;
         let call = answer.as_ref().map_or_else(PluginCall::of_error, |_| PluginCall::Succeeded);
-        self.audience.tell(|metrics| metrics.plugin_called(call));
+        self.recorder.record(|metrics| metrics.plugin_called(call));
         let status = answer.map_err(named)?;
         let identity = (!status.client_certificate_data.is_empty())
             .then(|| Arc::new(Identity::new(status.client_certificate_data, status.client_key_data)));
@@ -79,7 +79,7 @@ impl Plugin {
             ),
         };
         let end = if let Fresh::Until(end) = fresh { Some(end) } else { None };
-        self.audience.tell(|metrics| metrics.credentials_expire(end));
+        self.recorder.record(|metrics| metrics.credentials_expire(end));
         Ok(Credential { header, identity, fresh })
     }
 
@@ -95,8 +95,8 @@ impl Plugin {
             (Interaction::Always, false) => return Err(PluginError::NoTerminal),
         };
         let admitted = self.config.policy.admit(&self.config.command);
-        let verdict = if admitted.is_ok() { Verdict::Allowed } else { Verdict::Denied };
-        self.audience.tell(|metrics| metrics.plugin_judged(verdict));
+        let decision = if admitted.is_ok() { PolicyDecision::Allowed } else { PolicyDecision::Denied };
+        self.recorder.record(|metrics| metrics.plugin_policy_checked(decision));
         let program = admitted?;
         let variables = self.config.env.iter().map(|(name, value)| (name, value.expose()));
         let output = Command::new(program)

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     Config,
     auth::{Auth, Authenticated, Credentials},
-    metrics::Audience,
+    metrics::MetricsRecorder,
     testing::{Fake, Folder},
     transport::{self, Body},
 };
@@ -35,7 +35,8 @@ fn counting(folder: &Folder, status: &str) -> ExecConfig {
 /// Sends one request with a plugin's credentials. Returns the `Authorization` header or the error.
 async fn signed(config: ExecConfig) -> Result<String, String> {
     let fake = Fake::json("{}");
-    let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &Audience::default()).unwrap();
+    let credentials =
+        Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &MetricsRecorder::default()).unwrap();
     send(&fake, &credentials).await?;
     Ok(fake.last().headers()["authorization"].to_str().unwrap().to_owned())
 }
@@ -57,7 +58,7 @@ async fn a_token_is_used_until_it_expires() {
         move || *now.lock()
     });
     let config = counting(&folder, r#","expirationTimestamp":"2030-01-01T01:00:00Z""#);
-    let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &clock, &Audience::default()).unwrap();
+    let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &clock, &MetricsRecorder::default()).unwrap();
     let fake = Fake::json("{}");
     let mut seen = Vec::new();
     for minute in [0, 59, 60] {
@@ -72,7 +73,8 @@ async fn a_token_is_used_until_it_expires() {
 async fn however_many_wait_it_runs_once() {
     let folder = Folder::new("exec-once");
     let credentials =
-        Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &Audience::default()).unwrap();
+        Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &MetricsRecorder::default())
+            .unwrap();
     let fake = Fake::json("{}");
     let sent = futures::future::join_all((0..20).map(|_| send(&fake, &credentials))).await;
     assert!(sent.iter().all(Result::is_ok));
@@ -83,7 +85,8 @@ async fn however_many_wait_it_runs_once() {
 async fn what_the_server_refuses_is_renewed_and_the_request_sent_once_more() {
     let folder = Folder::new("exec-refused");
     let credentials =
-        Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &Audience::default()).unwrap();
+        Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &MetricsRecorder::default())
+            .unwrap();
     let fake = Fake::new(|request| {
         let ok = request.headers()["authorization"] == "Bearer token-2";
         Response::builder().status(if ok { 200 } else { 401 }).body(Body::empty()).unwrap()
@@ -155,7 +158,8 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
 async fn people_are_told_ten_times_an_hour_how_to_get_the_program() {
     let mut config = ExecConfig::new("no-such-program", ExecVersion::V1);
     config.install_hint = Some("run\n\u{1b}[31minstall".to_owned());
-    let credentials = Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &Audience::default()).unwrap();
+    let credentials =
+        Credentials::new(&Auth::Exec(Box::new(config)), &Clock::system(), &MetricsRecorder::default()).unwrap();
     let fake = Fake::json("{}");
     let told = async || send(&fake, &credentials).await.unwrap_err().contains("run\nU+001B[31minstall");
     for time in 0..12 {

@@ -92,7 +92,7 @@ impl KubeconfigFiles {
     /// atomically. With several files, a crash may leave only some of them replaced.
     pub fn edit<T>(&self, change: impl FnOnce(&mut Kubeconfig) -> Result<T, ConfigError>) -> Result<T, ConfigError> {
         let Some(last) = self.paths.len().checked_sub(1) else {
-            return Err(ConfigError::Nowhere { default_file: None });
+            return Err(ConfigError::NotFound { default_file: None });
         };
         let paths: Vec<PathBuf> = self.paths.iter().map(|path| canonical(path)).collect();
         let _locks = paths.iter().map(|path| Lock::take(path)).collect::<Result<Vec<_>, _>>()?;

@@ -9,13 +9,13 @@ use crate::{Error, Result, error::Operation, response, warnings::Warning};
 
 /// A successful response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct RestResponse {
     operation: Operation,
     head: Parts,
     body: Bytes,
 }
 
-impl Answer {
+impl RestResponse {
     pub(super) const fn new(operation: Operation, head: Parts, body: Bytes) -> Self {
         Self { operation, head, body }
     }

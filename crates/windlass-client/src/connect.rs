@@ -6,25 +6,25 @@ use windlass_api::{ObjectRef, Resource};
 
 use crate::{
     Body, Client, Error, Result,
+    client::DefaultNamespace,
     error::{Operation, Verb},
     request::Target,
-    verbs::Unnamed,
 };
 
 /// A subresource of one object that is a connection instead of an API object.
 #[derive(Clone, Debug)]
-pub(crate) struct Behind {
+pub(crate) struct ConnectRequest {
     client: Client,
     target: Target,
 }
 
 /// A response whose head has arrived, with its operation.
-pub(crate) struct Answer {
+pub(crate) struct ConnectResponse {
     pub(crate) response: Response<Body>,
     pub(crate) operation: Operation,
 }
 
-impl Behind {
+impl ConnectRequest {
     pub(crate) fn new<K: Resource>(client: &Client, key: ObjectRef<K>, subresource: &'static str) -> Self {
         let target = Target::new(K::api_resource())
             .within(key.namespace().unwrap_or_default())
@@ -50,7 +50,7 @@ impl Behind {
     pub(crate) fn operation(&self) -> Operation {
         let mut target = self.target.clone();
         // Building the request reports an invalid namespace.
-        let _ = self.client.place(&mut target, Unnamed::Default);
+        let _ = self.client.place(&mut target, DefaultNamespace::OfClient);
         target.operation(Verb::Connect)
     }
 
@@ -63,7 +63,7 @@ impl Behind {
         body: Bytes,
     ) -> Result<Request<Bytes>> {
         let mut target = self.target.clone();
-        let placed = self.client.place(&mut target, Unnamed::Default);
+        let placed = self.client.place(&mut target, DefaultNamespace::OfClient);
         placed
             .and_then(|()| target.connect(method, path, query, body))
             .map_err(|source| Error::Request { operation: Box::new(target.operation(Verb::Connect)), source })
@@ -76,11 +76,11 @@ impl Behind {
         path: &str,
         query: Vec<(&'static str, String)>,
         body: Bytes,
-    ) -> Result<Answer> {
+    ) -> Result<ConnectResponse> {
         let operation = self.operation();
         let request = self.request(method, path, query, body)?;
         match self.client.execute(request, &operation).await {
-            Ok(response) => Ok(Answer { response, operation }),
+            Ok(response) => Ok(ConnectResponse { response, operation }),
             Err(error) => Err(Error::new(operation, error)),
         }
     }

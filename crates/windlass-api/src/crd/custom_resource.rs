@@ -18,7 +18,7 @@ pub trait CustomResource: Resource {
     /// the other versions.
     fn declared() -> CustomResourceDefinition;
 
-    /// Returns the CustomResourceDefinition of a kind with this version only. For several versions, see [`Definition`].
+    /// Returns the CustomResourceDefinition of a kind with this version only. For several versions, see [`CrdBuilder`].
     #[must_use]
     fn definition() -> CustomResourceDefinition {
         let mut definition = Self::declared();
@@ -32,15 +32,15 @@ pub trait CustomResource: Resource {
 /// A builder of a CustomResourceDefinition from the versions of a kind.
 ///
 /// ```no_run
-/// # use windlass_api::crd::{CustomResource, Definition, DefinitionError};
-/// # fn example<V1: CustomResource, V1Beta1: CustomResource>() -> Result<(), DefinitionError> {
-/// let definition = Definition::of::<V1>().and::<V1Beta1>().build()?;
+/// # use windlass_api::crd::{CustomResource, CrdBuilder, CrdError};
+/// # fn example<V1: CustomResource, V1Beta1: CustomResource>() -> Result<(), CrdError> {
+/// let definition = CrdBuilder::of::<V1>().and::<V1Beta1>().build()?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Definition {
+pub struct CrdBuilder {
     /// The CustomResourceDefinitions of the versions, with one version each.
     declared: Vec<CustomResourceDefinition>,
     converter: Option<WebhookClientConfig>,
@@ -49,7 +49,7 @@ pub struct Definition {
 /// The error of versions that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DefinitionError {
+pub enum CrdError {
     /// The versions are of different kinds, or differ in a property that all versions share.
     #[error("{name}: version {version} has another {what} than {first}, but all versions must have the same")]
     Differ {
@@ -82,7 +82,7 @@ pub enum DefinitionError {
     },
 }
 
-impl Definition {
+impl CrdBuilder {
     /// Starts with one version of a kind.
     pub fn of<K: CustomResource>() -> Self {
         Self { declared: vec![K::declared()], converter: None }
@@ -106,7 +106,7 @@ impl Definition {
     }
 
     /// Returns the CustomResourceDefinition, with its versions ordered by name.
-    pub fn build(self) -> Result<CustomResourceDefinition, DefinitionError> {
+    pub fn build(self) -> Result<CustomResourceDefinition, CrdError> {
         let mut declared = self.declared.into_iter();
         let mut definition = declared.next().unwrap_or_default();
         let name = definition.metadata.name.clone().unwrap_or_default();
@@ -119,10 +119,10 @@ impl Definition {
                 ("names", definition.spec.names == other.spec.names),
             ];
             if let Some((what, _)) = shared.into_iter().find(|(_, same)| !same) {
-                return Err(DefinitionError::Differ { name, what, first, version });
+                return Err(CrdError::Differ { name, what, first, version });
             }
             if definition.spec.versions.iter().any(|known| known.name == version) {
-                return Err(DefinitionError::Twice { name, version });
+                return Err(CrdError::Twice { name, version });
             }
             definition.spec.versions.append(&mut other.spec.versions);
             for (into, from) in [
@@ -142,7 +142,7 @@ impl Definition {
         let count = versions.iter().filter(|version| version.storage).count();
         if count != 1 {
             let versions = versions.iter().map(|version| version.name.as_str()).collect::<Vec<_>>().join(", ");
-            return Err(DefinitionError::Storage { name, count, versions });
+            return Err(CrdError::Storage { name, count, versions });
         }
         if let Some(config) = self.converter {
             let webhook =

@@ -14,16 +14,16 @@ use super::CustomResource;
 /// The objects satisfy bounds, lengths, counts, enums and formats, but not patterns and CEL rules.
 ///
 /// ```
-/// # use windlass_api::crd::{CustomResource, Objects};
+/// # use windlass_api::crd::{CustomResource, GeneratedObjects};
 /// # fn example<Website: CustomResource>() -> Result<(), serde_json::Error> {
-/// for object in Objects::<Website>::seeded(1).take(100) {
+/// for object in GeneratedObjects::<Website>::seeded(1).take(100) {
 ///     let website: Website = serde_json::from_value(object)?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Objects<K> {
+pub struct GeneratedObjects<K> {
     schema: JSONSchemaProps,
     random: ChaCha20Rng,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -34,7 +34,7 @@ const LETTERS: [char; 8] = ['a', 'b', 'Z', '0', '-', 'é', '漢', '"'];
 /// The maximum length of lists, maps and strings, unless the schema requires more.
 const LONGEST: i64 = 4;
 
-impl<K: CustomResource> Objects<K> {
+impl<K: CustomResource> GeneratedObjects<K> {
     /// Creates the sequence of a seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
@@ -44,7 +44,7 @@ impl<K: CustomResource> Objects<K> {
     }
 }
 
-impl<K: CustomResource> Iterator for Objects<K> {
+impl<K: CustomResource> Iterator for GeneratedObjects<K> {
     type Item = Value;
 
     fn next(&mut self) -> Option<Value> {

@@ -9,7 +9,7 @@ use windlass_api::k8s_openapi::api::{
 };
 
 use super::Accessor;
-use crate::{Decide, Exec, Logs, PortForward, Proxied, verbs::PatchOne};
+use crate::{ApprovalRequest, Exec, Logs, PortForward, Proxied, verbs::PatchOne};
 
 impl Accessor<Pod> {
     /// Reads the log of a container; see [`Client::logs`](crate::Client::logs).
@@ -64,12 +64,12 @@ impl Accessor<Node> {
 
 impl Accessor<CertificateSigningRequest> {
     /// Approves a certificate signing request; see [`Client::approve`](crate::Client::approve).
-    pub fn approve(&self, name: impl Into<Arc<str>>) -> Decide {
+    pub fn approve(&self, name: impl Into<Arc<str>>) -> ApprovalRequest {
         self.resources.client.approve(self.key(name))
     }
 
     /// Denies a certificate signing request.
-    pub fn deny(&self, name: impl Into<Arc<str>>) -> Decide {
+    pub fn deny(&self, name: impl Into<Arc<str>>) -> ApprovalRequest {
         self.resources.client.deny(self.key(name))
     }
 }
