@@ -156,7 +156,7 @@ impl<R: Served> Accessor<R> {
 
 impl<R: Served<Object: Resource>> Accessor<R> {
     pub(crate) fn typed(client: &Client, namespace: impl Into<String>) -> Self {
-        Self::new(Resources::typed(client.clone()), namespace.into())
+        Self::new(client.resources(), namespace.into())
     }
 }
 

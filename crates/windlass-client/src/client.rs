@@ -1,4 +1,4 @@
-//! The client: one transport, and the verbs for kinds that are known at compile time.
+//! The client: a transport, the settings for sending requests, and default options. The modules above it add the verbs.
 
 mod options;
 
@@ -9,8 +9,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use tower::Service;
 use windlass_api::{
-    BoxError, DryRun, FieldValidation, ListWatchError, ObjectRef, Patch, Resource, Scope, WriteOptions,
-    k8s_openapi::api::autoscaling::v1::Scale, managed_fields::ManagedFieldsMode,
+    BoxError, DryRun, FieldValidation, ListWatchError, Scope, WriteOptions, managed_fields::ManagedFieldsMode,
 };
 
 use crate::{
@@ -19,11 +18,9 @@ use crate::{
     error::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
-    resources::Resources,
     response,
     transport::{self, Body, Transport, Upgraded},
     user_agent,
-    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Update, Watch},
     write_observer::WriteObserver,
 };
 
@@ -228,86 +225,6 @@ impl Client {
             }
         }
     }
-
-    // === Verbs ===
-
-    /// Returns the resource of a kind, with all verbs and further ways to name objects.
-    pub fn resources<K: Resource>(&self) -> Resources<K> {
-        Resources::typed(self.clone())
-    }
-
-    /// Reads an object.
-    pub fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<K> {
-        self.resources().get(key)
-    }
-
-    /// Reads an object. Returns `None` if it does not exist.
-    pub fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
-        self.resources().get_opt(key)
-    }
-
-    /// Lists objects, by default of all namespaces.
-    pub fn list<K: Resource>(&self) -> List<K> {
-        self.resources().list()
-    }
-
-    /// Watches objects, by default of all namespaces.
-    pub fn watch<K: Resource>(&self) -> Watch<K> {
-        self.resources().watch()
-    }
-
-    /// Creates an object in the namespace that it names.
-    pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
-        self.resources().create(object)
-    }
-
-    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
-    /// current version.
-    pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
-        self.resources().update(object)
-    }
-
-    /// Replaces the status of an object and leaves its other fields unchanged.
-    pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
-        self.resources().update_status(object)
-    }
-
-    /// Patches an object.
-    pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
-        self.resources().patch(key, patch)
-    }
-
-    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
-    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
-        self.resources().apply(object)
-    }
-
-    /// Deletes an object.
-    pub fn delete<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
-        self.resources().delete(key)
-    }
-
-    /// Deletes the objects of one namespace, by default of the client's default namespace.
-    pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
-        self.resources().delete_collection()
-    }
-
-    /// Reads the scale of an object.
-    pub fn get_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
-        self.resources::<K>().get_scale(key)
-    }
-
-    /// Replaces the scale of an object. `scale` contains the object's name and namespace.
-    pub fn update_scale<K: Resource>(&self, scale: &Scale) -> Update<Scale> {
-        self.resources::<K>().update_scale(scale)
-    }
-
-    /// Patches the scale of an object.
-    pub fn patch_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
-        self.resources::<K>().patch_scale(key, patch)
-    }
-
-    // === Requests ===
 
     /// Sends a raw request with the client's credentials and returns the response, including failures. The time to read
     /// the response body is not limited.

@@ -62,6 +62,7 @@ mod accessor;
 mod client;
 #[cfg(feature = "clientset")]
 pub mod clientset;
+mod codec;
 mod dynamic;
 mod resources;
 pub mod verbs;

@@ -30,16 +30,16 @@ pub use write::{Apply, Create, PatchOne, Update};
 use crate::{
     Client, Error, Result,
     client::DefaultNamespace,
+    codec::Codec,
     error::{Operation, Verb},
     request::{RequestError, Target},
-    resources::{Codec, Resources},
     response,
     transport::Body,
     write_observer,
 };
 
 /// The part that all verbs share: the client, the target, and the decoding of the response.
-struct Call<K> {
+pub(crate) struct Call<K> {
     client: Client,
     target: Target,
     codec: Codec<K>,
@@ -56,8 +56,12 @@ impl<K> Clone for Call<K> {
 }
 
 impl<K: Object> Call<K> {
-    fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { client: resources.client.clone(), target, codec: resources.codec, subject: None }
+    pub(crate) const fn new(client: Client, target: Target, codec: Codec<K>) -> Self {
+        Self { client, target, codec, subject: None }
+    }
+
+    fn encode(&self, object: &K) -> serde_json::Result<Bytes> {
+        (self.codec.encode)(&self.target.resource, object)
     }
 
     fn within(&mut self, namespace: impl Into<String>) {

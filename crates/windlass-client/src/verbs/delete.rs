@@ -5,10 +5,7 @@ use std::time::Duration;
 use windlass_api::{DeleteOptions, DryRun, ListOptions, Object, Propagation, Status};
 
 use super::{Call, into_future, within};
-use crate::{
-    Error, Result, client::DefaultNamespace, error::Verb, request::Target, resources::Resources, response,
-    write_observer,
-};
+use crate::{Error, Result, client::DefaultNamespace, error::Verb, response, write_observer};
 
 /// Deletes an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -71,8 +68,8 @@ macro_rules! delete_options {
 delete_options!(Delete DeleteCollection);
 
 impl<K: Object> Delete<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: DeleteOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: DeleteOptions::default() }
     }
 
     /// Requires this UID, so that a recreated object of the same name is not deleted.
@@ -119,8 +116,7 @@ impl<K: Object> Delete<K> {
 }
 
 impl<K: Object> DeleteCollection<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>) -> Self {
         Self { call, options: DeleteOptions::default(), which: ListOptions::default() }
     }
 

@@ -11,8 +11,6 @@ use crate::{
     client::DefaultNamespace,
     error::{Operation, Verb},
     list_stream::ListStream,
-    request::Target,
-    resources::Resources,
 };
 
 /// Reads an object.
@@ -57,8 +55,8 @@ into_future! {
 within!(Get List);
 
 impl<K: Object> Get<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), resource_version: None }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, resource_version: None }
     }
 
     /// Selects a subresource, such as `status`.
@@ -99,8 +97,8 @@ impl<K: Object> GetOpt<K> {
 }
 
 impl<K: Object> List<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: ListOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: ListOptions::default() }
     }
 
     /// Sets the label selector, for example `app=web,tier in (a,b)`.

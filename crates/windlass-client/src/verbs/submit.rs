@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagation, Status, WriteOptions};
 
 use super::Call;
-use crate::{Error, Result, client::DefaultNamespace, error::Verb, request::Target, resources::Resources, response};
+use crate::{Error, Result, client::DefaultNamespace, error::Verb, response};
 
 /// Posts a request to an object. Returns an error if the server does not carry it out.
 #[must_use = "nothing is sent before `.await`"]
@@ -32,8 +32,7 @@ pub struct Evict {
 }
 
 impl Submit {
-    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target, body: Value) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<PartialObject>, body: Value) -> Self {
         let options = WriteOptions { dry_run: call.client.dry_run(), ..WriteOptions::default() };
         Self { call, body, options }
     }
@@ -62,10 +61,11 @@ impl Submit {
 }
 
 impl Evict {
-    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target) -> Self {
+    pub(crate) fn new(call: Call<PartialObject>) -> Self {
         // The body contains the name of the object that it is posted to.
-        let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": target.name } });
-        let submit = Submit::new(resources, target, body);
+        let metadata = json!({ "name": call.target.name });
+        let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata });
+        let submit = Submit::new(call, body);
         let options = DeleteOptions { dry_run: submit.options.dry_run, ..DeleteOptions::default() };
         Self { submit, options }
     }

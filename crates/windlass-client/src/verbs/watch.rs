@@ -18,8 +18,6 @@ use crate::{
     Error, Result,
     client::DefaultNamespace,
     error::{Operation, Verb},
-    request::Target,
-    resources::Resources,
     transport::Body,
     watch_stream::{Bookmark, RawWatchStream, WatchEvent},
 };
@@ -56,8 +54,8 @@ into_future! {
 within!(Watch);
 
 impl<K: Object> Watch<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: WatchOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: WatchOptions::default() }
     }
 
     /// Sets the label selector, for example `app=web,tier in (a,b)`.

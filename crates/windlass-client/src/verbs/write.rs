@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
 use super::{Call, Sent, into_future, within};
-use crate::{Result, client::DefaultNamespace, error::Verb, request::Target, resources::Resources};
+use crate::{Result, client::DefaultNamespace, error::Verb};
 
 /// The field manager of an apply if neither the call nor the client sets one. The server requires one.
 const DEFAULT_OWNER: &str = "windlass";
@@ -110,11 +110,10 @@ write_options! {
 }
 
 impl<K: Object> Create<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let mut call = Call::new(resources, target);
+    pub(crate) fn new(mut call: Call<K>, object: &K) -> Self {
         let metadata = object.metadata();
         call.subject = metadata.name.clone().or_else(|| metadata.generate_name.clone());
-        let object = (resources.codec.encode)(&resources.resource, object);
+        let object = call.encode(object);
         Self { object, options: call.client.write_options(), call }
     }
 
@@ -127,9 +126,8 @@ impl<K: Object> Create<K> {
 }
 
 impl<K: Object> Update<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let call = Call::new(resources, target);
-        let object = (resources.codec.encode)(&resources.resource, object);
+    pub(crate) fn new(call: Call<K>, object: &K) -> Self {
+        let object = call.encode(object);
         Self { object, options: call.client.write_options(), call }
     }
 
@@ -148,8 +146,7 @@ impl<K: Object> Update<K> {
 }
 
 impl<K: Object> PatchOne<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, patch: Patch) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>, patch: Patch) -> Self {
         let options = PatchOptions { write: call.client.write_options(), force: None };
         Self { call, patch, options }
     }
@@ -184,10 +181,9 @@ impl<K: Object> PatchOne<K> {
 }
 
 impl<K: Object> Apply<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>, object: &K) -> Self {
         let options = PatchOptions { write: call.client.write_options(), force: None };
-        let object = applied(resources, object);
+        let object = applied(&call, object);
         Self { call, object, options }
     }
 
@@ -217,13 +213,13 @@ impl<K: Object> Apply<K> {
 }
 
 /// Returns the object to send in an apply: without `managedFields`, which only the server may write.
-fn applied<K: Object>(resources: &Resources<K>, object: &K) -> serde_json::Result<Value> {
+fn applied<K: Object>(call: &Call<K>, object: &K) -> serde_json::Result<Value> {
     let bytes = if object.metadata().managed_fields.is_some() {
         let mut object = object.clone();
         object.metadata_mut().managed_fields = None;
-        (resources.codec.encode)(&resources.resource, &object)?
+        call.encode(&object)?
     } else {
-        (resources.codec.encode)(&resources.resource, object)?
+        call.encode(object)?
     };
     serde_json::from_slice(&bytes)
 }
