@@ -1,6 +1,6 @@
 //! Compiles the output of `windlass import`, and checks that its CRDs equal the imported ones.
 
-use windlass::api::crd::{CustomResource, CrdBuilder};
+use windlass::api::crd::{CrdBuilder, CustomResource};
 
 #[rustfmt::skip]
 #[path = "../../crates/windlass-import/tests/golden/site_v1.rs"]

@@ -5,7 +5,7 @@
 //!   needed.
 //! - [`CertificateManager`] obtains a certificate from a cluster with a `CertificateSigningRequest`, stores it in a
 //!   [`CertificateStore`], and renews it in time. Clients use the current certificate through a
-//!   [`LiveIdentity`](crate::config::LiveIdentity), and servers through a [`ServingCertificate`].
+//!   [`LiveIdentity`](crate::connection_options::LiveIdentity), and servers through a [`ServingCertificate`].
 //!
 //! Requires the feature `certificates`.
 //!

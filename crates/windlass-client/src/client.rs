@@ -13,13 +13,15 @@ use windlass_api::{
 };
 
 use crate::{
-    Config, ConfigError, Error, Result,
+    Config, Error, Result,
+    body::Body,
     config::Compression,
-    error::Operation,
+    config_error::ConfigError,
+    operation::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
     response,
-    transport::{self, Body, Transport, Upgraded},
+    transport::{self, Transport, Upgraded},
     user_agent,
     write_observer::WriteObserver,
 };
@@ -91,7 +93,7 @@ impl Client {
     /// Creates a client from a configuration. It connects when the first request is sent.
     #[allow(clippy::needless_pass_by_value, reason = "a configuration contains secrets and is consumed")]
     pub fn new(config: Config) -> Result<Self> {
-        let transport = transport::connect(&config)?;
+        let transport = config.connect()?;
         let policy = Policy { compression: config.compression, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }

@@ -5,9 +5,10 @@ use http::{Method, Request, Response};
 use windlass_api::{ObjectRef, Resource};
 
 use crate::{
-    Body, Client, Error, Result,
+    Client, Error, Result,
+    body::Body,
     client::DefaultNamespace,
-    error::{Operation, Verb},
+    operation::{Operation, Verb},
     request::Target,
 };
 

@@ -51,45 +51,63 @@
 //! # }
 //! ```
 
+mod environment;
+mod file;
+mod secret;
+mod user_agent;
+
+mod body;
+mod codec;
+mod frame;
+mod operation;
+
 pub mod auth;
-#[cfg(feature = "certificates")]
-pub mod certificates;
-pub mod config;
+mod config_error;
+mod connection_options;
+pub mod kubeconfig;
+pub mod metrics;
 
 mod transport;
 
-mod accessor;
-mod client;
-#[cfg(feature = "clientset")]
-pub mod clientset;
-mod codec;
-mod dynamic;
-mod resources;
-pub mod verbs;
+mod credentials;
+
+pub mod config;
 
 pub mod request;
-pub mod rest;
+mod response;
+pub mod warnings;
+mod write_observer;
 
-pub mod metrics;
 mod pipeline;
+
+mod error;
+
+mod client;
+
+mod list_stream;
+mod watch_stream;
+
+pub mod verbs;
+
+mod resources;
+
+mod accessor;
+#[cfg(feature = "clientset")]
+pub mod clientset;
+mod dynamic;
+pub mod rest;
 pub mod retry;
 pub mod wait;
-pub mod warnings;
 
-mod frame;
-mod list_stream;
-mod response;
-mod watch_stream;
-mod write_observer;
+mod connect;
+mod websocket;
 
 mod admin;
 mod approval;
-mod connect;
 mod logs;
 mod port_forward;
 mod proxy;
 mod remote_command;
-mod websocket;
 
 mod discovery;
 mod list_watch;
@@ -99,9 +117,8 @@ mod rest_mapper;
 mod scale;
 mod table;
 
-mod error;
-mod file;
-mod user_agent;
+#[cfg(feature = "certificates")]
+pub mod certificates;
 
 #[cfg(test)]
 mod testing;
@@ -109,21 +126,25 @@ mod testing;
 pub use accessor::{Accessor, Custom, Served, can};
 pub use admin::Restart;
 pub use approval::ApprovalRequest;
-pub use auth::{Auth, AuthError, Impersonation, Secret};
+pub use auth::{Auth, AuthError, Impersonation};
+pub use body::Body;
 pub use client::Client;
 #[cfg(feature = "clientset")]
 pub use clientset::Clientset;
-pub use config::{Config, ConfigError, Kubeconfig};
+pub use config::Config;
+pub use config_error::ConfigError;
 pub use discovery::{
     CachedDiscovery, DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery,
     FailedVersion, Peers, ServerVersion, cache_folder,
 };
-pub use error::{Error, Operation, Result, Tolerate, Verb};
+pub use error::{Error, Result, Tolerate};
+pub use kubeconfig::Kubeconfig;
 pub use list_watch::ResourceListWatch;
 pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
 pub use manifest::{ManifestError, read_manifests};
 pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
+pub use operation::{Operation, Verb};
 pub use pipeline::{Gate, Outgoing, OverloadBackoff, RateLimit};
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
@@ -133,8 +154,9 @@ pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, 
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
 pub use scale::{Scalable, Scales};
+pub use secret::Secret;
 pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
-pub use transport::{Body, Closing, Transport, Upgraded};
+pub use transport::{Closing, Transport, Upgraded};
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};

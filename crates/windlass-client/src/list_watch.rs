@@ -8,11 +8,11 @@ use windlass_api::{ApiResource, Content, ListItem, ListOptions, ListWatch, ListW
 
 use crate::{
     Client,
+    body::Body,
     client::DefaultNamespace,
-    error::{Operation, Verb},
     list_stream::ListStream,
+    operation::{Operation, Verb},
     request::{RequestError, Target},
-    transport::Body,
     watch_stream::RawWatchStream,
 };
 

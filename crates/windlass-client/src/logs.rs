@@ -16,7 +16,7 @@ use http_body::Body as _;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, ReadBuf};
 use windlass_api::{ListWatchError, ObjectRef, k8s_openapi::api::core::v1::Pod};
 
-use crate::{Body, Client, Error, Result, connect::ConnectRequest, error::Operation};
+use crate::{Client, Error, Result, body::Body, connect::ConnectRequest, operation::Operation};
 
 /// The maximum length of a line in bytes. Longer lines are split, because a container may print gigabytes without a
 /// line break.

@@ -31,12 +31,13 @@ pub use overload::OverloadBackoff;
 pub use rate_limit::RateLimit;
 
 use crate::{
+    body::Body,
     config::Compression,
-    error::{Operation, Verb},
     frame::OBJECT_LIMIT,
     metrics::{Attempt, ClientMetrics, Received},
+    operation::{Operation, Verb},
     response::RESPONSE_LIMIT,
-    transport::{Body, Transport},
+    transport::Transport,
     warnings::{LogWarnings, Warning, WarningHandler},
     write_observer::WriteObserver,
 };

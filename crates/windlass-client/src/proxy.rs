@@ -10,7 +10,7 @@ use windlass_api::{
     k8s_openapi::api::core::v1::{Node, Pod, Service},
 };
 
-use crate::{Body, Client, Error, Result, connect::ConnectRequest, request::RequestError};
+use crate::{Client, Error, Result, body::Body, connect::ConnectRequest, request::RequestError};
 
 /// The characters that are not escaped in a path.
 const PATH: &AsciiSet =

@@ -35,7 +35,7 @@ use windlass_api::{ListWatchError, ObjectRef, k8s_openapi::api::core::v1::Pod};
 use crate::{
     Client, Error, Result,
     connect::ConnectRequest,
-    error::Operation,
+    operation::Operation,
     websocket::{self, Protocol},
 };
 

@@ -32,11 +32,11 @@ pub use rest_response::RestResponse;
 
 use crate::{
     Client, Error, Result,
-    error::{Operation, Verb},
+    body::Body,
+    operation::{Operation, Verb},
     pipeline::{RateLimit, Reading},
     request::{RequestError, append_query},
     response,
-    transport::Body,
     verbs::{BuildError, WatchStream},
     warnings::WarningHandler,
 };

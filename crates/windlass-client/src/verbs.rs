@@ -29,13 +29,12 @@ pub use write::{Apply, Create, PatchOne, Update};
 
 use crate::{
     Client, Error, Result,
+    body::Body,
     client::DefaultNamespace,
     codec::Codec,
-    error::{Operation, Verb},
+    operation::{Operation, Verb},
     request::{RequestError, Target},
-    response,
-    transport::Body,
-    write_observer,
+    response, write_observer,
 };
 
 /// The part that all verbs share: the client, the target, and the decoding of the response.

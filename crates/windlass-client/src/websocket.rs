@@ -23,7 +23,7 @@ use tokio_tungstenite::{
 };
 use windlass_api::{BoxError, ListWatchError};
 
-use crate::{Error, Result, connect::ConnectRequest, error::Operation, transport::Upgraded};
+use crate::{Error, Result, connect::ConnectRequest, operation::Operation, transport::Upgraded};
 
 /// The interval of pings.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);

@@ -54,10 +54,7 @@ const KEYWORDS: [(&str, &[&str]); 16] = [
     ("x-kubernetes-map-type", &["object"]),
 ];
 
-pub(crate) fn check(
-    manifests: &Manifests,
-    definitions: &[Result<CustomResourceDefinition, CrdError>],
-) -> Vec<Problem> {
+pub(crate) fn check(manifests: &Manifests, definitions: &[Result<CustomResourceDefinition, CrdError>]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut names = Vec::new();
     for definition in definitions {

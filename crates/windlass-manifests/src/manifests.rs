@@ -13,7 +13,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use windlass_api::{
-    crd::{CustomResource, CrdBuilder, CrdError},
+    crd::{CrdBuilder, CrdError, CustomResource},
     rbac::Rule,
 };
 

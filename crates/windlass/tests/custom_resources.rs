@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass::{
-    CustomResource, CrdBuilder, Schema,
+    CrdBuilder, CustomResource, Schema,
     api::{
         crd::{CrdError, GeneratedObjects, schema_of},
         k8s_openapi::apimachinery::pkg::{

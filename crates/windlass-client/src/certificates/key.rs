@@ -6,7 +6,7 @@ use rcgen::KeyPair;
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 
 use super::CertificateError;
-use crate::{auth::Secret, file};
+use crate::{file, secret::Secret};
 
 const WHAT: &str = "private key";
 

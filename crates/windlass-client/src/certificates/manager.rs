@@ -21,7 +21,7 @@ use windlass_api::{
 };
 
 use super::{Certificate, CertificateError, CertificateRequest, CertificateStore, KeyedCertificate, PrivateKey};
-use crate::{Client, config::LiveIdentity};
+use crate::{Client, connection_options::LiveIdentity};
 
 /// The time to wait for a signature before creating a new request, as in Go's manager.
 const SIGNATURE_TIMEOUT: Duration = Duration::from_mins(15);

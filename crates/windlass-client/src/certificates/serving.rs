@@ -11,7 +11,7 @@ use rustls::{
 };
 use windlass_api::BoxError;
 
-use crate::config::{Identity, LiveIdentity, Pem};
+use crate::connection_options::{Identity, LiveIdentity, Pem};
 
 /// A certificate resolver that serves the current certificate on each new connection, for rustls' `with_cert_resolver`.
 ///

@@ -34,7 +34,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use windlass_api::{Entropy, Patch, k8s_openapi::api::core::v1::Pod};
 
-use crate::{Client, Config, Result, config::TlsOptions};
+use crate::{Client, Config, Result, connection_options::TlsOptions};
 
 const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 32;

@@ -2,7 +2,7 @@ use http::Response;
 use windlass_api::Scope;
 
 use super::*;
-use crate::{Body, RateLimit, pipeline::Throttle, testing::Fake};
+use crate::{RateLimit, body::Body, pipeline::Throttle, testing::Fake};
 
 const AGGREGATED_CORE: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
   {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[

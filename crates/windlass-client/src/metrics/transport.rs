@@ -127,14 +127,3 @@ impl Outcome {
         if result.is_ok() { Self::Succeeded } else { Self::Failed }
     }
 }
-
-impl PluginCall {
-    pub(crate) fn of_error(error: &crate::auth::PluginError) -> Self {
-        use crate::auth::PluginError as Error;
-        match error {
-            Error::Failed { code } => Self::Failed(*code),
-            Error::Missing { .. } => Self::Missing,
-            _ => Self::Unusable,
-        }
-    }
-}

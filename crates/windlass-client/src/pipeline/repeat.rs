@@ -7,7 +7,7 @@ use thiserror::Error;
 use windlass_api::BoxError;
 
 use super::Reading;
-use crate::transport::{Body, NotBegun};
+use crate::{body::Body, transport::NotBegun};
 
 /// The delay before a retry if the server specifies none.
 const LOST_WAIT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use http::{HeaderMap, StatusCode, header, response::Parts};
 use serde::de::DeserializeOwned;
 use windlass_api::{ListWatchError, from_json};
 
-use crate::{Error, Result, error::Operation, response, warnings::Warning};
+use crate::{Error, Result, operation::Operation, response, warnings::Warning};
 
 /// A successful response.
 #[derive(Clone, Debug)]

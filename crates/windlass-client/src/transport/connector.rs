@@ -28,11 +28,11 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::{Service, ServiceExt, service_fn};
 use windlass_api::BoxError;
 
-use super::{resolver::Resolver, route::Route, tls};
+use super::{ConnectionKey, resolver::Resolver, route::Route, tls};
 use crate::{
-    Config, ConfigError,
     auth::basic,
-    config::{Dialer, ProxyProtocol, ProxyServer, Wire},
+    config_error::ConfigError,
+    connection_options::{Dialer, ProxyProtocol, ProxyServer, Wire},
     metrics::{MetricsRecorder, Opened, Outcome},
 };
 
@@ -85,22 +85,22 @@ enum Peer {
 }
 
 impl Connector {
-    pub(super) fn new(config: &Config, route: Route) -> Result<Self, ConfigError> {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.recorder.clone()));
+    pub(super) fn new(key: &ConnectionKey, route: Route, recorder: MetricsRecorder) -> Result<Self, ConfigError> {
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(recorder.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        let https = config.server.scheme() == Some(&Scheme::HTTPS);
-        let server_name = https.then(|| tls::server_name(config)).transpose()?;
+        let https = key.server.scheme() == Some(&Scheme::HTTPS);
+        let server_name = https.then(|| tls::server_name(&key.server, &key.tls)).transpose()?;
         Ok(Self {
             tcp,
-            dialer: config.dialer.clone(),
+            dialer: key.dialer.clone(),
             route,
             tls: None,
             server_name,
-            timeout: config.connect_timeout,
+            timeout: key.timeout,
             cutter: Arc::default(),
-            recorder: config.recorder.clone(),
+            recorder,
         })
     }
 

@@ -41,10 +41,11 @@ use tower::Service as _;
 use windlass_api::BoxError;
 
 use super::{
-    Body, CONNECTION_WINDOW, IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
+    CONNECTION_WINDOW, IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
     connector::{Connector, Socket},
     pools::Stream,
 };
+use crate::body::Body;
 
 /// The maximum size of response headers in bytes, as in hyper.
 const HEADERS: u32 = 16 * 1024;

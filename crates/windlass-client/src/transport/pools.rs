@@ -32,21 +32,20 @@ use tower::Service;
 use windlass_api::BoxError;
 
 use super::{
-    Body,
+    connections::Closing,
     connector::{Connector, Socket},
-    copy,
     http2::{Failure, Http2, ResponseBody, SendResult, SpareSocket},
     rotation::{Generation, Rotation},
-    shared::Closing,
     upgrade,
 };
+use crate::body::{Body, copy};
 
 /// The maximum number of streams per pool. Less than the 100 of a real API server, because a cancelled stream counts
 /// there until the server has processed the cancellation.
 const STREAMS_PER_POOL: usize = 90;
 
 #[derive(Clone)]
-pub(super) struct Pools(Arc<Shared>);
+pub(crate) struct Pools(Arc<Shared>);
 
 pub(super) struct Shared {
     builder: Builder,
@@ -95,7 +94,7 @@ struct SpareSocketFirst {
 }
 
 /// The body of a response. Its request counts as open until the body is dropped.
-pub(super) struct Counted {
+pub(crate) struct Counted {
     body: Either<ResponseBody, Incoming>,
     _stream: Stream,
 }

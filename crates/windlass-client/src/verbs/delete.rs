@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_api::{DeleteOptions, DryRun, ListOptions, Object, Propagation, Status};
 
 use super::{Call, into_future, within};
-use crate::{Error, Result, client::DefaultNamespace, error::Verb, response, write_observer};
+use crate::{Error, Result, client::DefaultNamespace, operation::Verb, response, write_observer};
 
 /// Deletes an object.
 #[must_use = "nothing is sent before `.await`"]

@@ -9,8 +9,8 @@ use super::{Call, into_future, within};
 use crate::{
     Error, Result, Tolerate as _,
     client::DefaultNamespace,
-    error::{Operation, Verb},
     list_stream::ListStream,
+    operation::{Operation, Verb},
 };
 
 /// Reads an object.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagation, Status, WriteOptions};
 
 use super::Call;
-use crate::{Error, Result, client::DefaultNamespace, error::Verb, response};
+use crate::{Error, Result, client::DefaultNamespace, operation::Verb, response};
 
 /// Posts a request to an object. Returns an error if the server does not carry it out.
 #[must_use = "nothing is sent before `.await`"]

@@ -16,9 +16,9 @@ use windlass_api::{
 use super::{Call, into_future, within};
 use crate::{
     Error, Result,
+    body::Body,
     client::DefaultNamespace,
-    error::{Operation, Verb},
-    transport::Body,
+    operation::{Operation, Verb},
     watch_stream::{Bookmark, RawWatchStream, WatchEvent},
 };
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
 use super::{Call, Sent, into_future, within};
-use crate::{Result, client::DefaultNamespace, error::Verb};
+use crate::{Result, client::DefaultNamespace, operation::Verb};
 
 /// The field manager of an apply if neither the call nor the client sets one. The server requires one.
 const DEFAULT_OWNER: &str = "windlass";

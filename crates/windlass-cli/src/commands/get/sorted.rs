@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, str::FromStr};
 
 use serde_json::Value;
-use windlass_api::{JsonType, JsonPath, Quantity};
+use windlass_api::{JsonPath, JsonType, Quantity};
 
 use super::format;
 

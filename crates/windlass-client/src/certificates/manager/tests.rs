@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Body,
+    body::Body,
     certificates::{CertificateAuthority, Leaf, MemoryStore, Usage, Validity},
-    config::{Identity, Pem},
+    connection_options::{Identity, Pem},
     testing::Fake,
 };
 
