@@ -18,6 +18,8 @@ mod time;
 mod gvk;
 mod object_ref;
 mod resource_version;
+#[cfg(feature = "k8s-openapi")]
+mod type_meta;
 mod uid;
 pub mod validation;
 mod version;
@@ -29,12 +31,20 @@ mod quantity;
 #[cfg(feature = "k8s-openapi")]
 mod condition;
 mod content_hash;
+mod meta;
 #[cfg(any(feature = "k8s-openapi", feature = "schema"))]
 pub mod openapi;
 pub mod rbac;
 #[cfg(feature = "schema")]
 pub mod schema;
-mod semantic;
+
+mod json;
+mod options;
+mod selector;
+mod skipper;
+
+#[cfg(feature = "k8s-openapi")]
+mod object;
 
 #[cfg(feature = "k8s-openapi")]
 mod builder;
@@ -42,29 +52,26 @@ mod builder;
 pub mod crd;
 #[cfg(feature = "k8s-openapi")]
 mod dynamic;
-#[cfg(feature = "k8s-openapi")]
-mod list;
-#[cfg(feature = "k8s-openapi")]
-pub mod managed_fields;
-mod meta;
 mod nested;
-#[cfg(feature = "k8s-openapi")]
-mod object;
+pub mod patch;
 #[cfg(feature = "k8s-openapi")]
 pub mod predicates;
-#[cfg(feature = "k8s-openapi")]
-mod scheme;
-mod skipper;
+mod semantic;
 
-mod json;
 mod jsonpath;
-mod options;
-pub mod patch;
-mod selector;
+#[cfg(feature = "k8s-openapi")]
+pub mod managed_fields;
 
-mod list_watch;
+mod event_type;
+mod list_meta;
 mod oversize;
 mod status;
+
+#[cfg(feature = "k8s-openapi")]
+mod list;
+mod list_watch;
+#[cfg(feature = "k8s-openapi")]
+mod scheme;
 
 pub use backoff::{Backoff, Delays};
 pub use cel_name::{RESERVED, escape, unescape};
@@ -99,7 +106,7 @@ pub use builder::ObjectBuilder;
 pub use jiff;
 
 #[cfg(feature = "k8s-openapi")]
-pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
+pub use dynamic::{DynamicObject, PartialObject};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
 pub use meta::{Labels, Meta, MetaError, OwnerRef, Traits};
@@ -109,6 +116,8 @@ pub use object::{KnownScope, Object, ObjectExt, Resource};
 #[cfg(feature = "k8s-openapi")]
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 pub use skipper::Skipper;
+#[cfg(feature = "k8s-openapi")]
+pub use type_meta::TypeMeta;
 
 pub use json::from_json;
 pub use jsonpath::{JsonPath, JsonPathError, JsonPathTemplate};
@@ -119,7 +128,9 @@ pub use options::{
 pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
 
-pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent, ShardInfo};
+pub use event_type::EventType;
+pub use list_meta::{ListMeta, ShardInfo};
+pub use list_watch::{BoxError, ListItem, ListWatch, ListWatchError, RawEvent};
 pub use oversize::{Oversize, Place};
 pub use status::{Cause, Status, StatusDetails, reason};
 
