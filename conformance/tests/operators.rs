@@ -8,7 +8,7 @@ use conformance::{CRDS, Operators, Target, established, operators};
 const OBJECTS: usize = 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_definitions_of_operators_are_established_published_and_answered_as_on_the_real_server() {
+async fn operator_crds_are_established_as_on_the_real_server() {
     let Some(folder) = std::env::var_os(CRDS) else {
         println!("skipped: {CRDS} names no folder of definitions");
         return;

@@ -235,7 +235,7 @@ async fn replicas_that_come_leave_and_die_hand_their_objects_over_and_each_has_o
 }
 
 #[tokio::test]
-async fn a_replica_that_is_held_up_or_cut_off_does_nothing_when_its_time_is_over_and_comes_back() {
+async fn stalled_replica_stops_at_its_deadline_and_rejoins() {
     on_each_target(|target| async {
         let mut stage = Stage::new(target).await;
         let replicas = [stage.join("a").await, stage.join("b").await, stage.join("c").await];
@@ -268,7 +268,7 @@ async fn a_replica_that_is_held_up_or_cut_off_does_nothing_when_its_time_is_over
 }
 
 #[tokio::test]
-async fn a_lease_that_was_removed_is_not_brought_back_by_a_late_renewal_nor_removed_in_another_version() {
+async fn late_renewal_neither_recreates_nor_deletes_the_lease() {
     on_each_target(|target| async {
         let client = target.client.clone();
         let name = unique("removed");

@@ -33,6 +33,7 @@ mod informers;
 mod kubectl;
 mod labs;
 mod long;
+mod modules;
 mod peers;
 mod reconciles;
 mod scaffold;
@@ -172,7 +173,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Graph => graph::check(),
+        Task::Graph => graph::check().and_then(|()| modules::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features => features::check(),
         Task::Types { check } => derived::from_go(derived::Mode::of(check)),

@@ -72,7 +72,7 @@ async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
 }
 
 #[tokio::test]
-async fn a_watch_that_expired_while_the_server_was_restarted_after_compaction_is_listed_again() {
+async fn expired_watch_after_restart_is_relisted() {
     on_each_restartable(|mut server| async {
         let client = server.client.clone();
         for name in ["a", "b"] {

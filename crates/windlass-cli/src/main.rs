@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_ask_no_server_do_not_speak_of_requests_and_understand_v_all_the_same() {
+    fn offline_commands_accept_but_hide_verbosity() {
         let help = |command: &str| Arguments::read(["windlass", command, "--help"]).unwrap_err().to_string();
         assert!(help("get").contains("as a curl command"), "{}", help("get"));
         for command in OFFLINE {

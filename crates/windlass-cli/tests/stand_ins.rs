@@ -118,7 +118,7 @@ fn get(port: u16, path: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn c_17_1_etcd_is_healthy_where_it_is_told_to_listen_and_stops_when_told() {
+async fn etcd_stand_in_serves_health_and_stops() {
     let assets = Assets::new();
     let help = assets.run("etcd", &flags(["--help"]));
     assert!(help.status.success());
@@ -144,7 +144,7 @@ async fn c_17_1_etcd_is_healthy_where_it_is_told_to_listen_and_stops_when_told()
 }
 
 #[tokio::test]
-async fn c_17_1_the_api_server_takes_envtests_flags_and_its_certificates() {
+async fn apiserver_stand_in_accepts_envtest_flags() {
     let assets = Assets::new();
     let help = String::from_utf8(assets.run("kube-apiserver", &flags(["--help"])).stdout).unwrap();
     assert!(!help.contains("--insecure-port") && help.contains("--client-ca-file"), "{help}");

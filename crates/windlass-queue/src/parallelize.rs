@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_stop_no_piece_is_begun_and_those_in_progress_are_finished() {
+    async fn parallelize_finishes_running_pieces_after_stop() {
         let (seen, finished) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
         let work = {
             let (note, finished) = (noting(&seen), finished.clone());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_panic_of_a_piece_is_the_caller_s_when_the_others_have_ended() {
+    async fn panic_of_a_piece_is_propagated_after_the_others_end() {
         let finished = Arc::new(AtomicUsize::new(0));
         let count = finished.clone();
         let all = tokio::spawn(async move {

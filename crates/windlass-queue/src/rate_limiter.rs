@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exponential_doubles_per_item_up_to_its_maximum_and_starts_over_when_forgotten() {
+    fn exponential_doubles_to_max_and_resets_on_forget() {
         let limiter = Exponential::new(Duration::from_millis(1), Duration::from_millis(50));
         let delays: Vec<u128> = (0..8).map(|_| limiter.when(&"a").as_millis()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 50, 50]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bucket_starts_full_refills_steadily_and_discards_the_surplus() {
+    async fn bucket_starts_full_and_refills_to_capacity() {
         let bucket = TokenBucket::new(Duration::from_millis(100), 3);
         let take = || RateLimiter::<()>::when(&bucket, &()).as_millis();
         assert_eq!([take(), take(), take(), take(), take()], [0, 0, 0, 100, 200]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_default_lets_a_burst_of_a_hundred_pass_and_then_ten_a_second() {
+    async fn default_limiter_allows_100_then_10_per_second() {
         let limiter = DefaultRateLimiter::new();
         for item in 0..100 {
             assert_eq!(limiter.when(&item), Duration::from_millis(5));

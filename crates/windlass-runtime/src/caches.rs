@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn c_13_30_what_is_said_of_a_kind_goes_before_what_is_said_of_a_namespace_and_that_before_what_holds_for_all() {
+    fn cache_options_of_kind_override_namespace_and_global() {
         let two = CacheOptions::within("a").namespace("b", labelled("b")).informer(labelled("usual"));
         for (options, usual, expected) in [
             (CacheOptions::new(), CacheOptions::new(), &["* [] everything"][..]),

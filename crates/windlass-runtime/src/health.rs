@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn c_13_25_without_checks_the_process_is_well_when_it_answers() {
+    async fn probe_without_checks_succeeds() {
         let probes = Probes::bind("0");
         for uri in ["/healthz", "/readyz/", "/readyz/ping"] {
             assert_eq!(asked(&probes, uri).await, (200, "ok".to_owned()), "{uri}");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn c_13_25_a_check_that_fails_is_named_and_its_reason_is_told_only_where_it_is_asked_by_itself() {
+    async fn failed_check_shows_reason_only_on_its_own_path() {
         let probes = Probes::bind("0").readyz("cache", fine).readyz("database", failing);
         let report = "[+]cache ok\n[-]database failed: reason withheld\nhealthz check failed\n";
         assert_eq!(asked(&probes, "/readyz").await, (500, report.to_owned()));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn c_13_25_checks_are_left_out_by_name() {
+    async fn checks_are_excluded_by_name() {
         let probes = Probes::bind("0").readyz("cache", fine).readyz("data base", failing);
         assert_eq!(asked(&probes, "/readyz?exclude=data%20base").await, (200, "ok".to_owned()));
         let (status, report) = asked(&probes, "/readyz?verbose=1&exclude=data+base&exclude=z&exclude=a").await;

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c_13_50_an_object_has_one_controller_and_may_have_other_owners() {
+    fn object_has_one_controller_and_other_owners() {
         let mut pod = Pod::named("p").in_namespace("ns");
         let first = Deployment::named("d").in_namespace("ns");
         control(&mut pod, &first).unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn c_13_50_an_owner_is_in_the_same_namespace_or_in_none() {
+    fn owner_has_the_same_namespace_or_none() {
         let elsewhere = ConfigMap::named("c").in_namespace("other");
         let error = own(&mut Pod::named("p").in_namespace("ns"), &elsewhere).unwrap_err();
         assert_eq!(error.to_string(), "ns/p cannot be owned by other/c: it is in another namespace");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn c_13_50_another_version_of_the_owner_takes_the_place_of_the_first() {
+    fn owner_in_another_version_replaces_the_reference() {
         let mut pod = Pod::named("p").in_namespace("ns");
         let owner = Deployment::named("d").in_namespace("ns");
         control(&mut pod, &owner).unwrap();

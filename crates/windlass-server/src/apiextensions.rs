@@ -1,14 +1,14 @@
 //! Custom resources: CustomResourceDefinitions (CRDs), and the resources that they define.
 //!
 //! ```text
-//! definition   the content of a CRD: parsing, defaults, validation
+//! crd   the content of a CRD: parsing, defaults, validation
 //!   └ structural  validation of its schemas
 //! controller   one task per server: accepts names, publishes resources, establishes CRDs, deletes their objects
 //! custom       one version of a custom resource: its decoder and its strategy
 //!   └ schema      a compiled schema
 //!       └ prune       drops unknown fields and nulls, applies defaults
 //!       └ validate    validates objects
-//!   └ translation a conversion webhook
+//!   └ conversion_webhook a conversion webhook
 //! ```
 //!
 //! Guaranteed: a CRD becomes `Established` only after its routes, discovery and OpenAPI have been published, in one
@@ -17,21 +17,18 @@
 //! state of a watch in pages. An object that is read is pruned and defaulted by the schema of the requested version.
 
 mod controller;
+mod conversion_webhook;
+pub(crate) mod crd;
 mod custom;
-pub(crate) mod definition;
 mod formats;
 mod prune;
 mod schema;
 mod structural;
-mod translation;
 mod validate;
 
-pub(crate) use self::{
-    controller::{Task, set_condition, start},
-    definition::{
-        FINALIZER, default_definition, prepare_definition, prepare_definition_update, validate_definition,
-        validate_definition_update,
-    },
+pub(crate) use self::controller::{begin_deletion, start};
+pub(crate) use crate::apiextensions::crd::{
+    default_definition, prepare_definition, prepare_definition_update, validate_definition, validate_definition_update,
 };
 
 #[cfg(test)]

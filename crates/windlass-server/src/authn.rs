@@ -4,66 +4,40 @@
 //! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
 //! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
 //! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
-//! permission to impersonate can act as other users.
+//! permission to impersonate can act as other static_tokens.
 //!
 //! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
 //! identifies its user. Any other certificate is rejected, unless the request has a valid token.
 
-mod certificate;
 mod handshake;
 mod impersonation;
-mod remembered;
+mod static_tokens;
 mod token;
-mod users;
+mod token_cache;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use http::{HeaderMap, header::AUTHORIZATION};
-use serde_json::{Map, Value, json};
-use windlass_api::Status;
+use windlass_api::{Clock, Status};
 
+use self::impersonation::GrantedModes;
 pub use self::token::{KeyError, TokenIssuer};
 pub(crate) use self::{
-    certificate::{ClientAuthority, Shown},
     impersonation::impersonated,
     token::{Bound, Grant, Issuer, TokenError},
-    users::Tokens,
 };
-use self::{
-    impersonation::OpenWays,
-    remembered::{Remembered, Verified},
+pub(crate) use crate::authn::static_tokens::Tokens;
+use crate::authn::token_cache::{Remembered, Verified};
+use crate::{
+    authz::AccessAttributes,
+    identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User},
+    registry::Registry,
+    tls::ClientCertificate,
+    warning::Warnings,
 };
-use crate::{authz::MASTERS, server::Inner, warning::Warnings};
-
-/// The group of all authenticated users.
-pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-const ANONYMOUS: &str = "system:anonymous";
-const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// The prefix of service accounts' user names.
-pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The extra that names the node to which a token is bound.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
-
-/// A user who sends requests.
-///
-/// ```
-/// use windlass_server::User;
-///
-/// let user = User::new("alice").in_groups(["developers"]);
-/// assert_eq!(user.groups(), ["developers", "system:authenticated"]);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    pub(crate) name: String,
-    /// Empty if the user has no UID.
-    pub(crate) uid: String,
-    pub(crate) groups: Vec<String>,
-    pub(crate) extra: BTreeMap<String, Vec<String>>,
-}
 
 /// The handling of requests without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,18 +57,31 @@ pub(crate) struct Identity {
     pub(crate) audiences: Vec<String>,
 }
 
+/// The server whose requests are authenticated.
+pub(crate) trait Host: Sync {
+    /// Returns the wall clock.
+    fn clock(&self) -> &Clock;
+
+    /// Returns the registry, in which tokens are looked up.
+    fn registry(&self) -> impl Future<Output = Result<&Registry, Status>> + Send;
+
+    /// Returns an error if the user lacks the permission.
+    fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>)
+    -> impl Future<Output = Result<(), Status>> + Send;
+}
+
 /// Authenticates requests.
 pub(crate) struct Authenticator {
     /// The administrator's token. If `None`, only in-process callers are administrators.
     token: Option<Arc<str>>,
-    /// The tokens of all other users.
+    /// The tokens of all other static_tokens.
     tokens: Tokens,
     admin: Arc<User>,
     /// The user of requests without credentials. If `None`, they are rejected.
     anonymous: Option<Arc<User>>,
     issuer: Issuer,
-    remembered: Remembered,
-    open_ways: OpenWays,
+    token_cache: Remembered,
+    granted_modes: GrantedModes,
 }
 
 impl fmt::Debug for Authenticator {
@@ -115,12 +102,12 @@ impl Authenticator {
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: (anonymous == Anonymous::Allowed).then(|| user(ANONYMOUS, "", &[UNAUTHENTICATED])),
             issuer: Issuer::new(issuer),
-            remembered: Remembered::default(),
-            open_ways: OpenWays::default(),
+            token_cache: Remembered::default(),
+            granted_modes: GrantedModes::default(),
         }
     }
 
-    /// Returns the tokens of all users except the administrator.
+    /// Returns the tokens of all static_tokens except the administrator.
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
@@ -136,19 +123,19 @@ impl Authenticator {
     }
 
     /// Returns the cache of granted impersonation modes.
-    fn open_ways(&self) -> &OpenWays {
-        &self.open_ways
+    fn granted_modes(&self) -> &GrantedModes {
+        &self.granted_modes
     }
 
     /// Returns the user of a request, by the connection's certificate or else the token in the headers.
     pub(crate) async fn authenticate(
         &self,
-        server: &Inner,
-        shown: &Shown,
+        host: &impl Host,
+        shown: &ClientCertificate,
         headers: &HeaderMap,
         warnings: &Warnings,
     ) -> Result<Arc<User>, Status> {
-        if let Shown::Of(user) = shown {
+        if let ClientCertificate::Of(user) = shown {
             return Ok(user.clone());
         }
         let token = match bearer(headers, warnings) {
@@ -157,11 +144,11 @@ impl Authenticator {
         };
         let Some(token) = token else {
             return match &self.anonymous {
-                Some(anonymous) if !matches!(shown, Shown::Unknown) => Ok(anonymous.clone()),
+                Some(anonymous) if !matches!(shown, ClientCertificate::Unknown) => Ok(anonymous.clone()),
                 _ => Err(Status::unauthorized()),
             };
         };
-        match self.identify(server, &token, &[self.issuer.audience().to_owned()]).await {
+        match self.identify(host, &token, &[self.issuer.audience().to_owned()]).await {
             Ok(identity) => Ok(identity.user),
             Err(TokenError::Unavailable(status)) => Err(status),
             Err(_) => Err(Status::unauthorized()),
@@ -171,7 +158,7 @@ impl Authenticator {
     /// Returns the identity of a token. The token must be issued for at least one of `audiences`.
     pub(crate) async fn identify(
         &self,
-        server: &Inner,
+        host: &impl Host,
         sent: &[u8],
         audiences: &[String],
     ) -> Result<Identity, TokenError> {
@@ -184,17 +171,17 @@ impl Authenticator {
             }
             return Ok(Identity { user, audiences: own });
         }
-        let (key, now) = (remembered::key(sent, audiences), server.clock().now());
-        let verified = if let Some(verified) = self.remembered.recall(&key, now) {
+        let (key, now) = (token_cache::key(sent, audiences), host.clock().now());
+        let verified = if let Some(verified) = self.token_cache.recall(&key, now) {
             verified
         } else {
             let claims = self.issuer.verify(sent, audiences)?;
             let verified = Arc::new(Verified { identity: claims.identity(), claims });
-            self.remembered.keep(key, now, Arc::clone(&verified));
+            self.token_cache.keep(key, now, Arc::clone(&verified));
             verified
         };
         verified.claims.check_time(now)?;
-        let registry = server.registry().await.map_err(TokenError::Unavailable)?;
+        let registry = host.registry().await.map_err(TokenError::Unavailable)?;
         token::check_live(registry, &verified.claims, now).await?;
         Ok(verified.identity.clone())
     }
@@ -218,51 +205,6 @@ fn bearer<'h>(headers: &'h HeaderMap, warnings: &Warnings) -> Option<&'h [u8]> {
     Some(sent)
 }
 
-impl User {
-    /// Returns the user of a service account.
-    fn service_account(namespace: &str, name: &str) -> Self {
-        Self {
-            name: format!("{SERVICE_ACCOUNT}{namespace}:{name}"),
-            groups: vec![
-                SERVICE_ACCOUNTS.to_owned(),
-                format!("{SERVICE_ACCOUNTS}:{namespace}"),
-                AUTHENTICATED.to_owned(),
-            ],
-            ..Self::default()
-        }
-    }
-
-    /// Reports whether the user is a member of a group.
-    pub(crate) fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|own| own == group)
-    }
-
-    /// Adds the user to a group.
-    fn join(&mut self, group: &str) {
-        if !self.is_in(group) {
-            self.groups.push(group.to_owned());
-        }
-    }
-
-    /// Returns the user as a `UserInfo`.
-    pub(crate) fn to_value(&self) -> Value {
-        let mut info = Map::new();
-        if !self.name.is_empty() {
-            info.insert("username".to_owned(), self.name.clone().into());
-        }
-        if !self.uid.is_empty() {
-            info.insert("uid".to_owned(), self.uid.clone().into());
-        }
-        if !self.groups.is_empty() {
-            info.insert("groups".to_owned(), self.groups.clone().into());
-        }
-        if !self.extra.is_empty() {
-            info.insert("extra".to_owned(), json!(self.extra));
-        }
-        Value::Object(info)
-    }
-}
-
 /// Compares in constant time, so that the duration does not reveal the first difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
@@ -281,8 +223,11 @@ mod tests {
         }
         let builder = Server::builder();
         let server = token.map_or_else(Server::builder, |token| builder.token(token)).build();
-        let user =
-            server.inner().authenticator().authenticate(server.inner(), &Shown::Nothing, &headers, &warnings).await;
+        let user = server
+            .inner()
+            .authenticator()
+            .authenticate(&**server.inner(), &ClientCertificate::Nothing, &headers, &warnings)
+            .await;
         (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }
 
@@ -304,22 +249,22 @@ mod tests {
     async fn users_may_be_named_while_the_server_runs() {
         let server = Server::builder().user_token("A", User::new("alice").in_groups(["developers"])).build();
         server.add_user_token("B", User::new("bob"));
-        let found = async |token: &str, shown: &Shown| {
+        let found = async |token: &str, shown: &ClientCertificate| {
             let mut headers = HeaderMap::new();
             if !token.is_empty() {
                 headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             }
             let inner = server.inner();
-            let user = inner.authenticator().authenticate(inner, shown, &headers, &Warnings::default()).await;
+            let user = inner.authenticator().authenticate(&**inner, shown, &headers, &Warnings::default()).await;
             user.map(|user| format!("{} {}", user.name, user.groups.join(","))).map_err(|status| status.code)
         };
-        assert_eq!(found("A", &Shown::Nothing).await.unwrap(), "alice developers,system:authenticated");
-        assert_eq!(found("B", &Shown::Nothing).await.unwrap(), "bob system:authenticated");
-        assert_eq!(found("C", &Shown::Nothing).await, Err(401));
+        assert_eq!(found("A", &ClientCertificate::Nothing).await.unwrap(), "alice developers,system:authenticated");
+        assert_eq!(found("B", &ClientCertificate::Nothing).await.unwrap(), "bob system:authenticated");
+        assert_eq!(found("C", &ClientCertificate::Nothing).await, Err(401));
         // An unknown certificate is rejected, unless there is also a valid token.
-        assert_eq!(found("", &Shown::Unknown).await, Err(401));
-        assert_eq!(found("B", &Shown::Unknown).await.unwrap(), "bob system:authenticated");
-        let carol = Shown::Of(Arc::new(User::new("carol")));
+        assert_eq!(found("", &ClientCertificate::Unknown).await, Err(401));
+        assert_eq!(found("B", &ClientCertificate::Unknown).await.unwrap(), "bob system:authenticated");
+        let carol = ClientCertificate::Of(Arc::new(User::new("carol")));
         assert_eq!(found("B", &carol).await.unwrap(), "carol system:authenticated");
     }
 
@@ -328,7 +273,10 @@ mod tests {
         let server = Server::builder().token("TOKEN").anonymous(Anonymous::Refused).build();
         let ask = async |headers: &HeaderMap| {
             let inner = server.inner();
-            let user = inner.authenticator().authenticate(inner, &Shown::Nothing, headers, &Warnings::default()).await;
+            let user = inner
+                .authenticator()
+                .authenticate(&**inner, &ClientCertificate::Nothing, headers, &Warnings::default())
+                .await;
             user.map(|user| user.name.clone()).map_err(|status| status.code)
         };
         let mut headers = HeaderMap::new();

@@ -35,14 +35,11 @@ pub(crate) use self::{
     rule::{Rule, quoted},
 };
 use crate::{
-    authn::{AUTHENTICATED, User},
     codec::go_quote,
-    http::RequestInfo,
+    identity::{AUTHENTICATED, MASTERS, User},
+    request::RequestInfo,
     storage::Storage,
 };
-
-/// Members of this group may do everything.
-pub(crate) const MASTERS: &str = "system:masters";
 
 /// The API group of roles.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -61,7 +58,7 @@ pub enum Authorization {
 
 /// The attributes of a request for authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attempt<'a> {
+pub(crate) struct AccessAttributes<'a> {
     /// `get`, `list`, …
     pub(crate) verb: &'a str,
     pub(crate) object: Object<'a>,
@@ -127,9 +124,9 @@ pub(crate) struct Authorizer {
     follower: Mutex<Option<Follower>>,
 }
 
-// === impl Attempt ===
+// === impl AccessAttributes ===
 
-impl<'a> Attempt<'a> {
+impl<'a> AccessAttributes<'a> {
     /// Returns the attributes of a request.
     pub(crate) fn of(request: &'a RequestInfo) -> Self {
         let object = match &request.resource {
@@ -235,7 +232,7 @@ impl Authorizer {
         &self,
         storage: &dyn Storage,
         user: &User,
-        attempt: &Attempt<'_>,
+        attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
         if self.trusts(user) {
             return Ok(Decision::Unrestricted);
@@ -252,7 +249,7 @@ impl Authorizer {
         chain: &AuthorizerChain,
         storage: &dyn Storage,
         user: &User,
-        attempt: &Attempt<'_>,
+        attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
         let (mut reasons, mut problems) = (Vec::new(), Vec::new());
         for link in chain.links() {
@@ -294,7 +291,7 @@ impl Authorizer {
         &self,
         storage: &dyn Storage,
         user: &User,
-        attempt: &Attempt<'_>,
+        attempt: &AccessAttributes<'_>,
     ) -> Result<(), Status> {
         match self.decide(storage, user, attempt).await? {
             Decision::Unrestricted | Decision::Allowed(_) | Decision::Granted(_) => Ok(()),

@@ -15,9 +15,12 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission::{self, PodAccounts},
+    apiextensions,
     authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
-    registry::{Body, ListLag, Registry, Target, Tree, WriteParams},
+    object::Tree,
+    registry::{ListLag, Registry, WriteParams},
+    resource::{Body, Target},
     storage::Storage,
 };
 
@@ -34,16 +37,16 @@ struct Endpoint {
     port: u16,
 }
 
-/// The groups whose first request creates the objects of [`furnish`]. A webhook must not be able to reject these
+/// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.
-const FURNISHED: [&str; 4] =
+const DEFERRED_GROUPS: [&str; 4] =
     ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The configurable options of a server's registry.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Choices {
+pub(crate) struct RegistryOptions {
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
@@ -56,17 +59,17 @@ pub(crate) async fn start(
     storage: Arc<dyn Storage>,
     clock: Clock,
     entropy: Entropy,
-    choices: Choices,
+    choices: RegistryOptions,
     authorizer: Arc<Authorizer>,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
-    let Choices { service_cidr, pod_accounts, list_lag } = choices;
+    let RegistryOptions { service_cidr, pod_accounts, list_lag } = choices;
     let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
-    registry.serve_custom_resources().await?;
+    registry.keep(apiextensions::start(&registry).await?);
     if !list_lag.is_zero() {
         registry.delay_lists(ListLag::new(list_lag));
     }
@@ -115,13 +118,13 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
     Ok(())
 }
 
-/// Reports whether [`furnish`] has to run before requests of a group.
-pub(crate) fn is_furnished(group: &str) -> bool {
-    FURNISHED.contains(&group)
+/// Reports whether [`ensure_deferred`] has to run before requests of a group.
+pub(crate) fn is_deferred(group: &str) -> bool {
+    DEFERRED_GROUPS.contains(&group)
 }
 
 /// Creates missing roles, flow control objects and API services.
-pub(crate) async fn furnish(registry: &Registry) -> Result<(), Status> {
+pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
     for role in roles::recorded() {
         ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
     }

@@ -12,12 +12,12 @@
 mod base64;
 mod convert;
 mod decode;
+mod in_place;
 mod json;
 mod numbers;
 mod protobuf;
 mod quantity;
 mod quote;
-mod settle;
 mod shape;
 mod time;
 mod types;
@@ -161,8 +161,8 @@ impl Plan {
     /// With `Strict`, unknown fields are an error (`strict decoding error: …`).
     pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut value = value;
-        // `settle` does not report unknown fields.
-        if validation == FieldValidation::Ignore && self.settle(&mut value) {
+        // `in_place` does not report unknown fields.
+        if validation == FieldValidation::Ignore && self.in_place(&mut value) {
             return Ok(Decoded { value, warnings: Vec::new() });
         }
         let body = encode(&value);
@@ -171,7 +171,7 @@ impl Plan {
     }
 
     /// Brings a tree into the form of a decoded body, in place if possible. Returns whether it was possible.
-    fn settle(&self, value: &mut Value) -> bool {
+    fn in_place(&self, value: &mut Value) -> bool {
         if let Value::Object(entries) = value {
             for field in self.root.get().fields.iter().take(2) {
                 match field.name {
@@ -181,7 +181,7 @@ impl Plan {
                 }
             }
         }
-        settle::settle(value, self.root.get()).is_ok()
+        in_place::in_place(value, self.root.get()).is_ok()
     }
 
     /// Like `normalise`, and drops what storage does not keep. The real server stores most kinds in protobuf, which
@@ -189,7 +189,7 @@ impl Plan {
     pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, String> {
         let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
         if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
-            shape::forget_empty(self.root.get(), &mut value);
+            shape::drop_empty_containers(self.root.get(), &mut value);
         }
         Ok(value)
     }
@@ -200,7 +200,7 @@ impl Plan {
         let says = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
         if says("kind", &self.kind) && says("apiVersion", &self.api_version) {
             let mut tree = value.clone();
-            if self.settle(&mut tree) {
+            if self.in_place(&mut tree) {
                 return Ok(Decoded { value: tree, warnings: Vec::new() });
             }
         }

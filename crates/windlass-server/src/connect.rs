@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use windlass_api::{GroupKind, GroupResource, Status, reason};
 
 use crate::{
-    admission::{Asked, Attributes, Operation, PartKind},
-    http::Query,
-    registry::{Errors, Item, ListParams, Path, Registry, Target, Tree},
+    object::{Errors, Path, Tree},
+    registry::{Attributes, ListParams, Operation, Registry, RequestContext, SubresourceKind},
+    request::Query,
+    resource::{Item, Target},
 };
 
 /// The target of a connection.
@@ -30,14 +31,19 @@ pub(crate) enum Connection {
 
 /// An empty successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence;
+pub(crate) struct EmptyResponse;
 
 impl Registry {
     /// Runs the admission plugins for a connection.
-    pub(crate) async fn admit_connection(&self, target: &Target, options: Value, asked: Asked) -> Result<(), Status> {
+    pub(crate) async fn admit_connection(
+        &self,
+        target: &Target,
+        options: Value,
+        asked: RequestContext,
+    ) -> Result<(), Status> {
         let name = target.subresource.as_deref().unwrap_or_default();
         let Some(part) = target.resource.subresource(name) else { return Err(Status::unknown_resource()) };
-        let part = PartKind::from(part);
+        let part = SubresourceKind::from(part);
         let write = Attributes::of(Operation::Connect, target, options, asked);
         let mut write = Attributes { part: Some(part), ..write };
         self.admit(&mut write).await?;
@@ -117,7 +123,12 @@ impl Connection {
     }
 
     /// Connects. Always fails at some step, except that a pod without a node has an empty log.
-    pub(crate) async fn connect(self, registry: &Registry, target: &Target, query: &Query) -> Result<Silence, Status> {
+    pub(crate) async fn connect(
+        self,
+        registry: &Registry,
+        target: &Target,
+        query: &Query,
+    ) -> Result<EmptyResponse, Status> {
         let name = target.name.as_deref().unwrap_or_default();
         match self {
             Self::Log => {
@@ -125,7 +136,7 @@ impl Connection {
                 let pod = object(registry, target, name).await?;
                 check_container(&pod, query.get("container").unwrap_or_default())?;
                 match pod.text(&["spec", "nodeName"]) {
-                    "" => Ok(Silence),
+                    "" => Ok(EmptyResponse),
                     node => Err(unreachable_node(registry, node, "pods").await),
                 }
             }

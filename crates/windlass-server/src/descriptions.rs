@@ -12,8 +12,6 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::table;
-
 /// JSON schemas by their names in the OpenAPI documents of Kubernetes.
 type SchemaSource = fn() -> Map<String, Value>;
 
@@ -48,14 +46,16 @@ impl Descriptions {
         Schemas(self.0.as_ref().map(|described| (described.source)()).unwrap_or_default())
     }
 
-    /// Returns the description of a property, given as `schema#property`. [`table::description_sources`] must include
-    /// it.
-    pub(crate) fn column(&self, source: &str) -> &str {
+    /// Returns the description of a property, given as `schema#property`. The first call extracts the descriptions of
+    /// `all` properties that are ever requested.
+    pub(crate) fn column<I>(&self, source: &str, all: impl FnOnce() -> I) -> &str
+    where
+        I: Iterator<Item = &'static str>,
+    {
         let Some(described) = &self.0 else { return "" };
         let columns = described.columns.get_or_init(|| {
             let schemas = self.schemas();
-            let texts = table::description_sources();
-            texts.filter_map(|source| Some((source, schemas.property(source)?.to_owned()))).collect()
+            all().filter_map(|source| Some((source, schemas.property(source)?.to_owned()))).collect()
         });
         columns.get(source).map_or("", String::as_str)
     }
@@ -162,8 +162,8 @@ pub(crate) mod tests {
     #[test]
     fn columns_are_described_without_possible_values() {
         let name = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
-        assert_eq!(Descriptions::new(source).column(name), "the name");
-        assert_eq!(Descriptions::new(source).column("io.k8s.api.core.v1.Nothing#name"), "");
-        assert_eq!(Descriptions::default().column(name), "");
+        assert_eq!(Descriptions::new(source).column(name, || [name].into_iter()), "the name");
+        assert_eq!(Descriptions::new(source).column("io.k8s.api.core.v1.Nothing#name", || [name].into_iter()), "");
+        assert_eq!(Descriptions::default().column(name, || [name].into_iter()), "");
     }
 }

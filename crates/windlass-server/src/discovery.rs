@@ -16,7 +16,7 @@ use windlass_api::{Scope, Status};
 
 use crate::{
     codec::to_yaml,
-    registry::{ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
+    resource::{ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
 };
 
 /// A generated document with its specific headers.

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use windlass_api::Status;
 
 use self::managers::Managers;
-use crate::{encoded::Style, registry::Tree};
+use crate::{encoded::Style, object::Tree};
 
 mod apply;
 mod compare;

@@ -1,15 +1,11 @@
 //! The health probes, the version and the list of paths.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{
-    http::{Body, text},
-    registry::ResourceTable,
-    server::Inner,
-};
+use crate::{resource::ResourceTable, state::State};
 
 /// The served Kubernetes version. Our version is the build metadata after the `+`.
 const GIT_VERSION: &str = concat!("v1.36.3+windlass.", env!("CARGO_PKG_VERSION"));
@@ -41,6 +37,21 @@ pub(crate) struct Options<'q> {
     pub(crate) exclude: Vec<&'q str>,
 }
 
+/// The response to a probe.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) status: StatusCode,
+    pub(crate) text: Cow<'static, str>,
+    /// The response has the header `X-Content-Type-Options`.
+    pub(crate) no_sniff: bool,
+}
+
+impl Report {
+    fn new(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, text: text.into(), no_sniff: true }
+    }
+}
+
 impl Check {
     const fn name(self) -> &'static str {
         match self {
@@ -51,7 +62,7 @@ impl Check {
         }
     }
 
-    async fn holds(self, server: &Inner) -> bool {
+    async fn holds(self, server: &State) -> bool {
         match self {
             Self::Ping => true,
             Self::Etcd => server.storage().revision().await.is_ok(),
@@ -63,18 +74,16 @@ impl Check {
 
 /// Answers `/healthz`, `/livez` and `/readyz`, and the paths of their individual checks. Returns `None` for any other
 /// path.
-pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> Option<Response<Body>> {
+pub(crate) async fn probe(server: &State, path: &str, options: &Options<'_>) -> Option<Report> {
     let path = path.strip_prefix('/')?;
     let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
     let (_, checks) = PROBES.iter().find(|(name, _)| *name == probe)?;
     if let Some(name) = check {
         let check = checks.iter().find(|check| check.name() == name)?;
         return Some(if check.holds(server).await {
-            let mut response = text(StatusCode::OK, "ok");
-            response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
-            response
+            Report { no_sniff: false, ..Report::new(StatusCode::OK, "ok") }
         } else {
-            text(StatusCode::INTERNAL_SERVER_ERROR, "internal server error: reason withheld\n")
+            Report::new(StatusCode::INTERNAL_SERVER_ERROR, "internal server error: reason withheld\n")
         });
     }
     let mut lines = String::new();
@@ -104,13 +113,9 @@ pub(crate) async fn probe(server: &Inner, path: &str, options: &Options<'_>) -> 
         lines.push('\n');
     }
     Some(match (failed, options.verbose) {
-        (true, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{probe} check failed\n")),
-        (false, true) => text(StatusCode::OK, format!("{lines}{probe} check passed\n")),
-        (false, false) => {
-            let mut response = text(StatusCode::OK, "ok");
-            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            response
-        }
+        (true, _) => Report::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{probe} check failed\n")),
+        (false, true) => Report::new(StatusCode::OK, format!("{lines}{probe} check passed\n")),
+        (false, false) => Report::new(StatusCode::OK, "ok"),
     })
 }
 

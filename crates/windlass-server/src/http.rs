@@ -13,19 +13,22 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
-use tokio::sync::watch as signal;
 use windlass_api::Status;
 
 use crate::{
-    authn::{self, Shown, User},
-    authz::Attempt,
+    authn,
+    authz::AccessAttributes,
     bootstrap,
     codec::go_quote,
     discovery,
     encoded::Style,
-    health, openapi,
-    registry::{ResourceInfo, ResourceTable},
-    server::Inner,
+    health,
+    identity::User,
+    openapi,
+    request::{self, InvalidPath, Query, RequestInfo},
+    resource::{ResourceInfo, ResourceTable},
+    state::{State, Stopping},
+    tls::ClientCertificate,
     warning::Warnings,
 };
 
@@ -37,20 +40,17 @@ mod json;
 mod media;
 mod offload;
 mod options;
-mod query;
 mod read;
 mod resource;
 mod respond;
-mod route;
 mod watch;
 
 pub use self::body::Body;
+pub(crate) use self::read::RequestBody;
 use self::{
     media::{Encoding, Endpoint, ErrorEncoding},
     read::ReadError,
-    route::Unroutable,
 };
-pub(crate) use self::{query::Query, read::RequestBody, respond::text, route::RequestInfo};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -69,14 +69,10 @@ pub(crate) struct Origin {
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// A known user in this process. No credentials are necessary.
-    Known(Arc<User>),
+    InProcess(Arc<User>),
     /// A user identified by the connection's certificate or by headers.
-    Credentials(Shown),
+    Socket(ClientCertificate),
 }
-
-/// Signals the shutdown to long-running requests. Clones share the signal.
-#[derive(Clone, Debug)]
-pub(crate) struct Stopping(pub(crate) signal::Receiver<bool>);
 
 /// A request whose body has not been read yet.
 #[derive(Debug)]
@@ -104,21 +100,9 @@ pub(crate) enum Failure {
     /// The body was not received completely.
     Incomplete,
     /// The path cannot be resolved to a request.
-    Unroutable(String),
+    InvalidPath(String),
     /// The path contains an invalid escape.
     Malformed,
-}
-
-impl Stopping {
-    fn is_requested(&self) -> bool {
-        *self.0.borrow()
-    }
-
-    /// Waits until the server shuts down or is dropped.
-    pub(crate) async fn requested(&mut self) {
-        // An error means that the sender was dropped.
-        drop(self.0.wait_for(|stopping| *stopping).await);
-    }
 }
 
 impl From<Status> for Failure {
@@ -136,9 +120,9 @@ impl From<ReadError> for Failure {
     }
 }
 
-impl From<Unroutable> for Failure {
-    fn from(error: Unroutable) -> Self {
-        Self::Unroutable(error.path)
+impl From<InvalidPath> for Failure {
+    fn from(error: InvalidPath) -> Self {
+        Self::InvalidPath(error.path)
     }
 }
 
@@ -149,7 +133,7 @@ impl Failure {
             Self::NotFound => 404,
             Self::Malformed => 400,
             Self::Incomplete => 504,
-            Self::Unroutable(_) => 500,
+            Self::InvalidPath(_) => 500,
         }
     }
 
@@ -160,7 +144,7 @@ impl Failure {
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
-            Self::Unroutable(path) => {
+            Self::InvalidPath(path) => {
                 let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
                 let message = format!("Internal Server Error: {}: {why}, {path}\n", go_quote(path));
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -177,7 +161,7 @@ pub(crate) fn too_many_requests() -> Response<Body> {
 }
 
 /// Answers a request. Every failure, including a panic, becomes a response.
-pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
+pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
     let query = Query::parse(uri.query().unwrap_or_default());
     let warnings = Warnings::default();
@@ -190,7 +174,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     let head = method == Method::HEAD;
     // Boxed because the future is large and is moved several times.
     let answer = Box::pin(async {
-        if !query::is_well_formed(uri.path()) {
+        if !request::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
@@ -208,7 +192,7 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
             user: Arc::default(),
         };
         let user = authenticate(&server, &origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
-        server.authorize(&user, &Attempt::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
+        server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
     });
@@ -234,24 +218,24 @@ pub(crate) async fn handle(server: Arc<Inner>, origin: Origin, request: http::Re
     response
 }
 
-async fn authenticate(server: &Inner, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
+async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
     let user = match trust {
-        Trust::Known(user) => user.clone(),
-        Trust::Credentials(shown) => {
-            server.authenticator().authenticate(server, shown, &exchange.headers, &exchange.warnings).await?
+        Trust::InProcess(user) => user.clone(),
+        Trust::Socket(certificate) => {
+            server.authenticator().authenticate(server, certificate, &exchange.headers, &exchange.warnings).await?
         }
     };
-    authn::impersonated(server, user, &exchange.info, &exchange.headers).await
+    authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await
 }
 
 /// Answers an authorized request.
-async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
+async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
     let path = exchange.info.path.as_str();
     if path.starts_with("//") {
         return Err(Failure::NotFound);
     }
-    if let Some(response) = health::probe(server, path, &exchange.query_pairs()).await {
-        return Ok(response);
+    if let Some(report) = health::probe(server, path, &exchange.query_pairs()).await {
+        return Ok(respond::report(report));
     }
     if matches!(path, "/version" | "/version/") {
         exchange.only_get()?;
@@ -270,8 +254,8 @@ async fn answer(server: &Arc<Inner>, exchange: Exchange, body: RequestBody) -> R
         return Err(Status::unknown_resource().into());
     }
     if let Some(resource) = &exchange.info.resource {
-        if bootstrap::is_furnished(&resource.group) {
-            server.furnish().await?;
+        if bootstrap::is_deferred(&resource.group) {
+            server.ensure_deferred().await?;
         }
         let response = resource::answer(server, registry, &exchange, resource, body).await?;
         if exchange.info.is_long_running() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::{
-    hooks::{validate_client_config, validate_review_versions},
+    core::ENFORCE_MOUNTABLE_SECRETS,
     pod_defaults::add_amounts,
     quantity::amount,
     scheduling::SYSTEM_CLASSES,
@@ -19,22 +19,24 @@ use self::{
     service::ServiceCidr,
     strategy::{Allocator, BuiltIn},
 };
+pub(crate) use crate::kinds::admissionregistration::conditions;
 use crate::{
-    authn::User,
     codec,
     discovery::catalog::{CatalogResource, catalog},
-    registry::{Conversion, Errors, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
+    identity::User,
+    object::Errors,
+    resource::{Conversion, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
 };
 
+mod admissionregistration;
 mod autoscaling;
 mod certificates;
-mod components;
+mod component_status;
 mod core;
-mod devices;
+mod dynamic_resources;
 mod endpoints;
 mod event;
 pub(crate) mod flowcontrol;
-mod hooks;
 mod image;
 mod jobs;
 mod limits;
@@ -85,6 +87,8 @@ struct Kind {
     prepare_update: fn(&mut Value, &Value),
     prepare_status: fn(&mut Value, &Value),
     prepare_part: fn(Part, &mut Value, &Value),
+    /// Marks an object whose deletion begins.
+    begin_deletion: fn(&mut Value, &str),
     /// The paths of fields of disabled features, which are dropped. `*` stands for each element of a list.
     off: &'static [&'static str],
     /// The location of the pod spec, as a JSON pointer.
@@ -131,6 +135,7 @@ const BASE: Kind = Kind {
     prepare_update: |_, _| {},
     prepare_status: |_, _| {},
     prepare_part: |_, _, _| {},
+    begin_deletion: |_, _| {},
     off: &[],
     pods_at: None,
     sign: |_, _| {},
@@ -152,11 +157,11 @@ const BASE: Kind = Kind {
 static TABLES: &[&[Kind]] = &[
     table::KINDS,
     autoscaling::KINDS,
-    components::KINDS,
+    component_status::KINDS,
     certificates::KINDS,
-    devices::KINDS,
+    dynamic_resources::KINDS,
     flowcontrol::KINDS,
-    hooks::KINDS,
+    admissionregistration::KINDS,
     limits::KINDS,
     networking::KINDS,
     rbac::KINDS,

@@ -1,17 +1,43 @@
 //! An embedded Kubernetes API server, in process or over HTTPS.
 //!
+//! The modules in the order of the data flow. Each depends only on modules below it:
+//!
 //! ```text
-//! server   a handle: built, called in process (a tower service) or served on a socket (TLS, HTTP/1.1 and 2)
-//!   └ http          maps requests to verbs of the registry and renders results: media types, tables, watches, errors
-//!       └ authn, authz  authentication and authorization
-//!       └ reviews       access reviews; tokens of service accounts
-//!       └ registry      the verbs for all kinds; strategies of kinds, admission
-//!           └ field_manager managed fields; server-side apply
-//!           └ codec, patch  decodes request bodies into ordered value trees, by the rules of the Go types
-//!           └ encoded       encodes an object once, when it is written
-//!           └ watch_cache   one watch of the storage, shared by all client watches
-//!           └ storage       revisions, compare-and-put, history: a trait modelled on etcd's MVCC, implemented in memory
-//! discovery, openapi, table: discovery documents, schemas and tables
+//! server          a handle: built, called in process (a tower service) or served on a socket (TLS, HTTP/1.1 and 2)
+//! http            maps requests to verbs of the registry and renders results: media types, watches, errors
+//! health          the probes and the version
+//! reviews         access reviews, and tokens of service accounts
+//! state           the state that all requests share
+//! bootstrap       the objects that every cluster has, and the background tasks
+//! admission       the admission plugins and webhooks
+//! kinds           the rules of the built-in kinds: defaults, validation, conversion
+//! apiextensions   CustomResourceDefinitions and custom resources
+//! api_services    the APIService objects
+//! authn           authentication: tokens, impersonation
+//! authz           authorization: roles, webhooks
+//! connect         connections to pods, nodes and services
+//! openapi         the OpenAPI documents
+//! discovery       the discovery documents
+//! table           tables, as `kubectl get` prints them
+//! registry        the verbs for all kinds, and the interface of admission plugins
+//! resource        the vocabulary of resources: kinds, rules, versions, targets
+//! field_manager   managed fields and server-side apply
+//! webhook         calls of webhooks
+//! request         the verb, resource and query of a request
+//! watch_cache     one watch of the storage, shared by all client watches
+//! encoded         objects, encoded once per write
+//! patch           JSON patch, merge patch and strategic merge patch
+//! schemas         the recorded schemas of the built-in kinds
+//! object          the vocabulary of objects: values, field paths, names, addresses
+//! tls             certificates of the server and of clients
+//! storage         revisions, compare-and-put, history: a trait modelled on etcd's MVCC, implemented in memory
+//! codec           JSON, YAML and protobuf, decoded by the rules of the Go types
+//! descriptions    descriptions of fields
+//! identity        users and groups
+//! trust           CA bundles
+//! budget          limits on what clients can make the server hold
+//! metrics         the metrics of the server
+//! warning         warnings in responses
 //! ```
 //!
 //! [`Server`] is the entry point:
@@ -36,46 +62,49 @@
 #![allow(clippy::result_large_err, reason = "a Status is sent to the client; boxing only adds an indirection")]
 
 mod server;
-mod tls;
-mod trust;
-mod webhook;
-
+mod http;
+mod health;
+mod reviews;
+mod state;
+mod bootstrap;
+mod admission;
+mod kinds;
+mod apiextensions;
+mod api_services;
 mod authn;
 mod authz;
-mod health;
-mod http;
+mod connect;
+mod openapi;
+mod discovery;
+mod table;
+mod registry;
+mod resource;
+mod field_manager;
+mod webhook;
+mod request;
+mod watch_cache;
+mod encoded;
+mod patch;
+mod schemas;
+mod object;
+mod tls;
+pub mod storage;
+mod codec;
+mod descriptions;
+mod identity;
+mod trust;
+mod budget;
 mod metrics;
 mod warning;
 
-mod admission;
-mod bootstrap;
-mod connect;
-mod encoded;
-mod kinds;
-mod registrations;
-mod registry;
-mod reviews;
-
-mod apiextensions;
-
-mod descriptions;
-mod discovery;
-mod openapi;
-mod table;
-
-mod codec;
-mod field_manager;
-mod patch;
-mod watch_cache;
-
-pub mod storage;
-
 pub use self::{
     admission::PodAccounts,
-    authn::{Anonymous, KeyError, TokenIssuer, User},
+    authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
+    budget::Limits,
     http::Body,
+    identity::User,
     kinds::service::{InvalidServiceCidr, ServiceCidr},
-    server::{Limits, Server, ServerBuilder, Service},
+    server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},
 };

@@ -28,7 +28,7 @@ const BUCKETS: [u32; 23] = [
 /// The metrics of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    series: RwLock<HashMap<Kept, Arc<Series>>>,
+    series: RwLock<HashMap<OwnedLabels, Arc<Series>>>,
     /// The current number of requests, without watches.
     reading: AtomicU64,
     writing: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 
 /// The labels of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestLabels<'a> {
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
@@ -69,9 +69,9 @@ pub(crate) enum Scope {
     Cluster,
 }
 
-/// An owned [`Asked`].
+/// An owned [`RequestLabels`].
 #[derive(Debug)]
-struct Kept {
+struct OwnedLabels {
     /// Group, version, resource, subresource.
     names: [Box<str>; 4],
     verb: Verb,
@@ -108,7 +108,7 @@ pub(crate) struct Watching(Arc<Series>);
 
 impl Metrics {
     /// Starts to count a request. A meter that is dropped without a response is not counted.
-    pub(crate) fn begin(&self, asked: Asked<'_>) -> Meter<'_> {
+    pub(crate) fn begin(&self, asked: RequestLabels<'_>) -> Meter<'_> {
         let under_way = match asked.verb {
             Verb::Get | Verb::List | Verb::Watch => &self.reading,
             _ => &self.writing,
@@ -117,7 +117,7 @@ impl Metrics {
         Meter { series: self.series(asked), under_way, started: Instant::now() }
     }
 
-    fn series(&self, asked: Asked<'_>) -> Arc<Series> {
+    fn series(&self, asked: RequestLabels<'_>) -> Arc<Series> {
         if let Some(series) = self.series.read().get(&asked) {
             return Arc::clone(series);
         }
@@ -127,7 +127,8 @@ impl Metrics {
     /// Returns all metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
         let series = self.series.read();
-        let mut series: Vec<(Asked<'_>, &Series)> = series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
+        let mut series: Vec<(RequestLabels<'_>, &Series)> =
+            series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
         series.sort_by_key(|(asked, _)| *asked);
         let mut text = String::new();
         head(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
@@ -175,12 +176,12 @@ fn line(text: &mut String, name: &str, labels: &str, value: u64) {
     let _ = writeln!(text, "apiserver_{name}{{{labels}}} {value}");
 }
 
-// === impl Asked ===
+// === impl RequestLabels ===
 
-impl Asked<'_> {
-    fn kept(self) -> Kept {
+impl RequestLabels<'_> {
+    fn kept(self) -> OwnedLabels {
         let Self { group, version, resource, subresource, verb, scope, dry_run } = self;
-        Kept { names: [group, version, resource, subresource].map(Box::from), verb, scope, dry_run }
+        OwnedLabels { names: [group, version, resource, subresource].map(Box::from), verb, scope, dry_run }
     }
 
     /// Returns the labels as text. Names of resources contain only letters, digits, dots and dashes, so nothing needs
@@ -205,28 +206,36 @@ impl Asked<'_> {
     }
 }
 
-impl Equivalent<Kept> for Asked<'_> {
-    fn equivalent(&self, kept: &Kept) -> bool {
+impl Equivalent<OwnedLabels> for RequestLabels<'_> {
+    fn equivalent(&self, kept: &OwnedLabels) -> bool {
         *self == kept.asked()
     }
 }
 
-impl Kept {
-    fn asked(&self) -> Asked<'_> {
+impl OwnedLabels {
+    fn asked(&self) -> RequestLabels<'_> {
         let [group, version, resource, subresource] = self.names.each_ref().map(AsRef::as_ref);
-        Asked { group, version, resource, subresource, verb: self.verb, scope: self.scope, dry_run: self.dry_run }
+        RequestLabels {
+            group,
+            version,
+            resource,
+            subresource,
+            verb: self.verb,
+            scope: self.scope,
+            dry_run: self.dry_run,
+        }
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for OwnedLabels {
     fn eq(&self, other: &Self) -> bool {
         self.asked() == other.asked()
     }
 }
 
-impl Eq for Kept {}
+impl Eq for OwnedLabels {}
 
-impl Hash for Kept {
+impl Hash for OwnedLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.asked().hash(state);
     }
@@ -325,7 +334,7 @@ impl Drop for Watching {
 mod tests {
     use super::*;
 
-    const PODS: Asked<'_> = Asked {
+    const PODS: RequestLabels<'_> = RequestLabels {
         group: "",
         version: "v1",
         resource: "pods",
@@ -344,7 +353,7 @@ mod tests {
             tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
             meter.answered(code);
         }
-        drop(metrics.begin(Asked { verb: Verb::Post, ..PODS }));
+        drop(metrics.begin(RequestLabels { verb: Verb::Post, ..PODS }));
         let text = metrics.text();
         let labels = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
         for expected in [
@@ -365,9 +374,9 @@ mod tests {
     #[test]
     fn watches_are_counted_while_they_last_and_their_events_for_good() {
         let metrics = Metrics::default();
-        let asked = Asked { verb: Verb::Watch, scope: Scope::Cluster, ..PODS };
+        let asked = RequestLabels { verb: Verb::Watch, scope: Scope::Cluster, ..PODS };
         let first = metrics.begin(asked).watching();
-        let second = metrics.begin(Asked { scope: Scope::Namespace, ..asked }).watching();
+        let second = metrics.begin(RequestLabels { scope: Scope::Namespace, ..asked }).watching();
         first.sent();
         second.sent();
         drop(first);

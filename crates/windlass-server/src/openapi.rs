@@ -14,7 +14,6 @@
 mod custom;
 mod operations;
 mod protobuf;
-mod schemas;
 mod v2;
 mod v3;
 
@@ -27,10 +26,9 @@ use windlass_api::Scope;
 use crate::{
     descriptions::Descriptions,
     discovery::{Document, Group, Version, document_hash, groups},
-    registry::{ResourceTable, Shape},
+    resource::{ResourceTable, Shape},
+    schemas,
 };
-
-pub(crate) use self::schemas::{of_kind as schema_of_kind, schema};
 
 /// The version as in kube-apiserver's documents.
 const VERSION: &str = "1.36";

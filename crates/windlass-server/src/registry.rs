@@ -11,49 +11,38 @@
 //! Not done here: authentication, authorization, media types and tables.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, OnceLock, Weak},
 };
 
-use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use windlass_api::{Clock, DryRun, Entropy, FieldValidation, GroupResource, Status};
+use windlass_api::{Clock, DryRun, Entropy, FieldValidation, Status};
 
 use crate::{
-    admission::{Admission, Asked},
-    apiextensions,
-    authn::User,
-    codec::Format,
     encoded::Encoded,
+    identity::User,
+    resource::{Conversions, Item, ResourceInfo, ResourceTable, Target},
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
     warning::Warnings,
     watch_cache::WatchCache,
 };
 
-mod address;
-mod causes;
+mod admission;
 mod continue_token;
-mod conversion;
 mod create;
 mod delete;
-mod field;
 mod field_manager;
 mod list;
 mod list_lag;
 mod meta;
-mod names;
 mod patch;
 mod read;
-mod resets;
-mod resource;
 mod scale;
-mod seen;
 mod select;
 mod size;
-mod strategy;
 mod subresources;
-mod tree;
 mod update;
 mod watch;
 
@@ -61,34 +50,15 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
-    address::{Range, parse as parse_address},
-    causes::Causes,
-    conversion::{Conversion, Conversions, Hub, Translator},
+    admission::{Admission, Attributes, HookId, Operation, Reinvocation, RequestContext, SubresourceKind},
     delete::DeleteParams,
-    field::{Errors, Path, Shown, validate_address, validate_domain_prefixed},
     list::{ItemList, ListParams},
     list_lag::ListLag,
-    meta::{settle_namespace, validate_annotations, validate_labels},
-    names::{
-        NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,
-        dns_subdomain, dns_subdomain_with_underscores, http_path, ip_address, ip_range, label_value, path_segment,
-        port_name, qualified_name, range_problem, wildcard_subdomain,
-    },
-    resets::Resets,
-    resource::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
-    scale::requirement,
-    seen::{Seen, first_by},
-    select::Derived,
-    strategy::{
-        Deletion, Dependents, Effect, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
-        Strategy, UnknownField, field_text,
-    },
-    tree::{
-        Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
-    },
+    meta::settle_namespace,
+    patch::PatchType,
+    select::{Derived, Selection},
     watch::{WatchItem, WatchParams, WatchSession, type_name},
 };
-pub(crate) use self::{patch::PatchType, select::Selection};
 
 /// The registry. Clones share the same state.
 #[derive(Clone)]
@@ -115,37 +85,8 @@ struct Inner {
     clock: Clock,
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
-    /// The task that follows CustomResourceDefinitions. Set once it is started.
-    definitions: OnceLock<apiextensions::Task>,
-}
-
-/// The resource, namespace, name and subresource that a request addresses.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) resource: Arc<ResourceInfo>,
-    /// The namespace in the path; `None` for cluster-scoped resources and for requests across all namespaces.
-    pub(crate) namespace: Option<String>,
-    /// The name in the path; `None` for the collection.
-    pub(crate) name: Option<String>,
-    /// The subresource: `status`, `scale`, and so on. The resource has it.
-    pub(crate) subresource: Option<String>,
-}
-
-/// An object at one revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) encoded: Encoded,
-    /// The revision of the write that produced this state; 0 for objects that were not stored (dry runs).
-    pub(crate) revision: Revision,
-}
-
-/// The body of a request.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    /// The bytes that the client sent.
-    Encoded { bytes: Bytes, format: Format },
-    /// A value from within the server.
-    Value(Value),
+    /// Background tasks. They end when they are dropped with the registry.
+    tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 /// The parameters of a get.
@@ -172,7 +113,7 @@ pub(crate) struct WriteParams {
 /// The result of a successful write.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    pub(crate) answer: Answer,
+    pub(crate) answer: ResponseBody,
     /// `true` if the write created an object; the response has code 201.
     pub(crate) created: bool,
     /// The texts of the `Warning` headers.
@@ -181,16 +122,16 @@ pub(crate) struct Written {
 
 /// The body of the response to a write.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseBody {
     Object(Item),
     Status(Status),
 }
 
 impl WriteParams {
     /// Returns the write's user and options for admission.
-    pub(crate) fn asked(&self, target: &Target) -> Asked {
+    pub(crate) fn asked(&self, target: &Target) -> RequestContext {
         let name = target.name().to_owned();
-        Asked { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
+        RequestContext { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
     }
 }
 
@@ -204,91 +145,6 @@ impl Default for WriteParams {
             user: Arc::default(),
             conversions: Conversions::default(),
         }
-    }
-}
-
-// === impl Item ===
-
-impl Item {
-    /// Returns the object as a tree.
-    pub(crate) fn value(&self) -> Value {
-        self.encoded.value(self.revision)
-    }
-
-    /// Returns the object as JSON.
-    #[cfg(test)]
-    pub(crate) fn to_bytes(&self) -> Bytes {
-        let mut out = Vec::new();
-        self.render(&mut out);
-        out.into()
-    }
-
-    /// Appends the object as JSON.
-    pub(crate) fn render(&self, out: &mut Vec<u8>) {
-        self.encoded.render(self.revision, out);
-    }
-
-    /// Appends the object in the form that it has in a list.
-    pub(crate) fn render_item(&self, out: &mut Vec<u8>) {
-        self.encoded.render_item(self.revision, out);
-    }
-
-    /// Returns an item of an object that is not stored.
-    fn fixed(target: &Target, object: &Value) -> Self {
-        Self { encoded: Encoded::new(object, target.resource.shape.style()), revision: Revision(0) }
-    }
-
-    pub(crate) fn stored(value: &StoredValue) -> Result<Self, Status> {
-        let encoded = Encoded::from_storage(value.body.clone())
-            .map_err(|damage| Status::internal(format!("reading {}: {damage}", value.key)))?;
-        Ok(Self { encoded, revision: value.modified })
-    }
-}
-
-// === impl Target ===
-
-impl Target {
-    /// Targets the collection of a resource, in one namespace or in all.
-    pub(crate) fn collection(resource: &Arc<ResourceInfo>, namespace: Option<&str>) -> Self {
-        let namespace = namespace.map(str::to_owned);
-        Self { resource: Arc::clone(resource), namespace, name: None, subresource: None }
-    }
-
-    /// Targets one object.
-    pub(crate) fn object(resource: &Arc<ResourceInfo>, namespace: Option<&str>, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..Self::collection(resource, namespace) }
-    }
-
-    /// Targets a subresource of the same object.
-    #[must_use]
-    pub(crate) fn subresource(mut self, subresource: &str) -> Self {
-        self.subresource = Some(subresource.to_owned());
-        self
-    }
-
-    /// Returns the prefix of the collection's keys.
-    fn prefix(&self) -> String {
-        match &self.namespace {
-            Some(namespace) => format!("{}{namespace}/", self.resource.prefix),
-            None => self.resource.prefix.clone(),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    pub(crate) fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or_default()
-    }
-
-    fn group_resource(&self) -> GroupResource {
-        self.resource.group_resource()
-    }
-
-    /// Returns the key of the named object.
-    fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix())
     }
 }
 
@@ -311,7 +167,7 @@ impl Registry {
             clock,
             entropy,
             list_lag: OnceLock::new(),
-            definitions: OnceLock::new(),
+            tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
             if resource.strategy.rules().restores {
@@ -321,12 +177,9 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Starts to serve custom resources, both stored and future ones.
-    pub(crate) async fn serve_custom_resources(&self) -> Result<(), Status> {
-        let task = apiextensions::start(self).await?;
-        // A second task would be redundant, and is dropped here.
-        let _ = self.0.definitions.set(task);
-        Ok(())
+    /// Keeps a background task until the registry is dropped.
+    pub(crate) fn keep(&self, task: impl Any + Send) {
+        self.0.tasks.lock().push(Box::new(task));
     }
 
     /// Returns a handle that does not keep the registry alive.

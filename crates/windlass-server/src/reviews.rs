@@ -18,14 +18,15 @@ use serde_json::Value;
 use windlass_api::{GroupKind, Status};
 
 use crate::{
-    admission::{Attributes, Operation, PartKind},
-    authn::User,
     codec,
     encoded::Encoded,
+    identity::User,
+    object::{Errors, Tree, metadata_mut},
     registry::{
-        Answer, Body, Errors, Item, Registry, Shape, Target, Tree, WriteParams, Written, metadata_mut, settle_namespace,
+        Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, settle_namespace,
     },
-    server::Inner,
+    resource::{Body, Item, Shape, Target},
+    state::State,
     storage::Revision,
 };
 
@@ -33,36 +34,36 @@ use crate::{
 const TOKENS: &str = "authentication.k8s.io";
 
 /// The user who sends a review, and the server.
-pub(crate) struct Asker<'a> {
-    pub(crate) server: &'a Inner,
+pub(crate) struct Reviewer<'a> {
+    pub(crate) server: &'a State,
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a Arc<User>,
 }
 
 /// A review: the decoded object and its path.
-struct Question<'a> {
-    asker: &'a Asker<'a>,
+struct Review<'a> {
+    reviewer: &'a Reviewer<'a>,
     target: &'a Target,
     object: Value,
     /// The attributes of the review as a write, without its object.
     write: Attributes,
 }
 
-impl Question<'_> {
+impl Review<'_> {
     /// Runs validating admission, after the review was validated.
     async fn admit(&mut self) -> Result<(), Status> {
         self.write.object = self.object.take();
-        let outcome = self.asker.registry.validate_admission(&mut self.write).await;
+        let outcome = self.reviewer.registry.validate_admission(&mut self.write).await;
         self.object = self.write.object.take();
         outcome
     }
 }
 
 /// Sets the status of a review.
-type Answerer = for<'a> fn(Question<'a>) -> BoxFuture<'a, Result<Value, Status>>;
+type Handler = for<'a> fn(Review<'a>) -> BoxFuture<'a, Result<Value, Status>>;
 
 /// Returns the function that answers a review, if the target is a review.
-fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
+fn answerer(target: &Target) -> Option<(Handler, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
     Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
@@ -82,13 +83,13 @@ fn answerer(target: &Target) -> Option<(Answerer, &'static str)> {
 }
 
 /// Reports whether objects created here are reviews.
-pub(crate) fn is_question(target: &Target) -> bool {
+pub(crate) fn is_review(target: &Target) -> bool {
     answerer(target).is_some()
 }
 
 /// Answers a review.
 pub(crate) async fn answer(
-    asker: &Asker<'_>,
+    reviewer: &Reviewer<'_>,
     target: &Target,
     body: &Body,
     params: &WriteParams,
@@ -114,7 +115,7 @@ pub(crate) async fn answer(
     }
     // The object of a subresource is of another kind, without managed fields.
     if target.subresource.is_none() {
-        asker.registry.track(target, None, &mut object, params);
+        reviewer.registry.track(target, None, &mut object, params);
     }
     if kind == tokens::KIND {
         tokens::default(&mut object);
@@ -126,14 +127,14 @@ pub(crate) async fn answer(
     }
     if !kind.is_empty() {
         let (group, version) = (TOKENS.to_owned(), "v1".to_owned());
-        write.part = Some(PartKind { group, version, kind: kind.to_owned() });
+        write.part = Some(SubresourceKind { group, version, kind: kind.to_owned() });
     }
-    asker.registry.admit(&mut write).await?;
+    reviewer.registry.admit(&mut write).await?;
     let object = write.object.take();
-    let answered = answerer(Question { asker, target, object, write }).await?;
+    let answered = answerer(Review { reviewer, target, object, write }).await?;
     let answered = shape.normalise(answered, windlass_api::FieldValidation::Ignore)?.value;
     let item = Item { encoded: Encoded::new(&answered, shape.style()), revision: Revision(0) };
-    Ok(Written { answer: Answer::Object(item), created: true, warnings: decoded.warnings })
+    Ok(Written { answer: ResponseBody::Object(item), created: true, warnings: decoded.warnings })
 }
 
 /// Returns the validation errors of a review. As in kube-apiserver, the error has no kind.

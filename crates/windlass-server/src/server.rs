@@ -24,24 +24,24 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::PodAccounts,
-    authn::{Anonymous, Authenticator, TokenIssuer, Tokens, User},
-    authz::{Attempt, Authorization, Authorizer, AuthorizerChain, Decision, RoleName, Rule},
-    bootstrap::{self, Choices},
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
+    authz::{Authorization, Authorizer, AuthorizerChain},
+    bootstrap::RegistryOptions,
+    budget::{Budget, Limits},
     descriptions::Descriptions,
-    http::{Body, Origin, RequestBody, Stopping, Trust, handle},
+    http::{Body, Origin, RequestBody, Trust, handle},
+    identity::User,
     kinds::service::ServiceCidr,
     metrics::Metrics,
-    registry::Registry,
+    state::State,
     storage::{MemoryStorage, Storage},
     tls::TlsIdentity,
 };
 
-mod budget;
+mod coalesced_body;
+mod coalesced_writes;
 mod connection;
-mod gathered;
 mod heads;
-mod joined;
-mod limits;
 mod listener;
 mod outgoing;
 mod streams;
@@ -49,17 +49,13 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use self::budget::Budget;
-pub(crate) use self::budget::OverBudget;
-pub use self::limits::Limits;
-
 /// An API server. Clones are handles to the same server.
 ///
 /// Building a server does no work: the bootstrap objects are created with the first request that needs them. Dropping
 /// the last handle (a [`Service`] is one, too) drops the server. Its watches end, and objects in memory storage are
 /// lost.
 #[derive(Clone)]
-pub struct Server(Arc<Inner>);
+pub struct Server(Arc<State>);
 
 /// Configures a [`Server`].
 #[derive(Debug)]
@@ -71,7 +67,7 @@ pub struct ServerBuilder {
     tokens: Tokens,
     issuer: TokenIssuer,
     storage: Option<Arc<dyn Storage>>,
-    choices: Choices,
+    choices: RegistryOptions,
     authorization: Authorization,
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
@@ -88,29 +84,6 @@ pub struct ServerBuilder {
 pub struct Service {
     server: Server,
     user: Arc<User>,
-}
-
-pub(crate) struct Inner {
-    clock: Clock,
-    entropy: Entropy,
-    authenticator: Authenticator,
-    authorizer: Arc<Authorizer>,
-    storage: Arc<dyn Storage>,
-    choices: Choices,
-    /// Created with the first request that needs it.
-    registry: OnceCell<Registry>,
-    /// Set when the objects of [`bootstrap::furnish`] exist.
-    furnished: OnceCell<()>,
-    /// `true` when long-running responses must end.
-    stopping: watch::Sender<bool>,
-    metrics: Metrics,
-    descriptions: Descriptions,
-    /// The address that documents and objects give to clients.
-    address: Mutex<SocketAddr>,
-    /// The memory held by clients on sockets.
-    budget: Arc<Budget>,
-    /// The client CA in PEM, once the server serves with one.
-    client_ca: Mutex<Option<Arc<str>>>,
 }
 
 // === impl ServerBuilder ===
@@ -224,7 +197,7 @@ impl ServerBuilder {
     #[must_use]
     pub fn build(self) -> Server {
         let (stopping, _) = watch::channel(false);
-        Server(Arc::new(Inner {
+        Server(Arc::new(State {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
@@ -232,7 +205,7 @@ impl ServerBuilder {
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
-            furnished: OnceCell::new(),
+            deferred: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
             descriptions: self.descriptions,
@@ -255,7 +228,7 @@ impl Server {
             tokens: Tokens::default(),
             issuer: TokenIssuer::default(),
             storage: None,
-            choices: Choices::default(),
+            choices: RegistryOptions::default(),
             authorization: Authorization::default(),
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
@@ -278,7 +251,7 @@ impl Server {
 
     /// Creates the bootstrap objects, unless a request already did.
     pub async fn start(&self) -> Result<(), Status> {
-        self.0.furnish().await
+        self.0.ensure_deferred().await
     }
 
     /// Serves HTTPS with HTTP/1.1 and HTTP/2 until `shutdown` is ready. Then watches end, and most of a second is left
@@ -316,7 +289,7 @@ impl Server {
         Ok(())
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
+    pub(crate) fn inner(&self) -> &Arc<State> {
         &self.0
     }
 }
@@ -324,110 +297,6 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("storage", &self.0.storage).finish_non_exhaustive()
-    }
-}
-
-impl Inner {
-    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried.
-    pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
-        let start = || async {
-            let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
-            let registry = bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
-            let client_ca = self.client_ca.lock().clone();
-            if let Some(pem) = client_ca {
-                bootstrap::publish_client_ca(&registry, &pem).await?;
-            }
-            Ok(registry)
-        };
-        self.registry.get_or_try_init(start).await
-    }
-
-    /// Creates the roles, flow control objects and API services if they are missing.
-    pub(crate) async fn furnish(&self) -> Result<(), Status> {
-        let registry = self.registry().await?;
-        self.furnished.get_or_try_init(|| bootstrap::furnish(registry)).await.copied()
-    }
-
-    /// Decides whether a user may perform a request, by the current roles.
-    pub(crate) async fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<Decision, Status> {
-        if !self.authorizer.trusts(user) {
-            self.furnish().await?;
-        }
-        self.authorizer.decide(&*self.storage, user, attempt).await
-    }
-
-    /// Returns an error unless the user may perform the request.
-    pub(crate) async fn authorize(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), Status> {
-        if !self.authorizer.trusts(user) {
-            self.furnish().await?;
-        }
-        self.authorizer.require(&*self.storage, user, attempt).await
-    }
-
-    /// Reports whether authorization webhooks are called. If so, a user's rules don't include all of their permissions.
-    pub(crate) fn asks_webhooks(&self) -> bool {
-        self.authorizer.asks_webhooks()
-    }
-
-    /// Returns all rules for a user in a namespace, and the names of missing roles.
-    pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
-        self.furnish().await?;
-        self.authorizer.rules_of(&*self.storage, user, namespace).await
-    }
-
-    pub(crate) fn authenticator(&self) -> &Authenticator {
-        &self.authenticator
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    pub(crate) fn descriptions(&self) -> &Descriptions {
-        &self.descriptions
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    pub(crate) fn entropy(&self) -> &Entropy {
-        &self.entropy
-    }
-
-    pub(crate) fn storage(&self) -> &dyn Storage {
-        &*self.storage
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        *self.address.lock()
-    }
-
-    pub(crate) fn set_address(&self, address: SocketAddr) {
-        *self.address.lock() = address;
-    }
-
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
-    /// Publishes the client CA now if the server has started, or else when it starts.
-    async fn publish_client_ca(&self, pem: &Arc<str>) {
-        *self.client_ca.lock() = Some(Arc::clone(pem));
-        if let Some(registry) = self.registry.get()
-            && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
-        {
-            tracing::warn!(%error, "cannot publish the client CA in kube-system");
-        }
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
-
-    pub(crate) fn stopping(&self) -> Stopping {
-        Stopping(self.stopping.subscribe())
     }
 }
 
@@ -455,7 +324,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.server.0.clone();
-        let origin = Origin { trust: Trust::Known(self.user.clone()), stopping: inner.stopping() };
+        let origin = Origin { trust: Trust::InProcess(self.user.clone()), stopping: inner.stopping() };
         Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
     }
 }

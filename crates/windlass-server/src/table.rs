@@ -25,26 +25,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-pub(crate) use self::custom::CustomColumn;
 use crate::{
     descriptions::Descriptions,
-    registry::{ResourceInfo, Shape},
+    resource::{Column, ResourceInfo, Shape},
 };
-
-/// A column of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    /// `string`, `integer`, `number`, `boolean` or `date`.
-    pub(crate) kind: String,
-    /// `name` for the column that holds the name.
-    pub(crate) format: String,
-    pub(crate) description: String,
-    /// The `schema#property` whose description the column takes if it has none of its own.
-    pub(crate) source: &'static str,
-    /// 0 for columns that are always shown, greater for wide output only.
-    pub(crate) priority: i64,
-}
 
 /// The object that accompanies the cells of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -329,7 +313,11 @@ impl Column {
     }
 
     fn definition(&self, descriptions: &Descriptions) -> Value {
-        let description = if self.source.is_empty() { &self.description } else { descriptions.column(self.source) };
+        let description = if self.source.is_empty() {
+            &self.description
+        } else {
+            descriptions.column(self.source, description_sources)
+        };
         json!({
             "name": self.name, "type": self.kind, "format": self.format,
             "description": description, "priority": self.priority,

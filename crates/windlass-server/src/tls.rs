@@ -17,7 +17,9 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
-use crate::authn::{ClientAuthority, Shown};
+mod clients;
+
+pub(crate) use self::clients::{ClientAuthority, ClientCertificate};
 
 /// The names in every generated serving certificate.
 const NAMES: [&str; 7] = [
@@ -182,10 +184,10 @@ impl TlsIdentity {
     }
 
     /// Verifies a client's certificate chain, leaf first.
-    pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Shown {
+    pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> ClientCertificate {
         match (&self.clients, shown) {
             (Some(clients), Some(chain)) => clients.identify(chain, now),
-            _ => Shown::Nothing,
+            _ => ClientCertificate::Nothing,
         }
     }
 
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_chooses_the_cipher_and_the_cheapest_first_with_or_without_clients_certificates() {
+    fn server_prefers_the_cheapest_cipher() {
         let plain = TlsIdentity::generate::<String>([]).unwrap();
         let ca = plain.ca_pem().to_owned();
         for identity in [plain.clone(), plain.with_client_ca(&ca).unwrap()] {

@@ -11,7 +11,7 @@
 //! - Fan-out never waits. A subscriber that is too slow is closed. It can subscribe again and continue at its last
 //!   revision.
 //! - A subscriber is notified of an event immediately. If its topic has very many subscribers and they were notified
-//!   shortly before, it is notified later of several events together ([`Gap`]).
+//!   shortly before, it is notified later of several events together ([`Debounce`]).
 //! - A writer can wait until the subscribers that are waiting for events have processed its event. A subscriber that is
 //!   busy, or whose client does not read, delays a writer for at most [`PATIENCE`], and then no writer for some time.
 //! - [`Subscription::progress`] is exact, and advances with every commit to the store, for any key.
@@ -30,18 +30,16 @@ use tokio::{
     time::{self, Instant},
 };
 
+use self::source::{PumpStep, Source};
 pub(crate) use self::subscription::Subscription;
-use self::{
-    gap::{Gap, Telling},
-    source::{PumpStep, Source},
-};
 use crate::storage::{
     EventStream, Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Discarded, Mailbox},
 };
+use crate::watch_cache::debounce::{Debounce, Notification};
 
+mod debounce;
 mod delivery;
-mod gap;
 mod source;
 mod subscription;
 #[cfg(test)]
@@ -56,7 +54,7 @@ const EVENT_BYTES: usize = 256;
 
 /// The number of subscribers that are woken at a time. Other tasks, especially writers, run between two batches: a
 /// thousand subscribers that all send would fill the run queue.
-const TOLD_AT_ONCE: usize = 40;
+const WAKE_BATCH: usize = 40;
 
 /// Pauses between attempts to watch a failing storage.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -105,7 +103,7 @@ struct FanOut<D> {
 #[derive(Debug)]
 struct Topic<D> {
     subscribers: Vec<Arc<Subscriber<D>>>,
-    gap: Gap,
+    debounce: Debounce,
 }
 
 /// The pump's view of a subscription.
@@ -230,29 +228,29 @@ impl<D> Shared<D> {
         }
     }
 
-    fn hand_out(&self, event: &Arc<SharedEvent<D>>, round: &mut Round<D>) {
+    fn dispatch(&self, event: &Arc<SharedEvent<D>>, round: &mut Round<D>) {
         let StorageEvent { revision, key, current, previous } = &event.event;
         let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
         let now = Instant::now();
-        let telling_others = !round.untold.is_empty();
+        let delivering = !round.pending.is_empty();
         {
             let mut fan_out = self.fan_out.lock();
             for name in topics_of(key) {
                 let Some(topic) = fan_out.topics.get_mut(name) else { continue };
-                let few = topic.subscribers.len() <= TOLD_AT_ONCE;
-                let telling = topic.gap.event(topic.subscribers.len(), now, telling_others);
+                let few = topic.subscribers.len() <= WAKE_BATCH;
+                let telling = topic.debounce.event(topic.subscribers.len(), now, delivering);
                 topic.subscribers.retain(|subscriber| {
                     if *revision <= subscriber.after {
                         return true;
                     }
                     let put = subscriber.mailbox.put(Arc::clone(event), cost);
-                    if telling == Telling::Now && put.is_ok() {
-                        let told = if few { &mut round.told } else { &mut round.untold };
-                        told.push(Arc::clone(subscriber));
+                    if telling == Notification::Now && put.is_ok() {
+                        let ready = if few { &mut round.ready } else { &mut round.pending };
+                        ready.push(Arc::clone(subscriber));
                     }
                     put.map_err(|gone| round.closed.push((gone, Arc::clone(subscriber)))).is_ok()
                 });
-                if let Telling::At(due) = telling {
+                if let Notification::At(due) = telling {
                     round.due = Some(round.due.map_or(due, |other| other.min(due)));
                 }
                 if topic.subscribers.is_empty() {
@@ -261,20 +259,20 @@ impl<D> Shared<D> {
             }
             self.position.send_replace(*revision);
         }
-        for subscriber in round.told.drain(..) {
+        for subscriber in round.ready.drain(..) {
             subscriber.mailbox.wake();
         }
         wake(round.closed.drain(..));
     }
 
     /// Schedules the subscribers of topics whose notification is due.
-    fn tell_due(&self, now: Instant, round: &mut Round<D>) {
+    fn notify_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;
         for topic in self.fan_out.lock().topics.values_mut() {
-            match topic.gap.passed(now) {
-                Telling::Now => round.untold.extend(topic.subscribers.iter().cloned()),
-                Telling::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
-                Telling::Nothing => {}
+            match topic.debounce.passed(now) {
+                Notification::Now => round.pending.extend(topic.subscribers.iter().cloned()),
+                Notification::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
+                Notification::Nothing => {}
             }
         }
     }
@@ -300,9 +298,9 @@ impl<D> FanOut<D> {
 #[derive(Debug)]
 struct Round<D> {
     /// Subscribers to wake as soon as the lock is released.
-    told: Vec<Arc<Subscriber<D>>>,
+    ready: Vec<Arc<Subscriber<D>>>,
     /// Subscribers to wake in batches.
-    untold: Vec<Arc<Subscriber<D>>>,
+    pending: Vec<Arc<Subscriber<D>>>,
     closed: Vec<ClosedSubscriber<D>>,
     /// The time of the next delayed notification.
     due: Option<Instant>,
@@ -310,14 +308,14 @@ struct Round<D> {
 
 impl<D> Default for Round<D> {
     fn default() -> Self {
-        Self { told: Vec::new(), untold: Vec::new(), closed: Vec::new(), due: None }
+        Self { ready: Vec::new(), pending: Vec::new(), closed: Vec::new(), due: None }
     }
 }
 
 impl<D> Round<D> {
     /// Wakes one batch of subscribers.
-    fn tell_some(&mut self) {
-        for subscriber in self.untold.drain(self.untold.len().saturating_sub(TOLD_AT_ONCE)..) {
+    fn notify_some(&mut self) {
+        for subscriber in self.pending.drain(self.pending.len().saturating_sub(WAKE_BATCH)..) {
             subscriber.mailbox.wake();
         }
     }
@@ -325,7 +323,7 @@ impl<D> Round<D> {
 
 impl<D> Topic<D> {
     fn new() -> Self {
-        Self { subscribers: Vec::new(), gap: Gap::default() }
+        Self { subscribers: Vec::new(), debounce: Debounce::default() }
     }
 }
 
@@ -350,12 +348,12 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
     let shared = &*running.0;
     let mut pause = RETRY_FIRST;
     loop {
-        let (all_told, due) = shared.tell_some();
+        let (all_delivered, due) = shared.notify_some();
         let step = tokio::select! {
             biased;
             step = poll_fn(|cx| shared.poll_pump(cx)) => step,
-            () = tokio::task::yield_now(), if !all_told => continue,
-            () = time::sleep_until(due.unwrap_or_else(Instant::now)), if all_told && due.is_some() => continue,
+            () = tokio::task::yield_now(), if !all_delivered => continue,
+            () = time::sleep_until(due.unwrap_or_else(Instant::now)), if all_delivered && due.is_some() => continue,
         };
         let mut failure = match step {
             PumpStep::HandedOut => {
@@ -366,7 +364,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
             PumpStep::Ended => return,
         };
         // Delivers all delayed notifications before waiting for the storage.
-        shared.tell_all();
+        shared.notify_all();
         // Continues at the revision where the last watch ended.
         loop {
             match failure {

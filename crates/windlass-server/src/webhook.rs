@@ -20,7 +20,11 @@ use tokio::{net::TcpStream, time};
 use tokio_rustls::TlsConnector;
 use windlass_api::{BoxError, ErrorChain};
 
-use crate::{registry::Tree, trust::Bundle};
+use crate::{object::Tree, trust::Bundle};
+
+mod config;
+
+pub(crate) use self::config::{validate_client_config, validate_review_versions};
 
 /// The maximum size of a response in bytes.
 const LIMIT: usize = 16 << 20;

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_one_s_own_has_letters_digits_dashes_and_underscores() {
+    fn custom_path_allows_letters_digits_dash_underscore() {
         for good in ["/", "/a", "/a-B_9/c"] {
             assert_eq!(WebhookPath::custom(good).unwrap().as_str(), good);
         }

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_tells_what_is_listed_then_what_was_queued_and_is_gone_then_what_was_known() {
+    fn replacement_delivers_listed_then_queued_then_known() {
         let (mut queue, _) = queue(&[entry("known", 1), entry("both", 1), entry("listed", 1)]);
         queue.push_change(Change::Added(entry("queued", 2)));
         queue.push_change(Change::Updated(entry("both", 3)));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_tells_first_what_was_queued_and_is_gone_then_what_was_known_then_what_is_there() {
+    fn list_delivers_queued_deletions_known_deletions_then_objects() {
         let mut queue = queue(&[entry("known", 1), entry("listed", 1), entry("queued", 1)]);
         queue.push(Change::Updated(entry("queued", 2)));
         queue.push(Change::Added(entry("ended", 3)));

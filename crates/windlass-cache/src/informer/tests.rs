@@ -537,7 +537,7 @@ fn an_informer_of_metadata_asks_for_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_object_of_an_old_name_is_told_as_an_update_with_another_uid_if_the_deletion_was_missed() {
+async fn recreated_object_is_an_update_after_missed_deletion() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);

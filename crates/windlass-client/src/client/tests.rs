@@ -199,7 +199,7 @@ async fn writes_are_in_the_name_of_the_field_owner() {
 }
 
 #[tokio::test]
-async fn c_13_33_a_client_says_of_all_its_writes_what_the_calls_leave_open() {
+async fn client_options_apply_to_writes_without_options() {
     let fake = Fake::json(POD);
     let client = fake.client().with_dry_run().with_field_validation(FieldValidation::Strict);
     client.create(&pod(None, "p")).await.unwrap();
@@ -229,7 +229,7 @@ async fn c_13_33_a_client_says_of_all_its_writes_what_the_calls_leave_open() {
 }
 
 #[tokio::test]
-async fn c_13_33_a_client_for_one_namespace_sends_nothing_about_another() {
+async fn namespaced_client_writes_no_other_namespace() {
     let fake = Fake::json(POD);
     let client = fake.client().confined_to("team");
     client.get::<Pod>("p").await.unwrap();

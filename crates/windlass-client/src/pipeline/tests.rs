@@ -448,7 +448,7 @@ impl Gate for Until {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_that_a_gate_does_not_admit_and_nothing_is_sent_again_when_it_has_closed() {
+async fn closed_gate_admits_no_request_and_no_retry() {
     let second = Duration::from_secs(1);
     let start = Instant::now();
     let gate = Until(Arc::new(Mutex::new(Some(start + second * 3))));

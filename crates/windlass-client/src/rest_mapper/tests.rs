@@ -207,7 +207,7 @@ async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_ser
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_34_an_unknown_kind_is_looked_up_once_more_and_one_that_is_gone_is_no_match() {
+async fn unknown_kind_is_rediscovered_once() {
     let plurals = Arc::new(Mutex::new(vec!["foos"]));
     let fake = server(&plurals);
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));

@@ -33,7 +33,7 @@ async fn no_delay_means_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn early_the_earliest_of_several_moments_wins_and_the_others_are_forgotten() {
+async fn earliest_delay_of_a_key_wins() {
     for delays in [[30, 10, 20], [10, 20, 30], [20, 30, 10]] {
         let queue = WorkQueue::new();
         let start = Instant::now();
@@ -72,7 +72,7 @@ async fn delayed_items_become_ready_in_the_order_of_their_moments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_item_can_be_added_processed_and_still_comes_at_its_moment() {
+async fn added_item_keeps_its_pending_delay() {
     let queue = WorkQueue::new();
     queue.add_after("a", MS * 10);
     queue.add("a");
@@ -104,7 +104,7 @@ async fn delays_without_end_are_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_of_delays_need_one_task_and_it_ends_with_the_last_handle() {
+async fn one_timer_task_ends_with_the_last_handle() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let queue = WorkQueue::new();

@@ -128,7 +128,7 @@ impl Numbers {
 
 /// Workers start, wait, are cancelled, work and finish in any order, with concurrent producers, delays and shutdowns.
 #[tokio::test(start_paused = true)]
-async fn no_key_is_lost_or_processed_twice_at_once_and_no_worker_sleeps_beside_a_key() {
+async fn queue_loses_no_key_and_wakes_workers() {
     for seed in 1..=300 {
         let mut numbers = Numbers(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let queue = WorkQueue::new();
@@ -271,7 +271,7 @@ impl PriorityModel {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_priority_each_key_comes_once_with_its_highest_priority_at_its_earliest_moment() {
+async fn priority_queue_merges_priority_and_delay_of_a_key() {
     for seed in 1..=300 {
         let mut numbers = Numbers(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let queue = WorkQueue::builder().by_priority().build();

@@ -52,7 +52,7 @@ async fn an_order_of_the_program_s_own_decides_what_comes_next() {
 }
 
 #[tokio::test]
-async fn what_is_added_again_while_it_is_queued_is_touched_and_what_a_worker_has_is_not() {
+async fn custom_order_is_touched_for_queued_items_only() {
     let order = Newest::default();
     let asked = order.asked.clone();
     let queue = WorkQueue::builder().order(order).build();

@@ -27,7 +27,7 @@ async fn all(queue: &Queue) -> Vec<(&'static str, i32)> {
 }
 
 #[tokio::test]
-async fn higher_priorities_come_first_and_those_of_one_priority_in_order() {
+async fn higher_priority_first_then_in_order() {
     let queue = by_priority();
     queue.add_with("listed", at(LOW_PRIORITY));
     queue.add("first");
@@ -40,7 +40,7 @@ async fn higher_priorities_come_first_and_those_of_one_priority_in_order() {
 }
 
 #[tokio::test]
-async fn the_highest_priority_counts_and_a_raised_key_goes_behind_its_new_peers() {
+async fn raised_key_goes_behind_its_new_peers() {
     let queue = by_priority();
     for (item, priority) in [("raised", 0), ("a", 0), ("peer", 5), ("raised", 5), ("a", -1), ("late", 5), ("peer", 5)] {
         queue.add_with(item, at(priority));
@@ -61,7 +61,7 @@ async fn what_is_ready_stays_ready_and_does_not_wait_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_addition_without_a_delay_ends_the_waiting_and_keeps_the_priority() {
+async fn immediate_add_cancels_delay_and_keeps_priority() {
     let queue = by_priority();
     for item in ["a", "b", "c", "d"] {
         queue.add_with(item, at(3).after(MS * 10));
@@ -125,7 +125,7 @@ async fn what_becomes_ready_goes_behind_its_peers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_and_the_rate_limit_together_mean_the_earlier_of_the_two() {
+async fn earlier_of_delay_and_rate_limit_applies() {
     let queue = by_priority();
     // The limiter returns 10, 20, 40 ms.
     for (options, expected) in [
@@ -144,7 +144,7 @@ async fn a_delay_and_the_rate_limit_together_mean_the_earlier_of_the_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_worker_has_is_handed_out_after_done_with_the_priority_it_was_given_meanwhile() {
+async fn reprocessed_key_gets_its_latest_priority_after_done() {
     let queue = by_priority();
     queue.add_with("a", at(50));
     assert_eq!(queue.get().with_priority().await, Some(("a", 50)));
@@ -164,7 +164,7 @@ async fn what_a_worker_has_is_handed_out_after_done_with_the_priority_it_was_giv
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_of_a_queue_by_priority_hands_out_what_is_ready_and_drops_what_waits() {
+async fn priority_shutdown_hands_out_ready_drops_delayed() {
     let queue = by_priority();
     queue.add("ready");
     queue.add_after("waiting", MS);
@@ -178,7 +178,7 @@ async fn a_shutdown_of_a_queue_by_priority_hands_out_what_is_ready_and_drops_wha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_of_a_queue_by_priority_waits_for_all_that_was_accepted() {
+async fn priority_drain_waits_for_accepted_keys() {
     let queue = by_priority();
     queue.add("a");
     take(&queue).await;

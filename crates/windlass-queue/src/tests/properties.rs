@@ -83,7 +83,7 @@ async fn done_of_what_no_worker_has_changes_nothing() {
 // === Many producers, many consumers ===
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_producers_and_consumers_lose_nothing_and_never_share_an_item() {
+async fn concurrent_producers_and_consumers_lose_no_item() {
     const KEYS: usize = 50;
     const ROUNDS: usize = 400;
     let queue = WorkQueue::<usize>::new();
@@ -196,7 +196,7 @@ async fn a_queue_that_is_never_empty_lets_other_tasks_run() {
 // === Shutdown notifications ===
 
 #[tokio::test]
-async fn shutdown_hands_out_what_is_queued_takes_nothing_new_and_ends_every_worker() {
+async fn shutdown_hands_out_queued_items_and_ends_workers() {
     let queue = WorkQueue::new();
     let waiting = tokio::spawn({
         let queue = queue.clone();

@@ -8,7 +8,7 @@ use super::{MS, take};
 use crate::{Exponential, WorkQueue};
 
 #[tokio::test(start_paused = true)]
-async fn rate_limited_items_come_later_each_time_until_they_are_forgotten() {
+async fn rate_limited_delay_grows_until_forgotten() {
     let queue = WorkQueue::builder().rate_limiter(Exponential::new(MS * 10, Duration::from_secs(1))).build();
     for (failures, expected) in [(1, 10), (2, 20), (3, 40)] {
         let start = Instant::now();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_said_half_as_many_requests_again_may_come_at_once() {
+    fn burst_defaults_to_one_and_a_half_qps() {
         let burst = |qps| Connection { qps: Some(qps), ..Connection::default() }.burst();
         assert_eq!([20.0, 0.1, 1e20].map(burst), [30, 1, u32::MAX]);
         assert!(Connection::default().rate_limit().is_none());

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_goes_on_after_what_it_has_unless_the_process_is_another() {
+    fn console_reader_resumes_within_one_process() {
         assert_eq!([resume("1700-42", 1700), resume("1699-42", 1700), resume("x", 1700), resume("", 0)], [42, 0, 0, 0]);
     }
 }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_controller_s_choice_goes_before_its_kind_s_and_that_before_the_manager_s() {
+    fn controller_settings_override_kind_and_manager() {
         let own = |workers| Choices { concurrency: NonZeroUsize::new(workers), ..Choices::default() };
         let of_kind = ControllerDefaults::new().concurrency_of(GroupKind::new("apps", "Deployment"), 3);
         let of_other = ControllerDefaults::new().concurrency_of(GroupKind::new("", "Deployment"), 3);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_chooses_is_as_ever_and_what_the_manager_says_holds_unless_a_controller_says_otherwise() {
+    fn controller_settings_fall_back_to_manager_and_builtin() {
         let second = Duration::from_secs(1);
         let root = Deployment::api_resource();
         let plain = ControllerDefaults::new().settle(&Choices::default(), &root);

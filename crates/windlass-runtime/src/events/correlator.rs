@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_5_the_same_again_counts_up_under_its_first_name() {
+    fn repeated_event_increments_the_first_event() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         let first = event("pod", "Failed", "no image");
         assert_eq!(correlator.correlate(first.clone(), now).unwrap().count, Some(1));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_3_the_tenth_message_of_a_kind_stands_for_those_that_follow() {
+    fn tenth_similar_event_represents_following_ones() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         for number in 0..9 {
             let message = number.to_string();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_3_parts_of_one_object_are_told_apart_until_they_are_too_many() {
+    fn events_of_object_parts_are_separate_until_combined() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         let of_part = |part: usize, message: &str| {
             let mut event = event("pod", "Failed", message);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_4_who_talks_too_much_of_one_object_is_cut_short() {
+    fn events_of_one_object_are_rate_limited() {
         let (mut correlator, now) = (Correlator::default(), Instant::now());
         for _ in 0..BURST {
             counted(correlator.correlate(event("pod", "Failed", "x"), now));

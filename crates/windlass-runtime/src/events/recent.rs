@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c_12_2_the_least_used_is_forgotten_and_the_number_is_limited() {
+    fn least_recently_used_entry_is_evicted_at_the_limit() {
         let mut recent = Recent::default();
         for number in 0..3 * CAPACITY {
             recent.entry("kept", || 0);

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c_12_7_an_event_says_who_what_and_of_which_object() {
+    fn event_names_reporter_action_and_object() {
         let (recorder, mut recorded) = Recorder::captured("kubelet");
         let mut deployment = Deployment::default();
         deployment.metadata.name = Some("web".to_owned());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_7_the_name_of_an_event_is_new_and_can_be_one() {
+    fn event_name_is_unique_and_valid() {
         let clock = Clock::from_fn(|| Timestamp::from_nanosecond(0x1234_5678).unwrap());
         let (outlet, _queue) = Outlet::new(clock, Entropy::seeded(1));
         assert_eq!([outlet.name("web"), outlet.name("web")], ["web.12345678", "web.12345679"]);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn c_12_1_who_records_never_waits() {
+    async fn recording_never_blocks() {
         let (recorder, mut recorded) = Recorder::captured("c");
         for _ in 0..QUEUE + 5 {
             recorder.record(&Node::default(), Note::normal("Seen", "again"));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_10_the_second_of_a_kind_begins_a_series_and_those_that_follow_are_counted() {
+    fn second_equal_event_starts_a_series() {
         let (mut book, now) = (SeriesBook::default(), Instant::now());
         let first = book.observe(event("a", "Painted", 1), now).unwrap();
         assert_eq!((first.action.as_deref(), count(&first)), (Some("Painted"), None));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_10_a_series_that_is_over_is_written_once_more_and_forgotten() {
+    fn finished_series_is_written_once_and_removed() {
         let (mut book, now) = (SeriesBook::default(), Instant::now());
         for reason in ["Once", "Often", "Often", "Often"] {
             book.observe(event("a", reason, 1), now);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn c_12_10_what_the_server_has_not_been_told_is_left_at_the_end() {
+    fn unsent_series_updates_are_dropped_at_the_end() {
         let (mut book, now) = (SeriesBook::default(), Instant::now());
         for reason in ["Once", "Twice", "Twice", "Often", "Often", "Often"] {
             book.observe(event("a", reason, 1), now);

@@ -107,7 +107,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(15);
 
     #[test]
-    fn c_9_3_a_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says_by_the_own_clock() {
+    fn unchanged_lease_expires_by_the_readers_clock() {
         let start = Instant::now();
         // The holder's clock is far off, which must not matter.
         let first = claimed(None, "a", LEASE, at(0));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn c_9_5_transitions_count_holders_and_the_time_of_acquiring_stays_with_the_holder() {
+    fn lease_counts_transitions_and_keeps_acquire_time() {
         let first = claimed(None, "a", LEASE, at(1));
         let renewed = claimed(Some(&first), "a", LEASE, at(2));
         assert_eq!((renewed.lease_transitions, &renewed.acquire_time), (Some(0), &first.acquire_time));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn c_9_3_a_renewal_is_a_change_even_when_the_clock_stands_still_or_is_set_back() {
+    fn renewal_changes_the_lease_despite_stopped_clock() {
         let first = claimed(None, "a", LEASE, at(10));
         let second = claimed(Some(&first), "a", LEASE, at(10));
         let third = claimed(Some(&second), "a", LEASE, at(5));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn c_9_5_the_duration_is_whole_seconds_and_never_less_than_the_holder_counts_on() {
+    fn lease_duration_is_rounded_up_to_seconds() {
         for (duration, seconds) in [(1_000, 1), (1_001, 2), (15_000, 15), (500, 1)] {
             let spec = claimed(None, "a", Duration::from_millis(duration), at(1));
             assert_eq!(spec.lease_duration_seconds, Some(seconds));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn c_9_6_a_lease_that_was_given_up_has_no_holder_and_is_free_at_once() {
+    fn released_lease_has_no_holder_and_is_free() {
         let now = Instant::now();
         let spec = released(&claimed(None, "a", LEASE, at(1)), at(2));
         assert_eq!((holder(&spec), spec.lease_duration_seconds), ("", Some(1)));

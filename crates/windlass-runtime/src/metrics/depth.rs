@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_25_priorities_have_a_depth_each_and_the_others_one_together() {
+    fn depth_has_25_priorities_and_one_overflow_label() {
         let all = IntGaugeVec::new(Opts::new("depth", "depth"), LABELS).unwrap();
         let depth = Depth::new("queue", &all);
         for priority in (0..30).chain([7, 28]) {

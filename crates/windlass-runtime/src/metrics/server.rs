@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_change_come_into_use_and_those_that_cannot_be_read_do_not() {
+    fn metrics_certificate_files_are_reloaded_if_valid() {
         let directory = std::env::temp_dir().join(format!("windlass-files-{}", std::process::id()));
         let files = CertificateFiles { certificate: directory.join("a.crt"), key: directory.join("a.key") };
         let identity = LiveIdentity::new();

@@ -540,7 +540,7 @@ fn violation(seeds: u64, sabotage: Sabotage) -> Option<(u64, Violation)> {
 }
 
 #[test]
-fn no_key_is_doubled_or_lost_whatever_happens_to_replicas_clocks_and_requests() {
+fn no_key_is_doubled_or_lost_under_faults() {
     let seeds = std::env::var("WINDLASS_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
     let (mut late, mut handovers, mut writes) = (0, 0, 0);
     for seed in 0..seeds {
@@ -561,13 +561,13 @@ fn clocks_beyond_the_bound_are_found_to_double_keys() {
 }
 
 #[test]
-fn reconciles_that_do_not_ask_whether_they_may_go_on_are_found_to_double_keys() {
+fn model_detects_reconciles_without_permit_checks() {
     let found = violation(200, Sabotage::NoGuard);
     assert!(matches!(found, Some((_, Violation::Doubled(_)))), "{found:?}");
 }
 
 #[test]
-fn without_preconditions_what_is_sent_at_the_last_moment_is_found_to_undo_what_the_next_owner_wrote() {
+fn model_detects_late_writes_without_preconditions() {
     let found = violation(200, Sabotage::NoPreconditions);
     assert!(matches!(found, Some((_, Violation::Undone(_)))), "{found:?}");
 }

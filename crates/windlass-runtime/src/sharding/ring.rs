@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_takes_from_each_and_who_goes_gives_to_each_and_nothing_else_moves() {
+    fn ring_moves_only_keys_of_joining_or_leaving_member() {
         let (few, many) = (Ring::new(names(0..4)), Ring::new(names(0..5)));
         let newcomer = "painter-web-4";
         let (mut moved, mut from) = (0_usize, std::collections::HashSet::new());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_see_the_same_members_agree_in_whatever_order_they_saw_them() {
+    fn ring_is_independent_of_member_order() {
         let entropy = Entropy::seeded(3);
         let mut names = names(0..7);
         let ring = Ring::new(names.clone());

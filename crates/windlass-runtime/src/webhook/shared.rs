@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_signs_when_it_is_trusted_and_is_trusted_until_it_ends() {
+    fn authority_signs_when_trusted_until_it_expires() {
         let first = kept(&policy().renew(None, Trust::Pending, day(0)).unwrap().unwrap());
         let announced = kept(&policy().renew(Some(&first), Trust::Settled, day(20)).unwrap().unwrap());
         assert_eq!((authorities(&announced), &announced.issuer.certificate()), (2, &first.issuer.certificate()));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_need_another_certificate_and_an_authority_that_has_ended_begins_anew() {
+    fn changed_names_or_expired_authority_renew_certificates() {
         let first = policy().renew(None, Trust::Pending, day(0)).unwrap().unwrap();
         let other = Policy { names: vec!["other.shop.svc".to_owned()], ..policy() };
         let renamed = other.renew(Some(&first), Trust::Pending, day(0)).unwrap().unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_something_else_holds_nothing_and_broken_entries_are_an_error() {
+    fn foreign_secret_is_empty_and_broken_entries_fail() {
         let mut secret = Secret::default();
         assert!(Shared::read(&secret).unwrap().is_none());
         policy().renew(None, Trust::Pending, day(0)).unwrap().unwrap().write(&mut secret);

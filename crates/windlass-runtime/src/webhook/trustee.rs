@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_webhook_that_does_not_know_is_told_if_its_object_has_not_changed_meanwhile() {
+    fn ca_bundle_patch_covers_outdated_webhooks_with_version() {
         let told = json!({"name": "a", "clientConfig": {"caBundle": "bmV3"}});
         let others =
             [json!({"name": "b", "clientConfig": {"caBundle": "b2xk"}}), json!({"name": "c", "clientConfig": {}})];

@@ -84,7 +84,7 @@ async fn a_watch_can_be_added_to_a_running_controller_and_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_cannot_be_added_is_an_error_of_whoever_asked_and_ends_nothing() {
+async fn failed_watch_addition_is_an_error_for_the_caller() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.hold("deployments");
     let mut manager = fake.manager().build();
@@ -141,7 +141,7 @@ async fn every_owner_of_the_kind_is_triggered_by_choice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_enough_for_a_controller_and_its_client_shares_what_it_watches() {
+async fn metadata_controller_shares_cache_with_its_client() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     fake.put(&deployment("d", Some(config("a").controller_ref())));
@@ -175,7 +175,7 @@ async fn metadata_is_enough_for_a_controller_and_its_client_shares_what_it_watch
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() {
+async fn controller_is_added_and_stopped_at_run_time() {
     let before = Handle::current().metrics().num_alive_tasks();
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
@@ -215,7 +215,7 @@ async fn a_controller_can_be_added_to_a_running_manager_and_stopped_by_itself() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_before_the_start_waits_for_it_and_its_errors_stop_the_manager() {
+async fn early_addition_waits_and_its_error_stops_manager() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     let manager = fake.manager().build();
@@ -237,7 +237,7 @@ async fn what_is_added_before_the_start_waits_for_it_and_its_errors_stop_the_man
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_leadership_waits_for_it_when_it_is_added_later_and_can_be_withdrawn() {
+async fn added_runnable_waits_for_leadership_or_is_withdrawn() {
     let (fake, seen, leases) = (Fake::new(), Seen::default(), Leases::default());
     fake.put(&config("a"));
     leases.line("m", Line::Cut);
@@ -260,7 +260,7 @@ async fn what_needs_leadership_waits_for_it_when_it_is_added_later_and_can_be_wi
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_many_workers_a_controller_has_is_said_for_its_kind_unless_it_says_so_itself() {
+async fn concurrency_of_kind_applies_unless_controller_sets_it() {
     let most_at_once = async |defaults: ControllerDefaults, own: Option<usize>| {
         let fake = Fake::new();
         for name in ["a", "b", "c", "d"] {

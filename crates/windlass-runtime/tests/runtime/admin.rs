@@ -64,7 +64,7 @@ pub(crate) async fn during(manager: Manager, trial: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn c_13_20_probes_are_answered_while_caches_still_fill() {
+async fn probes_are_served_before_caches_have_synced() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     fake.hold("configmaps");
     let mut manager = fake.manager().build();
@@ -83,7 +83,7 @@ async fn c_13_20_probes_are_answered_while_caches_still_fill() {
 }
 
 #[tokio::test]
-async fn c_13_20_probes_are_answered_until_everything_else_has_ended() {
+async fn probes_are_served_until_all_else_has_stopped() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     let mut manager = fake.manager().build();
     manager.add(Probes::on(listener));
@@ -99,7 +99,7 @@ async fn c_13_20_probes_are_answered_until_everything_else_has_ended() {
 }
 
 #[tokio::test]
-async fn c_9_8_the_leader_s_health_check_has_its_name() {
+async fn leader_health_check_is_named_leaderelection() {
     let (server, (listener, address)) = (Leases::default(), listener().await);
     let election = LeaderElection::new("lock").identity("a");
     let mut manager = Manager::builder(server.client("a")).leader_election(election).build();
@@ -112,7 +112,7 @@ async fn c_9_8_the_leader_s_health_check_has_its_name() {
 }
 
 #[tokio::test]
-async fn c_13_25_probes_and_metrics_can_be_switched_off_and_an_address_that_is_taken_is_an_error() {
+async fn probes_and_metrics_can_be_disabled_and_report_bind_errors() {
     let registry = Registry::new();
     let mut manager = Fake::new().manager().build();
     manager.add(Probes::bind("0"));
@@ -128,7 +128,7 @@ async fn c_13_25_probes_and_metrics_can_be_switched_off_and_an_address_that_is_t
 }
 
 #[tokio::test]
-async fn c_13_26_metrics_have_the_names_that_dashboards_know() {
+async fn metrics_have_the_names_of_controller_runtime() {
     let (fake, registry, (listener, address)) = (Fake::new(), Registry::new(), listener().await);
     fake.put(&config("a"));
     let election = LeaderElection::new("lock").identity("a");
@@ -258,7 +258,7 @@ pub(crate) async fn get_securely(
 }
 
 #[tokio::test]
-async fn c_13_26_metrics_are_for_those_whom_the_cluster_knows_and_allows() {
+async fn metrics_require_authentication_and_authorization() {
     let (reviews, registry, (listener, address)) = (Reviews::default(), Registry::new(), listener().await);
     let mut manager = Manager::builder(reviews.client()).registry(&registry).build();
     manager.add(MetricsServer::on(listener, &registry).secure().for_authorized());
@@ -286,7 +286,7 @@ async fn c_13_26_metrics_are_for_those_whom_the_cluster_knows_and_allows() {
 }
 
 #[tokio::test]
-async fn c_13_26_a_certificate_of_one_s_own_is_shown_and_replaced_while_it_is_in_use() {
+async fn metrics_certificate_is_replaced_while_in_use() {
     let (registry, (listener, address), live) = (Registry::new(), listener().await, LiveIdentity::new());
     let [first, second] = [self_signed_today(), self_signed_today()];
     live.set(first.identity());

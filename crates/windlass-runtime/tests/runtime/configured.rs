@@ -146,7 +146,7 @@ async fn metrics_and_probes_are_where_the_file_says() {
 }
 
 #[tokio::test]
-async fn secure_metrics_are_for_those_whom_the_cluster_lets_unless_everybody_may_see_them() {
+async fn configured_metrics_are_authorized_unless_public() {
     for (access, expected) in [("", 401), ("access: everybody", 200)] {
         let address = free_address().await;
         let body = format!("metrics: {{bindAddress: '{address}', {access}}}\n");
@@ -178,7 +178,7 @@ async fn metrics_have_the_certificate_of_the_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_the_one_of_the_file_and_is_released_where_it_says_so() {
+async fn configured_lease_is_used_and_released() {
     for (release, expected) in [("", "held"), (", releaseOnCancel: true", "released")] {
         let server = Leases::default();
         let body = format!(
@@ -232,7 +232,7 @@ async fn keys_are_shared_with_the_group_and_by_the_times_of_the_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all() {
+async fn configured_concurrency_by_name_kind_or_default() {
     let (fake, painter, glazier, roofer) = (Fake::new(), Arc::default(), Arc::default(), Arc::default());
     for number in 0..9 {
         fake.put(&config(&number.to_string()));
@@ -254,7 +254,7 @@ async fn concurrency_is_that_of_the_name_or_else_that_of_the_kind_or_that_of_all
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_waits_for_its_caches_and_for_its_reconciles_as_long_as_the_file_says() {
+async fn configured_timeouts_apply_to_caches_and_reconciles() {
     for (body, waits) in [
         ("controllers: {cacheSyncTimeout: 7s}\n", 7),
         ("controllers: {cacheSyncTimeout: 7s, overrides: {painter: {cacheSyncTimeout: 3s}}}\n", 3),
@@ -313,7 +313,7 @@ async fn caches_hold_one_namespace_and_show_what_they_hold_again() {
 }
 
 #[tokio::test]
-async fn the_client_is_that_of_the_kubeconfig_and_its_context_at_the_rate_of_the_file() {
+async fn configured_client_uses_kubeconfig_context_and_rate() {
     let (listener, address) = listener().await;
     let path = std::env::temp_dir().join(format!("windlass-client-{}.kubeconfig", std::process::id()));
     let cluster = |server: &str| Cluster::new(format!("http://{server}"));

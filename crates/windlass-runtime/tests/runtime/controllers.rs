@@ -36,7 +36,7 @@ fn controller() -> Controller<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loop_runs_from_event_to_key_to_reconcile_and_shows_each_step() {
+async fn observer_sees_event_key_and_reconcile() {
     let (fake, seen, steps) = (Fake::new(), Seen::default(), Seen::default());
     fake.put(&config("old"));
     let mut manager = fake.manager().build();
@@ -77,7 +77,7 @@ async fn the_loop_runs_from_event_to_key_to_reconcile_and_shows_each_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_worker_starts_before_every_cache_of_the_controller_is_complete() {
+async fn workers_start_after_all_caches_have_synced() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     fake.put(&deployment("d", None));
@@ -117,7 +117,7 @@ async fn a_cache_that_does_not_come_is_an_error_that_names_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_key_is_never_reconciled_twice_at_once_but_different_keys_are() {
+async fn one_key_is_reconciled_once_at_a_time() {
     let fake = Fake::new();
     let in_hand: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let (most_keys, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -244,7 +244,7 @@ async fn an_error_that_is_not_to_be_retried_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_decoded_is_a_failure_without_retries() {
+async fn undecodable_object_fails_without_retry() {
     let fake = Fake::new();
     let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
     let mut manager = fake.manager().build();
@@ -313,7 +313,7 @@ async fn owned_objects_trigger_the_owner_that_manages_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mapped_objects_trigger_what_the_function_says_and_a_panicking_function_ends_nothing() {
+async fn mapper_keys_are_reconciled_and_its_panic_is_contained() {
     let (fake, seen) = (Fake::new(), Seen::default());
     for name in ["a", "b"] {
         fake.put(&config(name));
@@ -402,7 +402,7 @@ async fn a_deletion_reaches_key_reconcilers_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn controllers_share_the_watch_of_a_kind_unless_they_select_differently() {
+async fn controllers_share_watches_with_equal_selection() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     let mut manager = fake.manager().build();
@@ -474,7 +474,7 @@ async fn dynamic_objects_are_reconciled_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_not_declared_is_a_failure_and_not_an_empty_store() {
+async fn undeclared_store_panics() {
     let (fake, outcomes) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     let mut manager = fake.manager().build();
@@ -554,7 +554,7 @@ async fn metrics_count_starts_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_during_a_reconcile_leads_to_another_with_the_newest_state() {
+async fn change_during_reconcile_leads_to_another_reconcile() {
     let (fake, seen) = (Fake::new(), Seen::default());
     let gate = Arc::new(Semaphore::new(0));
     let mut manager = fake.manager().build();
@@ -585,7 +585,7 @@ async fn a_change_during_a_reconcile_leads_to_another_with_the_newest_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_1_a_reconcile_that_takes_too_long_is_dropped_and_tried_again() {
+async fn timed_out_reconcile_is_dropped_and_retried() {
     let (fake, seen, outcomes) = (Fake::new(), Seen::default(), Seen::default());
     fake.put(&config("a"));
     let mut manager = fake.manager().build();
@@ -678,7 +678,7 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_43_predicates_look_at_labels_and_annotations() {
+async fn predicates_compare_labels_and_annotations() {
     let (fake, labelled, annotated) = (Fake::new(), Seen::default(), Seen::default());
     let mut manager = fake.manager().build();
     let blue = Watch::<ConfigMap>::all().filter(predicate::labelled("colour=blue".parse().unwrap()));

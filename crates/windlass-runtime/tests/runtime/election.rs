@@ -75,7 +75,7 @@ impl Candidate {
 }
 
 #[test]
-fn c_9_1_timings_that_cannot_work_are_refused_in_client_go_s_words() {
+fn invalid_timings_are_rejected_with_client_go_texts() {
     let [none, one, ten, fifteen] = [0, 1, 10, 15].map(Duration::from_secs);
     let cases = [
         (ten, ten, one, "leaseDuration must be greater than renewDeadline"),
@@ -98,7 +98,7 @@ fn c_9_1_timings_that_cannot_work_are_refused_in_client_go_s_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_1_the_defaults_are_those_of_client_go() {
+async fn election_defaults_are_those_of_client_go() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     sleep(Duration::from_secs(21)).await;
@@ -114,7 +114,7 @@ async fn c_9_1_the_defaults_are_those_of_client_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_2_who_waits_looks_again_within_the_retry_period_at_a_time_of_its_own() {
+async fn candidates_retry_with_jitter_within_retry_period() {
     let server = Leases::default();
     let leader = Candidate::start(&server, "leader");
     eventually("a leader", || leader.leads()).await;
@@ -135,7 +135,7 @@ async fn c_9_2_who_waits_looks_again_within_the_retry_period_at_a_time_of_its_ow
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_if_it_succeeds_before() {
+async fn leader_retries_renewal_until_the_deadline() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
@@ -152,7 +152,7 @@ async fn c_9_2_a_leader_that_cannot_renew_tries_until_the_deadline_and_goes_on_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others_away() {
+async fn election_tolerates_skewed_clocks() {
     // One clock is an hour slow, the other an hour fast.
     let server = Leases::default();
     let start = |name: &str, skew| Candidate::of(election(name, skew).elector(&server.client(name)).unwrap());
@@ -170,7 +170,7 @@ async fn c_9_3_clocks_need_not_agree_and_only_a_change_that_is_seen_keeps_others
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_3_a_dead_leader_is_followed_within_the_lease_duration_and_a_retry_period() {
+async fn takeover_takes_lease_duration_plus_retry_period() {
     for seed in 0..20 {
         let server = Leases::default();
         let leader = Candidate::start(&server, "leader");
@@ -195,7 +195,7 @@ async fn c_9_3_a_dead_leader_is_followed_within_the_lease_duration_and_a_retry_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_3_no_two_lead_at_any_moment_whatever_happens_to_their_lines() {
+async fn at_most_one_leader_under_network_faults() {
     let entropy = Entropy::seeded(7);
     let server = Leases::default();
     let names = ["a", "b", "c"];
@@ -240,7 +240,7 @@ async fn c_9_3_no_two_lead_at_any_moment_whatever_happens_to_their_lines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_4_a_leader_renews_without_reading_and_reads_when_that_fails() {
+async fn leader_reads_the_lease_only_after_failed_renewal() {
     let server = Leases::default();
     let slow = Counted::default();
     let elector = election("a", 0).metrics(slow.clone()).elector(&server.client("a")).unwrap();
@@ -264,7 +264,7 @@ async fn c_9_4_a_leader_renews_without_reading_and_reads_when_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_4_a_lease_without_a_holder_is_taken_at_once_and_one_of_the_same_name_kept() {
+async fn lease_without_holder_is_acquired_at_once() {
     let server = Leases::default();
     let first = Candidate::start(&server, "a");
     eventually("a leader", || first.leads()).await;
@@ -284,7 +284,7 @@ async fn c_9_4_a_lease_without_a_holder_is_taken_at_once_and_one_of_the_same_nam
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_4_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
+async fn leader_stops_when_its_lease_was_taken() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
@@ -297,7 +297,7 @@ async fn c_9_4_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_6_a_lease_is_released_on_a_stop_by_its_holder_only_and_in_spite_of_conflicts() {
+async fn holder_releases_lease_on_stop_despite_conflicts() {
     let server = Leases::default();
     let releasing =
         |name: &str| Candidate::of(election(name, 0).release_on_stop().elector(&server.client(name)).unwrap());
@@ -324,7 +324,7 @@ async fn c_9_6_a_lease_is_released_on_a_stop_by_its_holder_only_and_in_spite_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_6_a_lease_is_kept_unless_release_was_chosen_and_when_it_is_somebody_else_s() {
+async fn lease_is_kept_without_release_or_if_foreign() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
@@ -341,7 +341,7 @@ async fn c_9_6_a_lease_is_kept_unless_release_was_chosen_and_when_it_is_somebody
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_6_releasing_ends_with_the_renew_deadline() {
+async fn release_ends_at_the_renew_deadline() {
     let server = Leases::default();
     let candidate = Candidate::of(election("a", 0).release_on_stop().elector(&server.client("a")).unwrap());
     eventually("a leader", || candidate.leads()).await;
@@ -352,7 +352,7 @@ async fn c_9_6_releasing_ends_with_the_renew_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
+async fn new_leader_is_reported_once_and_work_ends_on_loss() {
     let server = Leases::default();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let telling = told.clone();
@@ -381,7 +381,7 @@ async fn c_9_7_each_new_leader_is_told_once_and_work_ends_with_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_7_a_candidacy_can_be_stopped_before_it_has_led_and_while_it_leads() {
+async fn candidacy_can_be_stopped_before_and_while_leading() {
     let server = Leases::default();
     let first = Candidate::start(&server, "a");
     eventually("a leader", || first.leads()).await;
@@ -399,7 +399,7 @@ async fn c_9_7_a_candidacy_can_be_stopped_before_it_has_led_and_while_it_leads()
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
+async fn expired_leader_fails_its_health_check() {
     let server = Leases::default();
     let elector = election("a", 0).elector(&server.client("a")).unwrap();
     let leadership = elector.leadership();
@@ -420,7 +420,7 @@ async fn c_9_8_a_leader_that_does_not_notice_its_loss_fails_its_health_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_9_labels_are_set_on_the_lease_and_events_tell_of_it() {
+async fn lease_has_labels_and_events() {
     let server = Leases::default();
     let election = election("a", 0).label("team", "paint").namespace("ours").release_on_stop();
     let manager = Manager::builder(server.client("a")).leader_election(election).build();
@@ -433,7 +433,7 @@ async fn c_9_9_labels_are_set_on_the_lease_and_events_tell_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_10_a_request_may_take_half_the_renew_deadline() {
+async fn request_timeout_is_half_the_renew_deadline() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
@@ -447,7 +447,7 @@ async fn c_9_10_a_request_may_take_half_the_renew_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent() {
+async fn late_renewal_counts_from_its_request() {
     let server = Leases::default();
     let candidate = Candidate::start(&server, "a");
     eventually("a leader", || candidate.leads()).await;
@@ -464,7 +464,7 @@ async fn c_9_10_an_answer_that_comes_late_counts_from_when_the_request_was_sent(
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_9_12_metrics_tell_who_leads() {
+async fn metrics_name_the_leader() {
     let (server, counted) = (Leases::default(), Counted::default());
     let candidate = Candidate::of(election("a", 0).metrics(counted.clone()).elector(&server.client("a")).unwrap());
     assert_eq!(counted.lines(), ["lost lock"], "from the beginning");
@@ -474,7 +474,7 @@ async fn c_9_12_metrics_tell_who_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_23_only_the_leader_runs_what_needs_leadership_and_the_loss_of_it_ends_the_manager_at_once() {
+async fn lost_election_stops_the_manager_at_once() {
     let server = Leases::default();
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let manager = |name: &'static str| {
@@ -511,7 +511,7 @@ async fn c_13_23_only_the_leader_runs_what_needs_leadership_and_the_loss_of_it_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_23_the_lease_is_released_when_what_needed_it_has_ended() {
+async fn lease_is_released_after_its_runnables_have_stopped() {
     let server = Leases::default();
     let holder_at_end: Arc<Mutex<Option<String>>> = Arc::default();
     let election = election("a", 0).release_on_stop();
@@ -533,7 +533,7 @@ async fn c_13_23_the_lease_is_released_when_what_needed_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_5_a_controller_that_warms_up_has_its_caches_before_it_leads_and_one_of_every_process_does_not_wait() {
+async fn warm_up_fills_caches_before_leadership() {
     let (server, fake) = (Leases::default(), Fake::new());
     fake.put(&config("a"));
     let first = Candidate::start(&server, "first");
@@ -567,7 +567,7 @@ async fn c_13_5_a_controller_that_warms_up_has_its_caches_before_it_leads_and_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_election_that_cannot_be_held_is_an_error_before_anything_starts() {
+async fn invalid_election_fails_before_start() {
     let server = Leases::default();
     let election = election("a", 0).retry_period(Duration::ZERO);
     let mut manager = Manager::builder(server.client("a")).leader_election(election).build();

@@ -68,7 +68,7 @@ fn blue() -> Note {
 const EVENTS: &str = "/api/v1/namespaces/ns/events";
 
 #[tokio::test(start_paused = true)]
-async fn c_12_1_what_is_said_twice_is_one_event_and_what_is_said_last_is_written_before_the_end() {
+async fn equal_events_are_counted_and_flushed_at_the_stop() {
     let server = Server::default();
     let (manager, recorder) = server.manager();
     recorder.record(&config("a"), blue());
@@ -86,7 +86,7 @@ async fn c_12_1_what_is_said_twice_is_one_event_and_what_is_said_last_is_written
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_12_5_an_event_that_is_gone_is_written_anew_with_its_count() {
+async fn deleted_event_is_recreated_with_its_count() {
     let server = Server::answering([Ok(200), Ok(404)]);
     let (manager, recorder) = server.manager();
     recorder.record(&config("a"), blue());
@@ -98,7 +98,7 @@ async fn c_12_5_an_event_that_is_gone_is_written_anew_with_its_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_12_6_a_server_that_cannot_be_reached_is_tried_again_and_one_that_refuses_is_not() {
+async fn event_is_retried_on_network_errors_only() {
     let server = Server::answering([Err("no connection"), Err("no connection"), Ok(200), Ok(403)]);
     let (manager, recorder) = server.manager();
     let (started, run) = (Instant::now(), Run::start(manager));
@@ -113,7 +113,7 @@ async fn c_12_6_a_server_that_cannot_be_reached_is_tried_again_and_one_that_refu
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_12_1_the_end_does_not_wait_for_a_server_that_is_gone() {
+async fn stop_does_not_wait_for_an_unreachable_server() {
     let server = Server::answering([Err("no connection"); 20]);
     let (manager, recorder) = server.manager();
     let run = Run::start(manager);
@@ -133,7 +133,7 @@ fn series(server: &Server) -> Vec<(String, Option<i64>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_12_10_a_series_is_written_when_it_begins_every_half_hour_and_when_it_is_over() {
+async fn series_is_written_at_start_every_30_min_and_at_end() {
     let server = Server::default();
     let (manager, recorder) = server.manager_with(EventApi::Series);
     let run = Run::start(manager);
@@ -158,7 +158,7 @@ async fn c_12_10_a_series_is_written_when_it_begins_every_half_hour_and_when_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_12_10_what_is_gone_or_not_there_yet_is_tried_again_and_the_last_number_is_written_at_the_end() {
+async fn series_write_is_retried_and_last_count_is_flushed() {
     // The series is patched too early, created too late, and patched again.
     let server = Server::answering([Ok(200), Ok(404), Ok(409), Ok(200)]);
     let (manager, recorder) = server.manager_with(EventApi::Series);

@@ -50,7 +50,7 @@ async fn an_object_is_created_changed_or_left_alone() {
 }
 
 #[tokio::test]
-async fn a_change_that_was_overtaken_is_a_conflict_and_one_that_renames_is_refused() {
+async fn upsert_reports_conflicts_and_rejects_renames() {
     let server = Objects::default();
     let client = server.client();
     create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();
@@ -116,7 +116,7 @@ async fn create_if_absent_returns_the_object_that_exists() {
 }
 
 #[tokio::test]
-async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
+async fn status_is_written_on_change_and_retried_on_conflict() {
     let server = Objects::default();
     let client = server.client();
     let path = "/apis/apps/v1/namespaces/ns/deployments/d";
@@ -144,7 +144,7 @@ async fn status_is_replaced_only_when_changed_and_again_after_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_are_set_before_a_reconcile_and_cleaned_up_in_order() {
+async fn finalizers_are_added_first_and_cleaned_up_in_order() {
     let (fake, server) = (Fake::new(), Objects::default());
     let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let failures = Arc::new(AtomicUsize::new(1));

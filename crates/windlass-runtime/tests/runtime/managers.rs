@@ -30,7 +30,7 @@ fn slow(log: &Log, time: Duration) -> impl windlass_runtime::Runnable + use<> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_finishes_what_has_begun_begins_nothing_and_leaves_no_task() {
+async fn stop_finishes_running_reconciles_and_leaves_no_task() {
     let before = Handle::current().metrics().num_alive_tasks();
     let (fake, log) = (Fake::new(), Log::default());
     for name in ["a", "b", "c", "d", "e"] {
@@ -51,7 +51,7 @@ async fn stopping_finishes_what_has_begun_begins_nothing_and_leaves_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_within_the_grace_period_is_aborted_and_named() {
+async fn runnable_is_aborted_after_the_grace_period() {
     let before = Handle::current().metrics().num_alive_tasks();
     let (fake, log) = (Fake::new(), Log::default());
     fake.put(&config("a"));

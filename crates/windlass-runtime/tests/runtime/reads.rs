@@ -41,7 +41,7 @@ fn names<K: windlass_api::Object>(objects: &[Arc<K>]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is_complete() {
+async fn first_read_starts_the_cache_and_waits_for_sync() {
     let fake = Fake::new();
     fake.put(&config("a"));
     fake.hold("configmaps");
@@ -63,7 +63,7 @@ async fn c_13_30_the_first_read_of_a_kind_begins_its_cache_and_waits_until_it_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_31_what_is_not_there_is_refused_as_the_server_would() {
+async fn missing_object_has_the_servers_not_found_error() {
     let fake = Fake::new();
     fake.put(&config("a"));
     let (run, client) = running(fake.manager());
@@ -80,7 +80,7 @@ async fn c_13_31_what_is_not_there_is_refused_as_the_server_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_31_lists_select_by_namespace_labels_and_the_fields_that_are_indexed() {
+async fn cached_lists_select_by_namespace_label_and_index() {
     let fake = Fake::new();
     for (name, colour) in [("a", "blue"), ("b", "red"), ("c", "blue")] {
         fake.put(&painted(name, colour));
@@ -154,7 +154,7 @@ async fn list_by_owner_finds_the_objects_that_name_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_30_what_is_cached_of_a_kind_is_chosen_for_all_or_for_one() {
+async fn cache_options_apply_to_all_kinds_or_one() {
     let fake = Fake::new();
     for (name, colour) in [("a", "blue"), ("b", "red")] {
         fake.put(&painted(name, colour));
@@ -179,7 +179,7 @@ async fn c_13_30_what_is_cached_of_a_kind_is_chosen_for_all_or_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_reads_from_the_cache_and_asks_the_server_when_it_wants_to() {
+async fn reconciler_reads_from_cache_or_live() {
     let fake = Fake::new();
     fake.put(&config("a"));
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -213,7 +213,7 @@ fn elsewhere(namespace: &str, name: &str) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_and_indexed_as_one() {
+async fn namespaced_informers_are_read_as_one_cache() {
     let fake = Fake::new();
     for namespace in ["a", "b", "c"] {
         fake.put(&elsewhere(namespace, "x"));
@@ -264,7 +264,7 @@ async fn c_13_30_several_namespaces_have_an_informer_each_and_are_read_watched_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_30_a_namespace_has_options_of_its_own_and_the_others_are_watched_without_it() {
+async fn namespace_options_exclude_it_from_the_other_watch() {
     let fake = Fake::new();
     let labels = |labels: &str| InformerOptions::default().labels(labels);
     let usual = CacheOptions::new().namespace("a", labels("tier=a")).others(labels("tier=b").fields("spec.x=1"));
@@ -298,7 +298,7 @@ async fn c_13_30_a_namespace_has_options_of_its_own_and_the_others_are_watched_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_13_33_a_client_for_one_namespace_reads_no_other() {
+async fn namespaced_client_reads_no_other_namespace() {
     let fake = Fake::new();
     for namespace in ["a", "b"] {
         fake.put(&elsewhere(namespace, "x"));
@@ -317,7 +317,7 @@ async fn c_13_33_a_client_for_one_namespace_reads_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_write_answers_is_without_managed_fields_unless_it_is_written_live() {
+async fn write_response_omits_managed_fields_unless_live() {
     let server = tower::service_fn(|_| async {
         let answer = r#"{"metadata": {"name": "x", "managedFields": [{"manager": "m"}]}}"#;
         Ok::<_, Infallible>(http::Response::new(http_body_util::Full::<Bytes>::from(answer)))

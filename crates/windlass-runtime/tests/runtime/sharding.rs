@@ -141,7 +141,7 @@ fn replicas(owners: &BTreeMap<String, &'static str>) -> HashSet<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner() {
+async fn joining_and_leaving_replicas_hand_over_keys() {
     let stage = Stage::new();
     let first = stage.start("a");
     sleep(RETRY).await;
@@ -187,7 +187,7 @@ async fn replicas_that_come_and_go_hand_their_keys_over_and_each_has_one_owner()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_too_long() {
+async fn key_moves_after_its_reconcile_ends_or_is_dropped() {
     for (lasts, patience) in
         [(20, 30), (60, 25)].map(|(lasts, patience)| (Duration::from_secs(lasts), Duration::from_secs(patience)))
     {
@@ -234,7 +234,7 @@ async fn a_reconcile_is_finished_before_its_key_moves_and_dropped_when_it_takes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_back_as_a_member() {
+async fn partitioned_replica_stops_at_deadline_and_rejoins() {
     let stage = Stage::new();
     let sent: Arc<Mutex<Vec<(Instant, Result<(), String>)>>> = Arc::default();
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();
@@ -287,7 +287,7 @@ async fn who_is_cut_off_begins_and_sends_nothing_after_its_deadline_and_comes_ba
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_a_sharded_reconciler_carry_a_precondition_or_are_not_sent() {
+async fn sharded_write_without_precondition_is_rejected() {
     let outcomes: Arc<Mutex<Vec<String>>> = Arc::default();
     for allowed in [false, true] {
         let stage = Stage::new();
@@ -356,7 +356,7 @@ async fn a_replica_joins_when_its_caches_are_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_comes_back_under_its_name_waits_for_its_former_lease_and_has_its_keys_again() {
+async fn restarted_replica_regains_its_keys_after_old_lease() {
     let stage = Stage::new();
     let (first, second) = (stage.start("a"), stage.start("b"));
     sleep(RETRY * 3).await;
@@ -374,7 +374,7 @@ async fn a_replica_that_comes_back_under_its_name_waits_for_its_former_lease_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_to_be_the_only_one_is_refused_by_a_manager_that_shards_without_an_election() {
+async fn unsharded_controller_needs_election_with_sharding() {
     let stage = Stage::new();
     let noop = async |_: Arc<ConfigMap>, _: Context| Ok::<_, Error>(Action::await_change());
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).build();

@@ -13,12 +13,13 @@ use serde_json::Value;
 use windlass_api::Status;
 use x509_parser::{asn1_rs::Any, certification_request::X509CertificationRequest, prelude::FromDer as _};
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authn::User,
-    authz::{Attempt, Authorizer, MASTERS, Object},
+    authz::{AccessAttributes, Authorizer, Object},
     codec::go_quote,
-    registry::{Registry, Tree},
+    identity::{MASTERS, User},
+    object::Tree,
+    registry::Registry,
 };
 
 const GROUP: &str = "certificates.k8s.io";
@@ -75,7 +76,7 @@ impl CertificateDecisions {
                 namespace: "",
                 name,
             };
-            if self.0.decide(&**registry.storage(), user, &Attempt { verb, object }).await?.is_allowed() {
+            if self.0.decide(&**registry.storage(), user, &AccessAttributes { verb, object }).await?.is_allowed() {
                 return Ok(true);
             }
         }

@@ -4,10 +4,12 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::amount,
-    registry::{ListParams, Registry, Target, Tree, as_object, object_mut, same},
+    object::{Tree, as_object, object_mut, same},
+    registry::{ListParams, Registry},
+    resource::Target,
 };
 
 /// The plugins `DefaultStorageClass` and `DefaultIngressClass`.
@@ -134,7 +136,7 @@ async fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Value
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(Vec::new()) };
     let list = registry.list(&Target::collection(resource, None), ListParams::default()).await?;
-    Ok(list.items.iter().map(crate::registry::Item::value).collect())
+    Ok(list.items.iter().map(crate::resource::Item::value).collect())
 }
 
 /// The plugin `RuntimeClass`: pods get the overhead and the scheduling rules of their class.
@@ -209,9 +211,9 @@ impl Admission for RuntimeClasses {
 
 /// The plugin `PersistentVolumeClaimResize`: a claim can grow only if its class allows expansion.
 #[derive(Debug)]
-pub(crate) struct ClaimGrowth;
+pub(crate) struct ClaimResize;
 
-impl Admission for ClaimGrowth {
+impl Admission for ClaimResize {
     fn handles(&self, write: &Attributes) -> bool {
         let claims = write.resource.group.is_empty() && write.resource.kind == "PersistentVolumeClaim";
         claims && write.operation == Operation::Update && write.subresource.is_none()

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{Attempt, Authorizer, Object},
+    authz::{AccessAttributes, Authorizer, Object},
     registry::Registry,
 };
 
@@ -39,7 +39,7 @@ impl Admission for CreateOnUpdate {
                 namespace: &write.namespace,
                 name: &write.asked.name,
             };
-            let attempt = Attempt { verb: "create", object };
+            let attempt = AccessAttributes { verb: "create", object };
             self.0.require(&**registry.storage(), &write.asked.user, &attempt).await
         })
     }

@@ -9,11 +9,12 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{Attempt, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
+    authz::{AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
     codec::go_quote,
-    registry::{Registry, Tree, metadata_mut},
+    object::{Tree, metadata_mut},
+    registry::Registry,
 };
 
 /// Rejects roles and bindings that grant more permissions than their author has.
@@ -91,7 +92,8 @@ impl NoEscalation {
     ) -> Result<bool, Status> {
         let namespace = &write.namespace;
         let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
-        let decision = self.0.decide(&**registry.storage(), &write.asked.user, &Attempt { verb, object }).await?;
+        let decision =
+            self.0.decide(&**registry.storage(), &write.asked.user, &AccessAttributes { verb, object }).await?;
         Ok(decision.is_allowed())
     }
 

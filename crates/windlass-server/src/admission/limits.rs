@@ -4,10 +4,12 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
+use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::{add_amounts, amount},
-    registry::{ListParams, Registry, Target, Tree, as_object, items_mut, metadata_mut, object_mut},
+    object::{Tree, as_object, items_mut, metadata_mut, object_mut},
+    registry::{ListParams, Registry},
+    resource::Target,
 };
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -69,7 +71,7 @@ async fn ranges(registry: &Registry, namespace: &str) -> Result<Vec<Value>, Stat
     let resources = registry.resources();
     let Some(resource) = resources.get("", "v1", "limitranges") else { return Ok(Vec::new()) };
     let list = registry.list(&Target::collection(resource, Some(namespace)), ListParams::default()).await?;
-    Ok(list.items.iter().map(crate::registry::Item::value).collect())
+    Ok(list.items.iter().map(crate::resource::Item::value).collect())
 }
 
 /// Sets the defaults of a limit range in containers without values of their own, and records this in an annotation.

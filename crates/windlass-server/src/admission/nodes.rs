@@ -4,8 +4,11 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
-use crate::registry::{Registry, Tree, object_mut};
+use crate::registry::{Admission, Attributes, Operation};
+use crate::{
+    object::{Tree, object_mut},
+    registry::Registry,
+};
 
 /// The plugin `TaintNodesByCondition`: taints new nodes, so that no pod is scheduled to them until they are ready.
 #[derive(Debug)]

@@ -4,11 +4,12 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{
-    Admission, Attributes, Operation,
-    classes::{class, default_priority},
+use super::classes::{class, default_priority};
+use crate::registry::{Admission, Attributes, Operation};
+use crate::{
+    object::{Tree, default_pointer, object_mut},
+    registry::Registry,
 };
-use crate::registry::{Registry, Tree, default_pointer, object_mut};
 
 /// The plugins `DefaultTolerationSeconds` and `Priority`.
 #[derive(Debug)]

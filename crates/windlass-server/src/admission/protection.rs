@@ -4,8 +4,11 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::{Admission, Attributes, Operation};
-use crate::registry::{Registry, Tree, metadata_mut};
+use crate::registry::{Admission, Attributes, Operation};
+use crate::{
+    object::{Tree, metadata_mut},
+    registry::Registry,
+};
 
 /// The plugin `StorageObjectInUseProtection`: adds a finalizer, which a controller removes.
 #[derive(Debug)]

@@ -7,8 +7,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use windlass_api::{GroupResource, Status};
 
-use super::{Admission, Attributes, Operation};
-use crate::registry::{Registry, Target, Tree, as_object, object_mut};
+use crate::registry::{Admission, Attributes, Operation};
+use crate::{
+    kinds::ENFORCE_MOUNTABLE_SECRETS,
+    object::{Tree, as_object, object_mut},
+    registry::Registry,
+    resource::Target,
+};
 
 /// The plugin `ServiceAccount`: a pod's account must exist, and the pod gets its token.
 #[derive(Debug)]
@@ -34,8 +39,6 @@ const CONTAINERS: &[(&str, &str)] = &[("initContainers", "init container"), ("co
 const EPHEMERAL_CONTAINERS: &[(&str, &str)] = &[("ephemeralContainers", "ephemeral container")];
 /// The annotation of mirror pods, which represent a kubelet's static pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The annotation of accounts whose pods may use only the account's secrets.
-pub(crate) const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 
 impl Admission for ServiceAccounts {
     fn handles(&self, write: &Attributes) -> bool {
@@ -193,7 +196,7 @@ fn names_secret(volume: &Value) -> bool {
 
 /// Checks that a new pod, or its new ephemeral containers, use only secrets that the account allows.
 fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(), String> {
-    let said = account.at(&["metadata", "annotations", ENFORCE]).and_then(Value::as_str);
+    let said = account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).and_then(Value::as_str);
     // The values that Go's `strconv.ParseBool` accepts as true.
     let insists = matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
     match operation {

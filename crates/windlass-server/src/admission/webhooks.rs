@@ -13,13 +13,15 @@ use self::{
     call::{Answer, Failure, call},
     hook::{Hook, Invocation},
 };
-use super::{
-    Admission, Attributes, Operation,
-    conditions::{Conditions, Verdict},
+use crate::{
+    kinds::conditions::{Conditions, Verdict},
+    registry::{Admission, Attributes, Operation},
 };
 use crate::{
+    object::{Tree, metadata_mut},
     patch::{PatchType, apply_patch},
-    registry::{Item, Registry, Tree, metadata_mut},
+    registry::Registry,
+    resource::Item,
     storage::RangeQuery,
 };
 
@@ -32,71 +34,6 @@ pub(crate) struct Webhooks {
     conditions: Conditions,
 }
 
-/// The state of reinvocation. After a webhook has changed an object, the plugins run again, and so do the webhooks with
-/// the policy `IfNeeded`.
-#[derive(Debug, Default)]
-pub(crate) struct Reinvocation {
-    round: Round,
-    /// The webhooks that were called and have the policy `IfNeeded`.
-    interested: Vec<HookId>,
-    /// The webhooks that are called in the second round.
-    wanted: Vec<HookId>,
-    /// The object after the webhooks of the first round.
-    left: Value,
-}
-
-/// The round of mutating admission. There are at most two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Round {
-    #[default]
-    First,
-    /// A webhook changed the object in the first round, so a second round follows.
-    FirstChanged,
-    Second,
-}
-
-/// The name of a configuration and the index of a webhook in it.
-type HookId = (String, usize);
-
-impl Reinvocation {
-    /// Starts the second round and returns `true` if one is necessary.
-    pub(super) fn begin_again(&mut self) -> bool {
-        let again = self.round == Round::FirstChanged;
-        if again {
-            self.round = Round::Second;
-        }
-        again
-    }
-
-    /// Schedules all webhooks with the policy `IfNeeded` for the second round.
-    fn want_interested(&mut self) {
-        self.wanted.append(&mut self.interested);
-    }
-
-    fn begin(&mut self, object: &Value) {
-        if self.round == Round::Second && self.left != *object {
-            self.want_interested();
-        }
-    }
-
-    /// Reports whether a webhook is called in the current round. The second round calls only scheduled webhooks.
-    fn calls(&self, id: &HookId) -> bool {
-        self.round != Round::Second || self.wanted.contains(id)
-    }
-
-    fn called(&mut self, hook: &Hook, changed: bool) {
-        if changed {
-            self.want_interested();
-            if self.round == Round::First {
-                self.round = Round::FirstChanged;
-            }
-        }
-        if hook.wants_changes() {
-            self.interested.push(hook.id());
-        }
-    }
-}
-
 impl Admission for Webhooks {
     fn handles(&self, write: &Attributes) -> bool {
         let policies = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
@@ -105,7 +42,7 @@ impl Admission for Webhooks {
         !of_admission
     }
 
-    fn knows_parts(&self) -> bool {
+    fn handles_subresource_kinds(&self) -> bool {
         true
     }
 
@@ -128,9 +65,9 @@ impl Admission for Webhooks {
                     },
                     None => false,
                 };
-                write.reinvocation.called(hook, changed);
+                write.reinvocation.called(hook.id(), hook.wants_changes(), changed);
             }
-            write.reinvocation.left = write.object.clone();
+            write.reinvocation.end(&write.object);
             Ok(())
         })
     }

@@ -8,11 +8,11 @@
 //! controller   the state of each CRD, and its next step
 //!   └ names       the names that each CRD uses
 //!   └ conditions  the conditions in the status
-//!   └ clean_up    the deletion of the custom resources
+//!   └ instance_deletion    the deletion of the custom resources
 //! ```
 
-pub(super) mod clean_up;
 mod conditions;
+pub(super) mod instance_deletion;
 mod names;
 
 use std::{
@@ -31,20 +31,21 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 use windlass_api::{Status, format_time};
 
-pub(crate) use self::conditions::set_condition;
+pub(crate) use self::conditions::begin_deletion;
+use self::conditions::set_condition;
 use self::{
-    clean_up::CleanUp,
     conditions::{accepted, condition},
     names::NameTable,
 };
-use super::{
-    custom,
-    definition::{Approval, Definition, FINALIZER, Names},
-};
+use super::custom;
+use crate::apiextensions::controller::instance_deletion::InstanceDeletion;
+use crate::apiextensions::crd::{Approval, Crd, FINALIZER, Names};
 use crate::{
+    api_services::ApiServices,
     encoded::Encoded,
-    registrations::Registrations,
-    registry::{Answer, Body, Registry, ResourceInfo, Shape, Target, Tree, WeakRegistry, WriteParams, object_mut},
+    object::{Tree, object_mut},
+    registry::{Registry, ResponseBody, WeakRegistry, WriteParams},
+    resource::{Body, ResourceInfo, Shape, Target},
     storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
 };
 
@@ -72,7 +73,7 @@ pub(crate) async fn start(registry: &Registry) -> Result<Task, Status> {
         names: NameTable::default(),
         published: BTreeMap::new(),
         cleaning: FuturesUnordered::new(),
-        registrations: Registrations::default(),
+        api_services: ApiServices::default(),
         retry: BTreeSet::new(),
     };
     let revision = controller.load(registry).await.map_err(Status::internal)?;
@@ -83,19 +84,19 @@ struct Controller {
     registry: WeakRegistry,
     storage: Arc<dyn Storage>,
     /// All stored CRDs, by name.
-    definitions: BTreeMap<String, Known>,
+    definitions: BTreeMap<String, TrackedCrd>,
     names: NameTable,
     /// The CRDs whose resources are served, in the state from which the resources were created.
-    published: BTreeMap<String, Definition>,
+    published: BTreeMap<String, Crd>,
     /// The running deletions of custom resources.
     cleaning: FuturesUnordered<BoxFuture<'static, ()>>,
-    registrations: Registrations,
+    api_services: ApiServices,
     /// The CRDs whose status could not be written.
     retry: BTreeSet<String>,
 }
 
 /// A CRD in its latest known state.
-struct Known {
+struct TrackedCrd {
     object: Value,
     revision: Revision,
     /// `true` if the deletion of its custom resources has started.
@@ -112,8 +113,8 @@ impl Controller {
                 gone.remove(&name);
                 self.remember(&name, object, value.modified);
                 if let Some(known) = self.definitions.get(&name) {
-                    let definition = Definition::read(&known.object);
-                    self.publish(registry, &definition);
+                    let crd = Crd::read(&known.object);
+                    self.publish(registry, &crd);
                 }
             }
         }
@@ -128,7 +129,7 @@ impl Controller {
         self.sync_all().await;
         loop {
             let is_registered = match self.registry.upgrade() {
-                Some(registry) => self.registrations.sync(&registry).await,
+                Some(registry) => self.api_services.sync(&registry).await,
                 None => return,
             };
             let has_failed = !is_registered || !self.retry.is_empty() || events.is_none();
@@ -190,7 +191,7 @@ impl Controller {
         let old = before.as_ref().map(|known| names_of(&known.object)).unwrap_or_default();
         let is_cleaned = before.is_some_and(|known| known.is_cleaned && uid(&known.object) == uid(&object));
         let freed = self.names.replace(object.text(&["spec", "group"]), name, &old, &names_of(&object));
-        self.definitions.insert(name.to_owned(), Known { object, revision, is_cleaned });
+        self.definitions.insert(name.to_owned(), TrackedCrd { object, revision, is_cleaned });
         freed
     }
 
@@ -222,27 +223,27 @@ impl Controller {
     async fn advance(&mut self, name: &str) -> Option<Vec<String>> {
         let registry = self.registry.upgrade()?;
         let known = self.definitions.get_mut(name)?;
-        let definition = Definition::read(&known.object);
-        if definition.terminating {
+        let crd = Crd::read(&known.object);
+        if crd.terminating {
             let waits = known.object.items(&["metadata", "finalizers"]).iter().any(|finalizer| finalizer == FINALIZER);
             if waits && !known.is_cleaned {
                 known.is_cleaned = true;
                 self.cleaning
-                    .extend(CleanUp::new(&registry, &definition).map(|work| Box::pin(work.run()) as BoxFuture<_>));
+                    .extend(InstanceDeletion::new(&registry, &crd).map(|work| Box::pin(work.run()) as BoxFuture<_>));
             }
-            self.publish(&registry, &definition);
+            self.publish(&registry, &crd);
             return None;
         }
         let (object, before) = (&known.object, known.revision);
         let mut new = object.clone();
         let now = format_time(registry.clock().now());
-        accept_names(&mut self.names, &definition, &mut new, &now);
+        accept_names(&mut self.names, &crd, &mut new, &now);
         if let Some((holds, reason, message)) = Approval::condition(object) {
             set_condition(&mut new, "KubernetesAPIApprovalPolicyConformant", holds, (reason, &message), &now);
         }
         if new == *object {
-            if accepted(object) && !definition.established {
-                let (established, why) = if definition.has_sound_bundle() {
+            if accepted(object) && !crd.established {
+                let (established, why) = if crd.has_sound_bundle() {
                     (true, ("InitialNamesAccepted", "the initial names have been accepted"))
                 } else {
                     (false, ("InvalidCABundle", "The conversion webhook CABundle is invalid"))
@@ -250,7 +251,7 @@ impl Controller {
                 set_condition(&mut new, "Established", established, why, &now);
             }
             let is_settled = new == *object;
-            self.publish(&registry, &definition);
+            self.publish(&registry, &crd);
             if is_settled {
                 return None;
             }
@@ -269,39 +270,38 @@ impl Controller {
     }
 
     /// Publishes the resources of a CRD if its names are accepted, and replaces its previous resources.
-    fn publish(&mut self, registry: &Registry, definition: &Definition) {
-        let may_serve = definition.established
-            || self.definitions.get(&definition.name).is_some_and(|known| accepted(&known.object));
-        let definition = &Definition { established: true, ..definition.clone() };
-        if !may_serve || self.published.get(&definition.name) == Some(definition) {
+    fn publish(&mut self, registry: &Registry, crd: &Crd) {
+        let may_serve = crd.established || self.definitions.get(&crd.name).is_some_and(|known| accepted(&known.object));
+        let crd = &Crd { established: true, ..crd.clone() };
+        if !may_serve || self.published.get(&crd.name) == Some(crd) {
             return;
         }
-        let new = custom::resources(definition, registry.entropy());
+        let new = custom::resources(crd, registry.entropy());
         registry.change_resources(|table| {
-            let is_other = |resource: &&Arc<ResourceInfo>| !defines(definition, resource);
+            let is_other = |resource: &&Arc<ResourceInfo>| !defines(crd, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()
         });
-        let before = self.published.insert(definition.name.clone(), definition.clone());
-        self.registrations.replace(versions(before.as_ref()), versions(Some(definition)));
+        let before = self.published.insert(crd.name.clone(), crd.clone());
+        self.api_services.replace(versions(before.as_ref()), versions(Some(crd)));
         // An open watch uses the old schema. It is closed if the CRD has changed, so that clients restart it.
-        if before.is_some_and(|before| Definition { terminating: definition.terminating, ..before } != *definition) {
-            registry.drop_watches_of(&custom::prefix(definition));
+        if before.is_some_and(|before| Crd { terminating: crd.terminating, ..before } != *crd) {
+            registry.drop_watches_of(&custom::prefix(crd));
         }
     }
 
     fn unpublish(&mut self, registry: &Registry, name: &str) {
-        if let Some(definition) = self.published.remove(name) {
-            let is_other = |resource: &&Arc<ResourceInfo>| !defines(&definition, resource);
+        if let Some(crd) = self.published.remove(name) {
+            let is_other = |resource: &&Arc<ResourceInfo>| !defines(&crd, resource);
             registry.change_resources(|table| table.all().iter().filter(is_other).cloned().collect());
-            self.registrations.replace(versions(Some(&definition)), Vec::new());
-            registry.drop_watches_of(&custom::prefix(&definition));
+            self.api_services.replace(versions(Some(&crd)), Vec::new());
+            registry.drop_watches_of(&custom::prefix(&crd));
         }
     }
 }
 
 /// Grants a CRD its requested names if they are free, and reports the result in its status.
-fn accept_names(names: &mut NameTable, definition: &Definition, object: &mut Value, now: &str) {
-    let (granted, conflict) = names.grant(&definition.group, &definition.name, &definition.names, &definition.accepted);
+fn accept_names(names: &mut NameTable, crd: &Crd, object: &mut Value, now: &str) {
+    let (granted, conflict) = names.grant(&crd.group, &crd.name, &crd.names, &crd.accepted);
     let was_accepted = accepted(object);
     let status = object_mut(object, "status");
     if Names::from_status(status) != granted {
@@ -311,7 +311,7 @@ fn accept_names(names: &mut NameTable, definition: &Definition, object: &mut Val
         None => set_condition(object, "NamesAccepted", true, ("NoConflicts", "no conflicts found"), now),
         Some((reason, message)) => set_condition(object, "NamesAccepted", false, (reason, message), now),
     }
-    if !definition.established {
+    if !crd.established {
         let why = match conflict {
             // `advance` reports why the CRD is not established yet.
             None if was_accepted && condition(object, "Established").is_some() => return,
@@ -334,17 +334,15 @@ async fn next(events: &mut Option<Events>) -> Option<Result<StorageEvent, Storag
 }
 
 /// Reports whether the CRD defines a resource of the table.
-fn defines(definition: &Definition, resource: &ResourceInfo) -> bool {
-    matches!(resource.shape, Shape::Custom(_))
-        && resource.group == definition.group
-        && resource.plural == definition.accepted.plural
+fn defines(crd: &Crd, resource: &ResourceInfo) -> bool {
+    matches!(resource.shape, Shape::Custom(_)) && resource.group == crd.group && resource.plural == crd.accepted.plural
 }
 
 /// Returns the groups and versions that a CRD serves.
-fn versions(definition: Option<&Definition>) -> Vec<(String, String)> {
-    let served = definition.into_iter().flat_map(|definition| {
-        let served = definition.versions.iter().filter(|version| version.served);
-        served.map(|version| (definition.group.clone(), version.name.clone()))
+fn versions(crd: Option<&Crd>) -> Vec<(String, String)> {
+    let served = crd.into_iter().flat_map(|crd| {
+        let served = crd.versions.iter().filter(|version| version.served);
+        served.map(|version| (crd.group.clone(), version.name.clone()))
     });
     served.collect()
 }
@@ -376,7 +374,7 @@ async fn write_status(registry: &Registry, name: &str, object: Value) -> Result<
     let Some(target) = target(registry, name) else { return Ok(None) };
     let written = registry.update(&target.subresource("status"), Body::Value(object), params()).await?;
     match written.answer {
-        Answer::Object(item) => Ok(Some((item.value(), item.revision))),
-        Answer::Status(_) => Ok(None),
+        ResponseBody::Object(item) => Ok(Some((item.value(), item.revision))),
+        ResponseBody::Status(_) => Ok(None),
     }
 }

@@ -9,21 +9,23 @@ use serde_json::Value;
 use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status};
 
 use super::{
-    definition::{Definition, DefinitionVersion, ScalePaths},
     prune,
     schema::{Field, Schema},
-    translation::Webhook,
     validate,
+};
+use crate::apiextensions::{
+    conversion_webhook::Webhook,
+    crd::{Crd, DefinitionVersion, ScalePaths},
 };
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
+    object::{Causes, Errors, Tree},
     patch,
-    registry::{
-        Causes, Conversion, CustomShape, Effect, Errors, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
-        ScaleRule, Shape, Strategy, SubresourceInfo, Translator, Tree,
+    resource::{
+        Allocation, Conversion, CustomColumn, CustomShape, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
+        ScaleRule, Shape, Strategy, SubresourceInfo, VersionConverter,
     },
-    table::CustomColumn,
 };
 
 /// The decoder of one version.
@@ -61,14 +63,14 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the resources of a CRD: one per served version.
-pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
-    let Some(storage) = definition.storage() else { return Vec::new() };
-    let mut stored = Stored::new(definition, storage, entropy);
+pub(super) fn resources(crd: &Crd, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
+    let Some(storage) = crd.storage() else { return Vec::new() };
+    let mut stored = Stored::new(crd, storage, entropy);
     let types = Arc::clone(&stored.types);
     let (served, unserved): (Vec<_>, Vec<_>) =
-        definition.versions.iter().zip(&*types).partition(|(version, _)| version.served);
+        crd.versions.iter().zip(&*types).partition(|(version, _)| version.served);
     let infos = |stored: &Stored, versions: Vec<(&DefinitionVersion, &Arc<CustomType>)>| -> Vec<_> {
-        let infos = versions.into_iter().map(|(version, ty)| resource(definition, version, Arc::clone(ty), stored));
+        let infos = versions.into_iter().map(|(version, ty)| resource(crd, version, Arc::clone(ty), stored));
         infos.map(Arc::new).collect()
     };
     stored.unserved = infos(&stored, unserved).into();
@@ -76,15 +78,15 @@ pub(super) fn resources(definition: &Definition, entropy: &Entropy) -> Vec<Arc<R
 }
 
 /// Returns the prefix of the objects' keys.
-pub(super) fn prefix(definition: &Definition) -> String {
-    format!("/registry/{}/{}/", definition.group, definition.accepted.plural)
+pub(super) fn prefix(crd: &Crd) -> String {
+    format!("/registry/{}/{}/", crd.group, crd.accepted.plural)
 }
 
 /// Returns the resource of the stored version, served or not.
-pub(super) fn stored_resource(definition: &Definition, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
-    let storage = definition.storage()?;
-    let stored = Stored::new(definition, storage, entropy);
-    Some(Arc::new(resource(definition, storage, Arc::clone(&stored.ty), &stored)))
+pub(super) fn stored_resource(crd: &Crd, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
+    let storage = crd.storage()?;
+    let stored = Stored::new(crd, storage, entropy);
+    Some(Arc::new(resource(crd, storage, Arc::clone(&stored.ty), &stored)))
 }
 
 /// The data that the versions of a CRD share: the stored version and the conversion to it.
@@ -92,34 +94,25 @@ struct Stored {
     ty: Arc<CustomType>,
     /// All versions in the order of the CRD. An object may be stored in any of them.
     types: Arc<[Arc<CustomType>]>,
-    webhook: Option<Arc<dyn Translator>>,
+    webhook: Option<Arc<dyn VersionConverter>>,
     unserved: Arc<[Arc<ResourceInfo>]>,
 }
 
 impl Stored {
-    fn new(definition: &Definition, storage: &DefinitionVersion, entropy: &Entropy) -> Self {
-        let webhook = Webhook::of(&definition.conversion, entropy);
-        let ty = Arc::new(CustomType::new(definition, storage, &storage.name));
-        let types = definition.versions.iter().map(|version| {
-            if version.storage {
-                Arc::clone(&ty)
-            } else {
-                Arc::new(CustomType::new(definition, version, &storage.name))
-            }
+    fn new(crd: &Crd, storage: &DefinitionVersion, entropy: &Entropy) -> Self {
+        let webhook = Webhook::of(&crd.conversion, entropy);
+        let ty = Arc::new(CustomType::new(crd, storage, &storage.name));
+        let types = crd.versions.iter().map(|version| {
+            if version.storage { Arc::clone(&ty) } else { Arc::new(CustomType::new(crd, version, &storage.name)) }
         });
-        let webhook = webhook.map(|webhook| Arc::new(webhook) as Arc<dyn Translator>);
+        let webhook = webhook.map(|webhook| Arc::new(webhook) as Arc<dyn VersionConverter>);
         Self { types: types.collect(), ty, webhook, unserved: Arc::new([]) }
     }
 }
 
-fn resource(
-    definition: &Definition,
-    version: &DefinitionVersion,
-    shape: Arc<CustomType>,
-    stored: &Stored,
-) -> ResourceInfo {
+fn resource(crd: &Crd, version: &DefinitionVersion, shape: Arc<CustomType>, stored: &Stored) -> ResourceInfo {
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    let (group, names) = (&definition.group, &definition.accepted);
+    let (group, names) = (&crd.group, &crd.accepted);
     let mut subresources = Vec::new();
     if version.has_status {
         subresources.push(SubresourceInfo {
@@ -139,11 +132,11 @@ fn resource(
             verbs: own(&SUBRESOURCE_VERBS),
         });
     }
-    let strategy = CustomStrategy::new(definition, version, &shape);
+    let strategy = CustomStrategy::new(crd, version, &shape);
     // Objects in another version, or from an earlier generation of the CRD, may lack defaults of this version.
     // Otherwise no conversion is necessary, except to apply the default of a new object's absent status.
     let has_defaults = version.has_status && shape.compiled.properties.get("status").is_some_and(Schema::has_default);
-    let is_only = definition.versions.len() == 1 && definition.generation <= 1 && !has_defaults;
+    let is_only = crd.versions.len() == 1 && crd.generation <= 1 && !has_defaults;
     let conversion = (!is_only).then(|| conversion(&shape, stored));
     ResourceInfo {
         group: group.clone(),
@@ -154,10 +147,10 @@ fn resource(
         singular: names.singular.clone(),
         short_names: names.short_names.clone(),
         categories: names.categories.clone(),
-        scope: definition.scope,
+        scope: crd.scope,
         verbs: own(&VERBS),
         subresources,
-        prefix: prefix(definition),
+        prefix: prefix(crd),
         shape: Shape::Custom(shape),
         strategy: Arc::new(strategy),
         conversion,
@@ -176,7 +169,7 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
     };
     let types = Arc::clone(&stored.types);
     Conversion {
-        hub: Hub::Asked,
+        hub: Hub::Requested,
         complete: Arc::new(move |object| {
             let version = object.text(&["apiVersion"]).rsplit('/').next().unwrap_or_default();
             if let Some(ty) = types.iter().find(|ty| ty.version == version) {
@@ -194,17 +187,17 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
 // === impl CustomType ===
 
 impl CustomType {
-    fn new(definition: &Definition, version: &DefinitionVersion, storage_version: &str) -> Self {
+    fn new(crd: &Crd, version: &DefinitionVersion, storage_version: &str) -> Self {
         Self {
-            group: definition.group.clone(),
+            group: crd.group.clone(),
             version: version.name.clone(),
-            kind: definition.accepted.kind.clone(),
+            kind: crd.accepted.kind.clone(),
             storage_version: storage_version.to_owned(),
             compiled: Arc::new(Schema::compile(&version.schema)),
             schema: version.schema.clone(),
             columns: CustomColumn::read_all(&version.columns),
             selectable: version.selectable.clone(),
-            terminating: definition.terminating,
+            terminating: crd.terminating,
             merged: OnceLock::new(),
         }
     }
@@ -304,7 +297,7 @@ impl CustomShape for CustomType {
         let kind = value.text(&["kind"]).to_owned();
         if kind != self.kind {
             let mut errors = Errors::default();
-            errors.invalid(&crate::registry::Path::new("kind"), &kind, &format!("must be {}", self.kind));
+            errors.invalid(&crate::object::Path::new("kind"), &kind, &format!("must be {}", self.kind));
             let name = value.text(&["metadata", "name"]).to_owned();
             errors.check(&GroupKind::new(self.group.clone(), kind.clone()), &name)?;
         }
@@ -368,7 +361,7 @@ impl CustomShape for CustomType {
 // === impl CustomStrategy ===
 
 impl CustomStrategy {
-    fn new(definition: &Definition, version: &DefinitionVersion, shape: &Arc<CustomType>) -> Self {
+    fn new(crd: &Crd, version: &DefinitionVersion, shape: &Arc<CustomType>) -> Self {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
         let scale = version.scale.as_ref().map(|scale| ScaleRule {
             spec_replicas: path(&scale.spec_replicas),
@@ -386,9 +379,9 @@ impl CustomStrategy {
             },
             shape: Arc::clone(shape),
             conditions: OnceLock::new(),
-            resource: GroupResource::new(definition.group.clone(), definition.accepted.plural.clone()),
+            resource: GroupResource::new(crd.group.clone(), crd.accepted.plural.clone()),
             scale: version.scale.clone(),
-            terminating: definition.terminating,
+            terminating: crd.terminating,
         }
     }
 
@@ -426,7 +419,7 @@ impl CustomStrategy {
         if errors.has_any(&MISLEADING) {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
                        errors to complete validation";
-            errors.invalid(&crate::registry::Path::new("<nil>"), &Value::Null, why);
+            errors.invalid(&crate::object::Path::new("<nil>"), &Value::Null, why);
             return;
         }
         let verdict = rules.validate(new, old);
@@ -514,7 +507,7 @@ impl Strategy for CustomStrategy {
             .collect()
     }
 
-    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         if self.terminating && old.is_none() {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));

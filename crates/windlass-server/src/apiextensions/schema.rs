@@ -7,7 +7,7 @@ use serde_json::Value;
 use windlass_cel::compile_pattern;
 
 use super::validate::equal;
-use crate::registry::Tree;
+use crate::object::Tree;
 
 /// The schema of one value. Compiled once per CRD and version.
 #[allow(clippy::struct_excessive_bools, reason = "each is a keyword of the schema language")]

@@ -13,7 +13,7 @@ use super::{
     schema::Schema,
     validate::{report, validate as validate_value},
 };
-use crate::registry::{Causes, Errors, Path, Tree};
+use crate::object::{Causes, Errors, Path, Tree};
 
 /// The level of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ enum Level {
 }
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const COMBINATORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 /// Validates a schema.
 pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -39,7 +39,7 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn check(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     check_keywords(schema, path, errors);
-    check_junctions(schema, schema.flag(&["x-kubernetes-int-or-string"]), path, errors);
+    check_combinators(schema, schema.flag(&["x-kubernetes-int-or-string"]), path, errors);
     check_kind(schema, level, path, errors);
     check_list(schema, path, errors);
     check_pattern(schema, path, errors);
@@ -197,8 +197,8 @@ fn check_metadata(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Checks the schemas in `allOf`, `anyOf`, `oneOf` and `not`. They may only restrict values and not define their type.
 /// With `either`, they may distinguish integers from strings.
-fn check_junctions(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
-    for junctor in JUNCTORS {
+fn check_combinators(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
+    for junctor in COMBINATORS {
         for (index, part) in schema.items(&[junctor]).iter().enumerate() {
             check_junction(part, either, &path.child(junctor).index(index), errors);
             check_declared(part, schema, &path.child(junctor).index(index), path, errors);
@@ -230,7 +230,7 @@ fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Er
             errors.forbidden(&path.child(key), "must be empty to be structural");
         }
     }
-    check_junctions(schema, either, path, errors);
+    check_combinators(schema, either, path, errors);
     for (name, field) in schema.entries(&["properties"]) {
         check_junction(field, false, &path.child("properties").key(name), errors);
     }

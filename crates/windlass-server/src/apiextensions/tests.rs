@@ -8,10 +8,11 @@ use windlass_api::{Clock, Entropy, FieldValidation, Status};
 use crate::{
     bootstrap,
     codec::Format,
+    object::Tree,
     registry::{
-        Answer, Body, DeleteParams, GetParams, ListParams, PatchType, Registry, Target, Tree, WatchParams, WriteParams,
-        Written,
+        DeleteParams, GetParams, ListParams, PatchType, Registry, ResponseBody, WatchParams, WriteParams, Written,
     },
+    resource::{Body, Target},
     storage::{MemoryStorage, Storage},
 };
 
@@ -21,7 +22,7 @@ async fn registry_over(storage: Arc<dyn Storage>) -> Registry {
         storage,
         Clock::system(),
         Entropy::seeded(7),
-        bootstrap::Choices::default(),
+        bootstrap::RegistryOptions::default(),
         Arc::default(),
         address,
     )
@@ -60,8 +61,8 @@ fn bytes(object: &Value) -> Body {
 
 fn value(written: Written) -> Value {
     match written.answer {
-        Answer::Object(item) => item.value(),
-        Answer::Status(status) => panic!("{status:?}"),
+        ResponseBody::Object(item) => item.value(),
+        ResponseBody::Status(status) => panic!("{status:?}"),
     }
 }
 
@@ -243,7 +244,7 @@ async fn objects_are_pruned_defaulted_and_put_in_order() {
             "unknown field \"spec.zz\""
         ]
     );
-    let Answer::Object(item) = &written.answer else { panic!() };
+    let ResponseBody::Object(item) = &written.answer else { panic!() };
     let text = String::from_utf8(item.to_bytes().to_vec()).unwrap();
     let spec = "\"spec\":{\"any\":{\"x\":{\"y\":null,\"z\":1}},\"color\":\"red\",\"nested\":{\"a\":\"x\",\"l\":[{\"d\":5,\
                 \"k\":\"a\"}]},\"size\":1}}";
@@ -425,9 +426,9 @@ async fn a_definition_that_is_deleted_takes_its_objects_along() {
 
     let definition = definition_named(&registry, "foos.ex.io");
     let deleted = registry.delete(&definition, DeleteParams::default()).await.unwrap();
-    let Answer::Object(item) = deleted.answer else { panic!("the object is the answer") };
+    let ResponseBody::Object(item) = deleted.answer else { panic!("the object is the answer") };
     let deleted = item.value();
-    assert_eq!(deleted["metadata"]["finalizers"], json!([super::FINALIZER]));
+    assert_eq!(deleted["metadata"]["finalizers"], json!([crate::apiextensions::crd::FINALIZER]));
     assert_eq!(deleted["metadata"]["generation"], 1);
     assert!(deleted["metadata"].get("deletionGracePeriodSeconds").is_none());
     let last = deleted.items(&["status", "conditions"]).last().unwrap();

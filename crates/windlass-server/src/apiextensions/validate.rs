@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     codec::{go_quote, sort_keys},
+    object::{Causes, Errors},
     patch::go_format,
-    registry::{Causes, Errors},
 };
 
 /// Validates an object. Messages, but not fields, omit `hidden` at the beginning of paths, as the real server does when
@@ -75,7 +75,7 @@ pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, caus
 /// Adds causes to the registry's errors.
 pub(super) fn report(causes: impl IntoIterator<Item = Cause>, errors: &mut Errors) {
     for cause in causes {
-        errors.add(&crate::registry::Path::new(&cause.field), &cause.reason, cause.message);
+        errors.add(&crate::object::Path::new(&cause.field), &cause.reason, cause.message);
     }
 }
 

@@ -12,13 +12,14 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use windlass_api::Status;
 
-use super::{ANONYMOUS, AUTHENTICATED, NODE_NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNTS, UNAUTHENTICATED, User};
+use super::{Authenticator, Host};
+use crate::identity::{ANONYMOUS, AUTHENTICATED, NODE_NAME, SERVICE_ACCOUNT, SERVICE_ACCOUNTS, UNAUTHENTICATED, User};
 use crate::{
-    authz::{Attempt, MASTERS, Object},
+    authz::{AccessAttributes, Object},
     codec::go_quote,
-    http::RequestInfo,
-    registry::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
-    server::Inner,
+    identity::MASTERS,
+    object::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
+    request::RequestInfo,
 };
 
 const USER: &str = "impersonate-user";
@@ -34,65 +35,82 @@ const NODES: &str = "system:nodes";
 const MANY: usize = 4;
 
 /// An impersonation mode.
-struct Way {
+struct Mode {
     /// Empty for the legacy mode.
     name: &'static str,
     /// Reports whether the mode applies to this impersonated user and caller.
-    leads_to: fn(wanted: &User, asker: &User) -> bool,
+    applies_to: fn(impersonated_user: &User, caller: &User) -> bool,
 }
 
 /// The modes, in the order in which they are tried.
-const WAYS: [Way; 5] = [
-    Way { name: "associated-node", leads_to: |wanted, asker| is_only_name(wanted) && lives_on(asker, wanted) },
-    Way { name: "arbitrary-node", leads_to: |wanted, _| is_only_name(wanted) && node(&wanted.name).is_some() },
-    Way { name: "serviceaccount", leads_to: |wanted, _| is_only_name(wanted) && account(&wanted.name).is_some() },
-    Way { name: "user-info", leads_to: |wanted, _| node(&wanted.name).is_none() && account(&wanted.name).is_none() },
-    Way { name: "", leads_to: |_, _| true },
+const MODES: [Mode; 5] = [
+    Mode {
+        name: "associated-node",
+        applies_to: |impersonated_user, caller| is_only_name(impersonated_user) && lives_on(caller, impersonated_user),
+    },
+    Mode {
+        name: "arbitrary-node",
+        applies_to: |impersonated_user, _| is_only_name(impersonated_user) && node(&impersonated_user.name).is_some(),
+    },
+    Mode {
+        name: "serviceaccount",
+        applies_to: |impersonated_user, _| {
+            is_only_name(impersonated_user) && account(&impersonated_user.name).is_some()
+        },
+    },
+    Mode {
+        name: "user-info",
+        applies_to: |impersonated_user, _| {
+            node(&impersonated_user.name).is_none() && account(&impersonated_user.name).is_none()
+        },
+    },
+    Mode { name: "", applies_to: |_, _| true },
 ];
 
 /// The maximum number of callers in the cache of modes.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// The mode last granted to each caller, as an index into [`WAYS`].
+/// The mode last granted to each caller, as an index into [`MODES`].
 #[derive(Debug, Default)]
-pub(crate) struct OpenWays(Mutex<BTreeMap<String, usize>>);
+pub(crate) struct GrantedModes(Mutex<BTreeMap<String, usize>>);
 
-impl OpenWays {
-    fn to(&self, asker: &User) -> Option<usize> {
-        self.0.lock().get(&asker.name).copied()
+impl GrantedModes {
+    fn to(&self, caller: &User) -> Option<usize> {
+        self.0.lock().get(&caller.name).copied()
     }
 
-    fn remember(&self, asker: &User, way: usize) {
+    fn remember(&self, caller: &User, mode: usize) {
         let mut ways = self.0.lock();
-        if ways.get(&asker.name) == Some(&way) {
+        if ways.get(&caller.name) == Some(&mode) {
             return;
         }
         if ways.len() >= MOST_REMEMBERED {
             ways.clear();
         }
-        ways.insert(asker.name.clone(), way);
+        ways.insert(caller.name.clone(), mode);
     }
 }
 
 /// Returns the user for whom a request runs: the impersonated user, or the caller if there is none.
 pub(crate) async fn impersonated(
-    server: &Inner,
-    asker: Arc<User>,
+    host: &impl Host,
+    authenticator: &Authenticator,
+    caller: Arc<User>,
     request: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Arc<User>, Status> {
-    let Some(wanted) = wanted(headers)? else { return Ok(asker) };
-    let open = server.authenticator().open_ways();
-    let known = open.to(&asker);
-    let order = known.into_iter().chain((0..WAYS.len()).filter(|place| Some(*place) != known));
+    let Some(impersonated_user) = impersonated_user(headers)? else { return Ok(caller) };
+    let open = authenticator.granted_modes();
+    let known = open.to(&caller);
+    let order = known.into_iter().chain((0..MODES.len()).filter(|place| Some(*place) != known));
     let mut first = None;
-    for (place, way) in order.map(|place| (place, &WAYS[place])) {
-        if !(way.leads_to)(&wanted, &asker) {
+    for (place, mode) in order.map(|place| (place, &MODES[place])) {
+        if !(mode.applies_to)(&impersonated_user, &caller) {
             continue;
         }
-        match (Passage { server, asker: &asker, way }).pass(request, &wanted).await {
+        match (ModeCheck { host, caller: &caller, mode }).pass(request, &impersonated_user).await {
             Ok(user) => {
-                open.remember(&asker, place);
+                open.remember(&caller, place);
                 return Ok(Arc::new(user));
             }
             Err(refusal) => first = first.or(Some(refusal)),
@@ -105,24 +123,24 @@ pub(crate) async fn impersonated(
 ///
 /// Header values are bytes, as in Go: invalid UTF-8 becomes U+FFFD, as in JSON. A header is never dropped, because the
 /// request would then run as the caller, or with fewer groups than the client requested.
-fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
+fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
-    let mut wanted = User { name: first(USER), uid: first(UID), ..User::default() };
+    let mut impersonated_user = User { name: first(USER), uid: first(UID), ..User::default() };
     for (name, value) in headers {
         if name.as_str() == GROUP {
-            wanted.groups.push(text(value));
+            impersonated_user.groups.push(text(value));
         } else if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-            wanted.extra.entry(extra_key(key)).or_default().push(text(value));
+            impersonated_user.extra.entry(extra_key(key)).or_default().push(text(value));
         }
     }
-    if !wanted.name.is_empty() {
-        return Ok(Some(wanted));
+    if !impersonated_user.name.is_empty() {
+        return Ok(Some(impersonated_user));
     }
-    if is_only_name(&wanted) {
+    if is_only_name(&impersonated_user) {
         return Ok(None);
     }
-    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&wanted))))
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&impersonated_user))))
 }
 
 /// Decodes the key of an extra. A key with an invalid escape is not decoded at all.
@@ -137,27 +155,27 @@ fn extra_key(encoded: &str) -> String {
 }
 
 /// An attempt to impersonate in one mode.
-struct Passage<'a> {
-    server: &'a Inner,
-    asker: &'a User,
-    way: &'a Way,
+struct ModeCheck<'a, H> {
+    host: &'a H,
+    caller: &'a User,
+    mode: &'a Mode,
 }
 
-impl Passage<'_> {
+impl<H: Host> ModeCheck<'_, H> {
     /// Checks all permissions of the mode and returns the impersonated user.
-    async fn pass(&self, request: &RequestInfo, wanted: &User) -> Result<User, Status> {
-        let asked = Attempt::of(request);
+    async fn pass(&self, request: &RequestInfo, impersonated_user: &User) -> Result<User, Status> {
+        let asked = AccessAttributes::of(request);
         if self.is_narrow() {
-            let verb = format!("impersonate-on:{}:{}", self.way.name, asked.verb);
-            self.ask(&Attempt { verb: &verb, ..asked }).await?;
+            let verb = format!("impersonate-on:{}:{}", self.mode.name, asked.verb);
+            self.ask(&AccessAttributes { verb: &verb, ..asked }).await?;
         }
-        let mut user = wanted.clone();
+        let mut user = impersonated_user.clone();
         self.ask_for_name(&mut user).await?;
-        if !wanted.uid.is_empty() {
-            self.ask_for(AUTHENTICATION, "uids", "", "", &wanted.uid).await?;
+        if !impersonated_user.uid.is_empty() {
+            self.ask_for(AUTHENTICATION, "uids", "", "", &impersonated_user.uid).await?;
         }
-        self.ask_for_groups(&wanted.groups).await?;
-        self.ask_for_extra(&wanted.extra).await?;
+        self.ask_for_groups(&impersonated_user.groups).await?;
+        self.ask_for_extra(&impersonated_user.extra).await?;
         if user.name == ANONYMOUS {
             user.join(UNAUTHENTICATED);
         } else if !user.is_in(UNAUTHENTICATED) {
@@ -173,7 +191,7 @@ impl Passage<'_> {
         if let Some(node) = node(&name).filter(|_| self.is_narrow()) {
             user.groups = vec![NODES.to_owned()];
             // All nodes: the caller's own node was already verified.
-            let node = if self.way.name == "associated-node" { "*" } else { node };
+            let node = if self.mode.name == "associated-node" { "*" } else { node };
             return self.ask_for(group, "nodes", "", "", node).await;
         }
         if let Some((namespace, account)) = account(&name) {
@@ -196,7 +214,7 @@ impl Passage<'_> {
                 namespace: "",
                 name,
             };
-            Err(Attempt { verb: &verb, object }.forbidden(self.asker, why))
+            Err(AccessAttributes { verb: &verb, object }.forbidden(self.caller, why))
         };
         if self.is_narrow() {
             if groups.iter().any(String::is_empty) {
@@ -227,7 +245,7 @@ impl Passage<'_> {
                     namespace: "",
                     name: "",
                 };
-                return Err(Attempt { verb: &self.verb(), object }.forbidden(self.asker, &why));
+                return Err(AccessAttributes { verb: &self.verb(), object }.forbidden(self.caller, &why));
             }
             if extra.values().map(Vec::len).sum::<usize>() >= MANY
                 && self.ask_for(AUTHENTICATION, RESOURCE, "*", "", "*").await.is_ok()
@@ -253,19 +271,19 @@ impl Passage<'_> {
     ) -> Result<(), Status> {
         let version = if group.is_empty() { "" } else { "v1" };
         let object = Object::Resource { group, version, resource, subresource, namespace, name };
-        self.ask(&Attempt { verb: &self.verb(), object }).await
+        self.ask(&AccessAttributes { verb: &self.verb(), object }).await
     }
 
-    async fn ask(&self, attempt: &Attempt<'_>) -> Result<(), Status> {
-        self.server.authorize(self.asker, attempt).await
+    async fn ask(&self, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
+        self.host.authorize(self.caller, attempt).await
     }
 
     fn is_narrow(&self) -> bool {
-        !self.way.name.is_empty()
+        !self.mode.name.is_empty()
     }
 
     fn verb(&self) -> String {
-        if self.is_narrow() { format!("impersonate:{}", self.way.name) } else { "impersonate".to_owned() }
+        if self.is_narrow() { format!("impersonate:{}", self.mode.name) } else { "impersonate".to_owned() }
     }
 
     fn version(&self) -> &'static str {
@@ -316,9 +334,10 @@ fn account(user: &str) -> Option<(&str, &str)> {
 }
 
 /// Reports whether the caller is a service account of a pod on the impersonated node.
-fn lives_on(asker: &User, wanted: &User) -> bool {
-    let own = asker.extra.get(NODE_NAME).map(Vec::as_slice);
-    account(&asker.name).is_some() && node(&wanted.name).is_some_and(|node| matches!(own, Some([own]) if own == node))
+fn lives_on(caller: &User, impersonated_user: &User) -> bool {
+    let own = caller.extra.get(NODE_NAME).map(Vec::as_slice);
+    account(&caller.name).is_some()
+        && node(&impersonated_user.name).is_some_and(|node| matches!(own, Some([own]) if own == node))
 }
 
 /// Formats a user as Go does.
@@ -344,16 +363,16 @@ mod tests {
     use super::*;
     use crate::{
         Server,
-        authn::Shown,
         http::{Origin, Trust, handle},
         server::boxed,
+        tls::ClientCertificate,
     };
 
     fn named(headers: &[(&str, &[u8])]) -> Result<Option<User>, Status> {
         let header = |(name, value): &(&str, &[u8])| {
             (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value).unwrap())
         };
-        wanted(&headers.iter().map(header).collect())
+        impersonated_user(&headers.iter().map(header).collect())
     }
 
     #[test]
@@ -396,7 +415,7 @@ mod tests {
     #[tokio::test]
     async fn request_for_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();
-        let origin = Origin { trust: Trust::Credentials(Shown::Nothing), stopping: server.inner().stopping() };
+        let origin = Origin { trust: Trust::Socket(ClientCertificate::Nothing), stopping: server.inner().stopping() };
         let ask = |path: &str| {
             let request = http::Request::get(path)
                 .header("authorization", "Bearer ADMIN")

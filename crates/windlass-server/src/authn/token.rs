@@ -22,11 +22,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use windlass_api::{Meta, Status};
 
-use super::{Identity, User};
-use crate::{
-    codec::go_quote,
-    registry::{Registry, Target, Tree},
-};
+use super::Identity;
+use crate::identity::User;
+use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target};
 
 /// The default issuer of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -197,7 +195,7 @@ impl Issuer {
             "jti": grant.id,
             "kubernetes.io": private,
             "nbf": now,
-            "sub": format!("{}{}:{}", super::SERVICE_ACCOUNT, grant.namespace, grant.name),
+            "sub": format!("{}{}:{}", crate::identity::SERVICE_ACCOUNT, grant.namespace, grant.name),
         });
         let header = json!({"alg": "ES256", "kid": key.id});
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());

@@ -15,7 +15,7 @@ use super::{
     chain::{AuthorizerChain, Link},
     webhook::{AccessReviewer, Answers, AuthorizationWebhook, OnFailure},
 };
-use crate::registry::{Errors, Path, dns_subdomain};
+use crate::object::{Errors, Path, dns_subdomain};
 
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1"];
 const TYPES: [&str; 5] = ["AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];

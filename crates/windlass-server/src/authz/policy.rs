@@ -6,11 +6,12 @@ use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::task::unconstrained;
 
-use super::{Attempt, Decision, GROUP, Reason, Rule};
+use super::{AccessAttributes, Decision, GROUP, Reason, Rule};
 use crate::{
-    authn::{SERVICE_ACCOUNT, User},
     codec::go_quote,
-    registry::{Item, ResourceInfo, Seen, Tree},
+    identity::{SERVICE_ACCOUNT, User},
+    object::{DuplicateCheck, Tree},
+    resource::{Item, ResourceInfo},
     storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
 };
 
@@ -161,7 +162,7 @@ impl Grants {
     }
 
     /// Decides whether the user may perform the request in the namespace.
-    pub(super) fn decide(&self, user: &User, attempt: &Attempt<'_>, namespace: &str) -> Decision {
+    pub(super) fn decide(&self, user: &User, attempt: &AccessAttributes<'_>, namespace: &str) -> Decision {
         let mut missing = Vec::new();
         for binding in self.bindings(user, namespace) {
             match self.roles.get(&binding.role) {
@@ -180,7 +181,7 @@ impl Grants {
     /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(super) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<RoleName>) {
         let (mut rules, mut missing) = (Vec::new(), Vec::new());
-        let mut seen = Seen::default();
+        let mut seen = DuplicateCheck::default();
         for binding in self.bindings(user, namespace) {
             if seen.repeats(Arc::as_ptr(binding)) {
                 continue;
@@ -210,7 +211,7 @@ impl Grants {
 
 /// Returns a message about missing roles; `None` if there are none. `word` returns the name of a role's resource.
 pub(crate) fn complaint(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
-    let (mut texts, mut seen) = (Vec::new(), Seen::default());
+    let (mut texts, mut seen) = (Vec::new(), DuplicateCheck::default());
     for role in missing {
         if !seen.repeats((word(role), role.name.as_str())) {
             texts.push(format!("{}.{GROUP} {} not found", word(role), go_quote(&role.name)));

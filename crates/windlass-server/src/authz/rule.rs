@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Attempt, Object};
-use crate::{codec::go_quote, registry::Tree};
+use super::{AccessAttributes, Object};
+use crate::{codec::go_quote, object::Tree};
 
 pub(super) const ALL: &str = "*";
 
@@ -47,7 +47,7 @@ impl Rule {
     }
 
     /// Reports whether the rule allows a request.
-    pub(super) fn allows(&self, attempt: &Attempt<'_>) -> bool {
+    pub(super) fn allows(&self, attempt: &AccessAttributes<'_>) -> bool {
         has(&self.verbs, attempt.verb)
             && match attempt.object {
                 Object::Path(path) => self.paths.iter().any(|own| path_covers(own, path)),

@@ -25,12 +25,15 @@ fn paths(verbs: &[&str], paths: &[&str]) -> Rule {
 }
 
 /// Parses a request, for example `get apps deployments/scale web`.
-fn attempt(text: &str) -> Attempt<'_> {
+fn attempt(text: &str) -> AccessAttributes<'_> {
     let mut words = text.split(' ');
     let mut next = || words.next().unwrap_or_default();
     let (verb, group, resource, name) = (next(), next(), next(), next());
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    Attempt { verb, object: Object::Resource { group, version: "v1", resource, subresource, namespace: "n", name } }
+    AccessAttributes {
+        verb,
+        object: Object::Resource { group, version: "v1", resource, subresource, namespace: "n", name },
+    }
 }
 
 #[test]
@@ -63,9 +66,12 @@ fn a_rule_allows_what_it_names() {
         ("get", "/metrics/a", false),
         ("put", "/metrics", false),
     ] {
-        assert_eq!(debug.allows(&Attempt { verb, object: Object::Path(path) }), expected, "{verb} {path}");
+        assert_eq!(debug.allows(&AccessAttributes { verb, object: Object::Path(path) }), expected, "{verb} {path}");
     }
-    assert!(!all.allows(&Attempt { verb: "get", object: Object::Path("/metrics") }), "a path is not a resource");
+    assert!(
+        !all.allows(&AccessAttributes { verb: "get", object: Object::Path("/metrics") }),
+        "a path is not a resource"
+    );
 }
 
 #[test]
@@ -152,7 +158,7 @@ async fn what_is_written_counts_at_once() {
         stored.ask(&robot, "get  pods").await,
         r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to ServiceAccount "robot/n""#
     );
-    let elsewhere = Attempt {
+    let elsewhere = AccessAttributes {
         verb: "get",
         object: Object::Resource {
             group: "",
@@ -205,14 +211,14 @@ async fn those_who_are_trusted_need_no_role() {
 
 #[test]
 fn a_refusal_names_who_what_and_where() {
-    let refused = |attempt: Attempt<'_>| attempt.forbidden(&user("a<b>\"", &[]), "why").message;
+    let refused = |attempt: AccessAttributes<'_>| attempt.forbidden(&user("a<b>\"", &[]), "why").message;
     assert_eq!(
         refused(attempt("get apps deployments/scale web")),
         "deployments.apps \"web\" is forbidden: User \"a&lt;b&gt;\\\"\" cannot get resource \"deployments/scale\" in API \
          group \"apps\" in the namespace \"n\": why"
     );
     assert_eq!(
-        refused(Attempt { verb: "get", object: Object::Path("/x&y") }),
+        refused(AccessAttributes { verb: "get", object: Object::Path("/x&y") }),
         "forbidden: User \"a&lt;b&gt;\\\"\" cannot get path \"/x&amp;y\": why"
     );
 }

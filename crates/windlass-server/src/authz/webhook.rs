@@ -12,8 +12,8 @@ use tokio::time::{self, Instant};
 use windlass_api::{BoxError, ErrorChain};
 use windlass_cel::{EvaluationError, LIMIT_PER_CALL, Program};
 
-use super::{Attempt, Object};
-use crate::{authn::User, registry::Tree};
+use super::{AccessAttributes, Object};
+use crate::{identity::User, object::Tree};
 
 /// The maximum number of cached decisions.
 const CAPACITY: usize = 8192;
@@ -65,7 +65,7 @@ pub(super) struct Answers(Mutex<HashMap<String, (Instant, Opinion)>>);
 
 impl AuthorizationWebhook {
     /// Calls the webhook if its match conditions are true.
-    pub(super) async fn opinion(&self, user: &User, attempt: &Attempt<'_>) -> Opinion {
+    pub(super) async fn opinion(&self, user: &User, attempt: &AccessAttributes<'_>) -> Opinion {
         match self.is_concerned(user, attempt) {
             Ok(true) => {}
             Ok(false) => return Opinion::None(String::new()),
@@ -99,7 +99,7 @@ impl AuthorizationWebhook {
 
     /// Reports whether all conditions are true. A false condition takes precedence over conditions that cannot be
     /// evaluated.
-    fn is_concerned(&self, user: &User, attempt: &Attempt<'_>) -> Result<bool, String> {
+    fn is_concerned(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
         }
@@ -123,7 +123,7 @@ impl AuthorizationWebhook {
     }
 
     /// Returns the spec of a review, without empty fields.
-    fn spec(&self, user: &User, attempt: &Attempt<'_>) -> Value {
+    fn spec(&self, user: &User, attempt: &AccessAttributes<'_>) -> Value {
         let mut spec = Map::new();
         let texts = |texts: &[(&str, &str)]| -> Value {
             texts
@@ -158,7 +158,7 @@ impl fmt::Debug for AuthorizationWebhook {
 }
 
 /// Returns the variable `request` of conditions: a spec including empty fields.
-fn condition_request(user: &User, attempt: &Attempt<'_>) -> Value {
+fn condition_request(user: &User, attempt: &AccessAttributes<'_>) -> Value {
     let (field, attributes) = attempt.attributes();
     let attributes: Value = attributes.iter().map(|(field, text)| ((*field).to_owned(), Value::from(*text))).collect();
     let mut request = json!({"user": user.name, "groups": user.groups, "extra": user.extra, "uid": user.uid});
@@ -202,7 +202,7 @@ impl Answers {
     }
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> AccessAttributes<'a> {
     /// Returns the field of a review that describes the request, and its content.
     fn attributes(&self) -> (&'static str, Vec<(&'static str, &'a str)>) {
         match self.object {

@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use windlass_api::{Clock, Status};
 
-use crate::registry::{Body, Registry, Target, Tree, WriteParams, object_mut};
+use crate::{
+    object::{Tree, object_mut},
+    registry::{Registry, WriteParams},
+    resource::{Body, Target},
+};
 
 const NAMESPACE: &str = "kube-system";
 /// For extension API servers, which trust the same client CA.

@@ -4,9 +4,11 @@ use serde_json::{Value, json};
 use windlass_api::{Status, format_time};
 
 use crate::{
+    api_services,
     kinds::flowcontrol,
-    registrations,
-    registry::{Body, Registry, Target, Tree, WriteParams},
+    object::Tree,
+    registry::{Registry, WriteParams},
+    resource::{Body, Target},
 };
 
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
@@ -16,7 +18,7 @@ const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 /// Creates missing objects.
 pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
-    for registration in registrations::built_in(registry) {
+    for registration in api_services::built_in(registry) {
         super::ensure(registry, "apiregistration.k8s.io", "apiservices", None, registration).await?;
     }
     for level in flowcontrol::levels() {

@@ -63,30 +63,30 @@ pub(super) fn zero_struct(shape: &Struct) -> Value {
 }
 
 /// Removes empty lists and maps, as storing in protobuf does.
-pub(super) fn forget_empty(shape: &Struct, object: &mut Value) {
+pub(super) fn drop_empty_containers(shape: &Struct, object: &mut Value) {
     let Value::Object(object) = object else { return };
     for field in &shape.fields {
         if let Some(value) = object.get_mut(field.name) {
-            field.ty.forget_empty(value);
+            field.ty.drop_empty_containers(value);
         }
     }
 }
 
 impl Type {
-    fn forget_empty(&self, value: &mut Value) {
+    fn drop_empty_containers(&self, value: &mut Value) {
         match (&self.kind, &mut *value) {
-            (Kind::Struct(inner), _) => forget_empty(inner.get(), value),
-            (Kind::Pointer(inner), _) => inner.forget_empty(value),
+            (Kind::Struct(inner), _) => drop_empty_containers(inner.get(), value),
+            (Kind::Pointer(inner), _) => inner.drop_empty_containers(value),
             (Kind::Slice(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
             (Kind::Map { .. }, Value::Object(entries)) if entries.is_empty() => *value = Value::Null,
             (Kind::Slice(inner), Value::Array(items)) => {
                 for item in items {
-                    inner.forget_empty(item);
+                    inner.drop_empty_containers(item);
                 }
             }
             (Kind::Map { value: inner, .. }, Value::Object(entries)) => {
                 for value in entries.values_mut() {
-                    inner.forget_empty(value);
+                    inner.drop_empty_containers(value);
                 }
             }
             _ => {}

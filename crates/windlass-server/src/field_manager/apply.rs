@@ -10,7 +10,7 @@ use super::{
     element::{Element, equal},
     fields::fields_of,
     items::BadItem,
-    kind::{Difference, Incomparable, Kind, during, show},
+    kind::{CompareError, Difference, Kind, during, show},
     managers::{Fields, Identity, Manager, Managers, Operation},
     merge::{merge, remove},
     schema::Type,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     codec::{go_json, go_quote, sort_keys},
-    registry::Tree,
+    object::Tree,
 };
 
 /// The client and options of an apply.
@@ -150,12 +150,12 @@ fn merged(
     };
     let difference = Difference::new(kind, live, &new);
     if !applier.force {
-        let conflicts = managers.conflicts(&identity, &difference).map_err(Incomparable::into_status)?;
+        let conflicts = managers.conflicts(&identity, &difference).map_err(CompareError::into_status)?;
         if !conflicts.is_empty() {
             return Err(Refusal::Conflicts(conflicts));
         }
     }
-    managers.lose(&identity, &difference).map_err(Incomparable::into_status)?;
+    managers.lose(&identity, &difference).map_err(CompareError::into_status)?;
     let changed = !equal(live, &new);
     if let Some(own) = managers.find_mut(&identity) {
         own.fields = Fields::Set(strip(&own.fields.to_set()));

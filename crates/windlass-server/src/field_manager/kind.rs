@@ -53,12 +53,12 @@ pub(super) struct Difference<'d> {
     old: &'d Value,
     new: &'d Value,
     /// The computed differences by version; `None` if the version is not served.
-    known: RefCell<BTreeMap<String, Option<Arc<Lost>>>>,
+    known: RefCell<BTreeMap<String, Option<Arc<ChangedFields>>>>,
 }
 
 /// The reason why two states cannot be compared.
 #[derive(Debug)]
-pub(super) enum Incomparable {
+pub(super) enum CompareError {
     Items(BadItem),
     /// The states could not be converted.
     Version(Box<Status>),
@@ -66,7 +66,7 @@ pub(super) enum Incomparable {
 
 /// The changed fields, which their other owners lose.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(super) struct ChangedFields {
     pub(super) changes: Changes,
     /// The modified and added fields.
     pub(super) set: Set,
@@ -152,13 +152,13 @@ impl<'d> Difference<'d> {
     }
 
     /// Returns the difference in the version of the request.
-    pub(super) fn own(&self) -> Result<Arc<Lost>, Incomparable> {
+    pub(super) fn own(&self) -> Result<Arc<ChangedFields>, CompareError> {
         let lost = self.in_version(&self.kind.api_version)?;
-        Ok(lost.unwrap_or_else(|| Arc::new(Lost::of(Changes::default()))))
+        Ok(lost.unwrap_or_else(|| Arc::new(ChangedFields::of(Changes::default()))))
     }
 
     /// Returns the difference in any version; `None` if the version is not served.
-    pub(super) fn in_version(&self, api_version: &str) -> Result<Option<Arc<Lost>>, Incomparable> {
+    pub(super) fn in_version(&self, api_version: &str) -> Result<Option<Arc<ChangedFields>>, CompareError> {
         if let Some(lost) = self.known.borrow().get(api_version) {
             return Ok(lost.clone());
         }
@@ -177,7 +177,7 @@ impl<'d> Difference<'d> {
                 }
             }
         };
-        let lost = changes.map(Lost::of).map(Arc::new);
+        let lost = changes.map(ChangedFields::of).map(Arc::new);
         self.known.borrow_mut().insert(api_version.to_owned(), lost.clone());
         Ok(lost)
     }
@@ -191,9 +191,9 @@ pub(super) fn during(step: impl fmt::Display) -> impl FnOnce(Status) -> Status {
     }
 }
 
-// === impl Incomparable ===
+// === impl CompareError ===
 
-impl Incomparable {
+impl CompareError {
     pub(super) fn into_status(self) -> Status {
         match self {
             Self::Items(bad) => Status::unclassified(format!("failed to compare objects: {bad}")),
@@ -202,19 +202,19 @@ impl Incomparable {
     }
 }
 
-impl From<BadItem> for Incomparable {
+impl From<BadItem> for CompareError {
     fn from(bad: BadItem) -> Self {
         Self::Items(bad)
     }
 }
 
-impl From<Status> for Incomparable {
+impl From<Status> for CompareError {
     fn from(status: Status) -> Self {
         Self::Version(Box::new(status))
     }
 }
 
-impl fmt::Display for Incomparable {
+impl fmt::Display for CompareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Items(bad) => bad.fmt(f),
@@ -223,7 +223,7 @@ impl fmt::Display for Incomparable {
     }
 }
 
-impl Lost {
+impl ChangedFields {
     fn of(changes: Changes) -> Self {
         let set = changes.set_fields();
         let all = set.union(&changes.removed);

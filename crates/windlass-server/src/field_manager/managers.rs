@@ -6,7 +6,7 @@ use super::{
     element::{BadElement, Element},
     set::Set,
 };
-use crate::{codec::sort_keys, encoded::Style, registry::Tree};
+use crate::{codec::sort_keys, encoded::Style, object::Tree};
 
 /// All managers of an object. Each identity occurs once.
 #[derive(Clone, Debug, Default)]

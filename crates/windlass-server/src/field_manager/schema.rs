@@ -12,7 +12,7 @@ use std::{
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{openapi, registry::Tree};
+use crate::{object::Tree, schemas};
 
 /// A type, with the forms that its values may have.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Returns the type of a built-in kind.
 pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> &'static Type {
-    openapi::schema_of_kind(group, version, kind).map_or_else(|| &*DEDUCED, |name| named(name, None))
+    schemas::of_kind(group, version, kind).map_or_else(|| &*DEDUCED, |name| named(name, None))
 }
 
 /// Compiles the type of a custom resource from its schema.
@@ -119,7 +119,7 @@ fn named(name: &str, atomic: Option<bool>) -> &'static Type {
     let mut ty = match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => Type::scalar(Scalar::Untyped),
         "io.k8s.apimachinery.pkg.runtime.RawExtension" => return &OPAQUE,
-        name => match openapi::schema(name).and_then(|schema| serde_json::from_str::<Value>(schema).ok()) {
+        name => match schemas::schema(name).and_then(|schema| serde_json::from_str::<Value>(schema).ok()) {
             Some(schema) => Type::compile(&schema, false, false),
             None => return &DEDUCED,
         },

@@ -7,7 +7,7 @@ use windlass_api::Status;
 
 use super::{
     apply::Conflict,
-    kind::{Difference, Incomparable, Kind},
+    kind::{CompareError, Difference, Kind},
     managers::{Fields, Identity, Manager, Managers},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn updated(
     mut managers: Managers,
     manager: &str,
     now: &str,
-) -> Result<Managers, Incomparable> {
+) -> Result<Managers, CompareError> {
     let difference = Difference::new(kind, old, new);
     let own = difference.own()?;
     let identity = Identity::update(manager, &kind.api_version, kind.subresource);
@@ -50,7 +50,7 @@ pub(super) fn updated(
 impl Managers {
     /// Removes the changed and removed fields from all managers except `but`. Managers of versions that are no longer
     /// served are dropped.
-    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), Incomparable> {
+    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), CompareError> {
         self.learn(difference)?;
         let mut kept = Vec::with_capacity(self.entries.len());
         for mut manager in std::mem::take(&mut self.entries) {
@@ -67,7 +67,7 @@ impl Managers {
     }
 
     /// Returns the fields that a write would take from other managers, in the order of the error message.
-    pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, Incomparable> {
+    pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, CompareError> {
         let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
         managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
         self.learn(difference)?;
@@ -91,7 +91,7 @@ impl Managers {
     }
 
     /// Compares in all versions at once, also to request all conversions in one pass.
-    fn learn(&self, difference: &Difference<'_>) -> Result<(), Incomparable> {
+    fn learn(&self, difference: &Difference<'_>) -> Result<(), CompareError> {
         let versions = self.versions_but(difference.own_version()).into_iter();
         versions.map(|version| difference.in_version(version).map(drop)).fold(Ok(()), Result::and)
     }

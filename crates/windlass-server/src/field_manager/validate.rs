@@ -16,7 +16,7 @@ use crate::{
 
 /// The reason why a value does not fit its type.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
+pub(super) struct TypeMismatch {
     path: String,
     why: String,
     /// `true` if the only problem is a repeated list item.
@@ -34,7 +34,7 @@ pub(super) fn fits(value: &Value, ty: &Type) -> bool {
 pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
     let mut found = Vec::new();
     visit(value, ty, "", &mut found);
-    let shown = |misfit: &Misfit| match misfit.path.as_str() {
+    let shown = |misfit: &TypeMismatch| match misfit.path.as_str() {
         "" => misfit.why.clone(),
         path => format!("{path}: {}", misfit.why),
     };
@@ -49,8 +49,8 @@ pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
     }
 }
 
-fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<Misfit>) {
-    let mut misfit = |why: String| found.push(Misfit { path: path.to_owned(), why, is_duplicate: false });
+fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<TypeMismatch>) {
+    let mut misfit = |why: String| found.push(TypeMismatch { path: path.to_owned(), why, is_duplicate: false });
     match (ty.form(Some(value)), value) {
         (_, Value::Null) => {}
         (Form::Scalar(scalar), value) => {
@@ -65,19 +65,19 @@ fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<Misfit>) {
     }
 }
 
-fn visit_map(map: &MapType, entries: &Map<String, Value>, path: &str, found: &mut Vec<Misfit>) {
+fn visit_map(map: &MapType, entries: &Map<String, Value>, path: &str, found: &mut Vec<TypeMismatch>) {
     for (name, value) in entries {
         let path = format!("{path}.{name}");
         let Some(ty) = map.field(name) else {
             // Like the real server, stops at the first undeclared field of an object.
-            found.push(Misfit { path, why: "field not declared in schema".to_owned(), is_duplicate: false });
+            found.push(TypeMismatch { path, why: "field not declared in schema".to_owned(), is_duplicate: false });
             return;
         };
         visit(value, ty, &path, found);
     }
 }
 
-fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misfit>) {
+fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<TypeMismatch>) {
     let mut seen: Vec<Element> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let element = if list.is_atomic() {
@@ -87,7 +87,7 @@ fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misf
                 Ok(element) => element,
                 Err(bad) => {
                     let why = format!("element {index}: {}", bad.describe(list));
-                    found.push(Misfit { path: path.to_owned(), why, is_duplicate: false });
+                    found.push(TypeMismatch { path: path.to_owned(), why, is_duplicate: false });
                     return;
                 }
             }
@@ -96,7 +96,7 @@ fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Misf
             match seen.binary_search(&element) {
                 Ok(_) => {
                     let why = format!("duplicate entries for key {element}");
-                    found.push(Misfit { path: path.to_owned(), why, is_duplicate: true });
+                    found.push(TypeMismatch { path: path.to_owned(), why, is_duplicate: true });
                 }
                 Err(at) => seen.insert(at, element.clone()),
             }

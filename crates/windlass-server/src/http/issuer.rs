@@ -4,7 +4,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use super::{Body, Exchange, Failure, json, media, respond};
-use crate::server::Inner;
+use crate::state::State;
 
 /// The caching policy of the documents.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
@@ -16,7 +16,7 @@ pub(super) struct IssuerDocument {
 }
 
 /// Returns the document at a path; `None` for any other path.
-pub(super) fn document(server: &Inner, path: &str) -> Option<IssuerDocument> {
+pub(super) fn document(server: &State, path: &str) -> Option<IssuerDocument> {
     let issuer = server.authenticator().issuer();
     match path {
         "/.well-known/openid-configuration" | "/.well-known/openid-configuration/" => Some(IssuerDocument {

@@ -3,8 +3,8 @@
 use http::{HeaderMap, header};
 use windlass_api::{Status, StatusDetails, reason};
 
-use super::query::Query;
 use crate::codec::Format;
+use crate::request::Query;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
@@ -177,10 +177,10 @@ pub(crate) fn unsupported_by_route() -> Status {
 }
 
 /// Returns the error for a view of one object on a list, or of a list on one object.
-pub(crate) fn wrong_view(view: &str, kind: &str, shown: Shown) -> Status {
+pub(crate) fn wrong_view(view: &str, kind: &str, shown: ResponseKind) -> Status {
     let what = match shown {
-        Shown::List => "a list",
-        Shown::Object => "not a list",
+        ResponseKind::List => "a list",
+        ResponseKind::Object => "not a list",
     };
     let message = format!("you requested {view}, but the requested object is {what} ({kind})");
     Status::failure(406, reason::NOT_ACCEPTABLE, message)
@@ -188,7 +188,7 @@ pub(crate) fn wrong_view(view: &str, kind: &str, shown: Shown) -> Status {
 
 /// The content of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum ResponseKind {
     Object,
     List,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, PatchKind, Preconditions, Status};
 
-use super::query::Query;
+use crate::request::Query;
 use crate::{
     codec::{check_duration, go_quote, is_printable},
     registry::{DeleteParams, ListParams, WatchParams},

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tokio::time;
 use windlass_api::{BoxError, Status};
 
-use crate::server::OverBudget;
+use crate::budget::OverBudget;
 
 /// A request body of any type.
 pub(crate) type RequestBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;

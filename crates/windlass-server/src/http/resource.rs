@@ -13,21 +13,18 @@ use super::{
     media::{self, Endpoint, ErrorEncoding, View},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
-    respond::{self, Showing},
-    route::ResourcePath,
+    respond::{self, Renderer},
     watch,
 };
+use crate::request::ResourcePath;
 use crate::{
-    admission,
-    connect::{Connection, Silence},
+    connect::{Connection, EmptyResponse},
     encoded::Style,
-    metrics::{Asked, Meter, Scope, Verb},
-    registry::{
-        Answer, Body as ObjectBody, Conversions, DeleteParams, GetParams, PatchType, Registry, ResourceInfo, Target,
-        WriteParams, Written,
-    },
-    reviews::{self, Asker},
-    server::Inner,
+    metrics::{Meter, RequestLabels, Scope, Verb},
+    registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WriteParams, Written},
+    resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
+    reviews::{self, Reviewer},
+    state::State,
     table::{self, IncludeObject},
 };
 
@@ -46,7 +43,7 @@ enum Operation {
 
 /// A request for a supported operation on an existing resource.
 struct Request<'r> {
-    server: &'r Inner,
+    server: &'r State,
     exchange: &'r Exchange,
     registry: &'r Registry,
     target: Target,
@@ -57,7 +54,7 @@ struct Request<'r> {
 
 /// Answers a request for a resource.
 pub(super) async fn answer(
-    server: &Inner,
+    server: &State,
     registry: &Registry,
     exchange: &Exchange,
     path: &ResourcePath,
@@ -106,7 +103,7 @@ fn asked<'r>(
     path: &'r ResourcePath,
     resource: &'r ResourceInfo,
     operation: Operation,
-) -> Asked<'r> {
+) -> RequestLabels<'r> {
     let verb = match operation {
         _ if exchange.info.is_long_running() => Verb::Watch,
         Operation::Get => Verb::Get,
@@ -124,7 +121,7 @@ fn asked<'r>(
         (true, Some(_)) => Scope::Namespace,
         (true, None) => Scope::Cluster,
     };
-    Asked {
+    RequestLabels {
         group: &resource.group,
         version: &resource.version,
         resource: &resource.plural,
@@ -161,10 +158,10 @@ async fn connect(
         }
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
         let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
-        let asked = admission::Asked { user, warnings, name, ..admission::Asked::default() };
+        let asked = registry::RequestContext { user, warnings, name, ..registry::RequestContext::default() };
         registry.admit_connection(&target, options, asked).await?;
     }
-    let Silence = connection.connect(registry, &target, &exchange.query).await?;
+    let EmptyResponse = connection.connect(registry, &target, &exchange.query).await?;
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
@@ -244,21 +241,21 @@ fn not_supported(resource: &ResourceInfo, method: &Method) -> Failure {
 
 impl Request<'_> {
     async fn get(self) -> Result<Response<Body>, Failure> {
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let resource_version = self.exchange.query.text("resourceVersion").map(str::to_owned);
         let item = self.registry.get(&self.target, GetParams { resource_version }).await?;
-        Ok(showing.object(StatusCode::OK, &item)?)
+        Ok(renderer.object(StatusCode::OK, &item)?)
     }
 
     async fn list(self) -> Result<Response<Body>, Failure> {
         if self.exchange.info.is_long_running() {
             return self.watch("").await;
         }
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let params = list_params(&self.exchange.query)?;
         self.registry.before_list(&self.target, &params).await;
         let list = self.registry.list(&self.target, params).await?;
-        Ok(showing.list(list).await?)
+        Ok(renderer.list(list).await?)
     }
 
     async fn watch(self, name: &str) -> Result<Response<Body>, Failure> {
@@ -266,7 +263,7 @@ impl Request<'_> {
         let params = watch_params(query, name)?;
         let representation = media::negotiate_watch(headers, query, self.endpoint)?;
         let include = self.include(representation.view)?;
-        self.warn_of_age();
+        self.warn_if_deprecated();
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
         let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.watching());
@@ -278,32 +275,32 @@ impl Request<'_> {
     }
 
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let body = self.object(body).await?;
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", &self.user_agent())?);
-        let written = if reviews::is_question(&self.target) {
-            let asker = Asker { server: self.server, registry: self.registry, user: &self.exchange.user };
+        let written = if reviews::is_review(&self.target) {
+            let asker = Reviewer { server: self.server, registry: self.registry, user: &self.exchange.user };
             reviews::answer(&asker, &self.target, &body, &params).await?
         } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
             self.registry.create_binding(&self.target, &body, &params).await?
         } else {
             self.registry.create(&self.target, body, params).await?
         };
-        self.written(&showing, written)
+        self.written(&renderer, written)
     }
 
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         // For updates the options are validated before the body is read, as in kube-apiserver.
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", &self.user_agent())?);
         let body = self.object(body).await?;
         let written = self.registry.update(&self.target, body, params).await?;
-        self.written(&showing, written)
+        self.written(&renderer, written)
     }
 
     async fn patch(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let kind = self.patch_kind()?;
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let body = read::read(&self.exchange.headers, body).await?;
         let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent())?;
         let patch = match kind {
@@ -313,36 +310,36 @@ impl Request<'_> {
             PatchKind::Apply => {
                 let force = options.force;
                 let written = self.registry.apply(&self.target, &body, force, self.write_params(options)).await?;
-                return self.written(&showing, written);
+                return self.written(&renderer, written);
             }
         };
         let written = self.registry.patch(&self.target, patch, body, self.write_params(options)).await?;
-        self.written(&showing, written)
+        self.written(&renderer, written)
     }
 
     async fn delete(self, body: RequestBody) -> Result<Response<Body>, Failure> {
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let params = self.delete_params(body).await?;
         let deleted = self.registry.delete(&self.target, params).await?;
         let code = if deleted.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-        self.answer(&showing, deleted.answer, code)
+        self.answer(&renderer, deleted.answer, code)
     }
 
     async fn delete_collection(self, body: RequestBody) -> Result<Response<Body>, Failure> {
-        let showing = self.showing()?;
+        let renderer = self.renderer()?;
         let list = list_params(&self.exchange.query)?;
         let params = self.delete_params(body).await?;
         let list = self.registry.delete_collection(&self.target, params, list).await?;
-        Ok(showing.list(list).await?)
+        Ok(renderer.list(list).await?)
     }
 
     /// Negotiates the rendering of the response.
-    fn showing(&self) -> Result<Showing, Failure> {
+    fn renderer(&self) -> Result<Renderer, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let representation = media::negotiate(headers, query, self.endpoint)?;
-        self.warn_of_age();
+        self.warn_if_deprecated();
         let now = self.registry.clock().now();
-        Ok(Showing {
+        Ok(Renderer {
             resource: Arc::clone(&self.target.resource),
             representation,
             include: self.include(representation.view)?,
@@ -352,7 +349,7 @@ impl Request<'_> {
     }
 
     /// Adds the deprecation warning of the resource. Called only after successful negotiation.
-    fn warn_of_age(&self) {
+    fn warn_if_deprecated(&self) {
         self.exchange.warnings.extend(self.target.resource.deprecation.clone());
     }
 
@@ -414,16 +411,16 @@ impl Request<'_> {
         DeleteParams { user: user.clone(), warnings: warnings.clone(), ..params }
     }
 
-    fn written(&self, showing: &Showing, written: Written) -> Result<Response<Body>, Failure> {
+    fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {
         self.exchange.warnings.extend(written.warnings);
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        self.answer(showing, written.answer, code)
+        self.answer(renderer, written.answer, code)
     }
 
-    fn answer(&self, showing: &Showing, answer: Answer, code: StatusCode) -> Result<Response<Body>, Failure> {
+    fn answer(&self, renderer: &Renderer, answer: ResponseBody, code: StatusCode) -> Result<Response<Body>, Failure> {
         match answer {
-            Answer::Object(item) => Ok(showing.object(code, &item)?),
-            Answer::Status(status) => Ok(self.status(&status, code)),
+            ResponseBody::Object(item) => Ok(renderer.object(code, &item)?),
+            ResponseBody::Status(status) => Ok(self.status(&status, code)),
         }
     }
 
@@ -445,8 +442,8 @@ mod tests {
     use windlass_api::Entropy;
 
     use crate::{
-        http::{query::Query, route::RequestInfo},
         kinds::{self, KindOptions, service::ServiceCidr},
+        request::{Query, RequestInfo},
     };
 
     fn ask(method: &str, path: &str) -> Result<Operation, String> {

@@ -12,7 +12,7 @@ use windlass_api::Status;
 use super::{
     body::Body,
     json,
-    media::{Encoding, ErrorEncoding, MetaVersion, Representation, Shown, View, wrong_view},
+    media::{Encoding, ErrorEncoding, MetaVersion, Representation, ResponseKind, View, wrong_view},
     offload::offload,
 };
 use crate::{
@@ -20,7 +20,9 @@ use crate::{
     descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
-    registry::{Item, ItemList, ResourceInfo},
+    health::Report,
+    registry::ItemList,
+    resource::{Item, ResourceInfo},
     table::{self, Header, IncludeObject},
 };
 
@@ -40,7 +42,7 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// The rendering of objects.
 #[derive(Clone, Debug)]
-pub(super) struct Showing {
+pub(super) struct Renderer {
     pub(super) resource: Arc<ResourceInfo>,
     pub(super) representation: Representation,
     /// The objects included in the rows of tables.
@@ -52,7 +54,7 @@ pub(super) struct Showing {
 
 // === objects ===
 
-impl Showing {
+impl Renderer {
     /// Returns a response with one object.
     pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
@@ -64,8 +66,8 @@ impl Showing {
             View::PartialList(_) => {
                 return Err(wrong_view(
                     "PartialObjectMetadataList",
-                    &go_type(&self.resource, Shown::Object),
-                    Shown::Object,
+                    &go_type(&self.resource, ResponseKind::Object),
+                    ResponseKind::Object,
                 ));
             }
             View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), self.header())),
@@ -111,9 +113,11 @@ impl Showing {
     fn list_now(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         match self.representation.view {
-            View::Partial(_) => {
-                Err(wrong_view("PartialObjectMetadata", &go_type(&self.resource, Shown::List), Shown::List))
-            }
+            View::Partial(_) => Err(wrong_view(
+                "PartialObjectMetadata",
+                &go_type(&self.resource, ResponseKind::List),
+                ResponseKind::List,
+            )),
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
                 if self.representation.encoding == Encoding::Json && !table::is_ordered(&self.resource) {
@@ -339,16 +343,16 @@ fn partial(object: Value, version: MetaVersion) -> Value {
 }
 
 /// Returns Go's name of an object's type, for messages.
-fn go_type(resource: &ResourceInfo, shown: Shown) -> String {
+fn go_type(resource: &ResourceInfo, shown: ResponseKind) -> String {
     let package = match resource.group.split('.').next().unwrap_or_default() {
         "" | "events" => "core",
         group => group,
     };
     match (resource.shape.style(), shown) {
-        (Style::Custom, Shown::Object) => "*unstructured.Unstructured".to_owned(),
-        (Style::Custom, Shown::List) => "*unstructured.UnstructuredList".to_owned(),
-        (Style::BuiltIn, Shown::Object) => format!("*{package}.{}", resource.kind),
-        (Style::BuiltIn, Shown::List) => format!("*{package}.{}", resource.list_kind),
+        (Style::Custom, ResponseKind::Object) => "*unstructured.Unstructured".to_owned(),
+        (Style::Custom, ResponseKind::List) => "*unstructured.UnstructuredList".to_owned(),
+        (Style::BuiltIn, ResponseKind::Object) => format!("*{package}.{}", resource.kind),
+        (Style::BuiltIn, ResponseKind::List) => format!("*{package}.{}", resource.list_kind),
     }
 }
 
@@ -397,9 +401,18 @@ pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Respons
 }
 
 /// Returns a plain-text response, for people and probes.
-pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = respond(code, TEXT, Body::whole(text));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
+    response
+}
+
+/// Returns the response to a probe.
+pub(super) fn report(report: Report) -> Response<Body> {
+    let mut response = text(report.status, report.text.into_owned());
+    if !report.no_sniff {
+        response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+    }
     response
 }
 

@@ -11,16 +11,17 @@ use serde_json::{Value, json};
 use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
-    Stopping,
     media::{Encoding, Representation, View},
-    respond::Showing,
+    respond::Renderer,
 };
+use crate::state::Stopping;
 use crate::{
     codec::{protobuf_frame, to_protobuf},
     descriptions::Descriptions,
     encoded::{Style, push_json},
     metrics::Watching,
-    registry::{ResourceInfo, Shape, WatchItem, WatchSession, type_name},
+    registry::{WatchItem, WatchSession, type_name},
+    resource::{ResourceInfo, Shape},
     storage::Revision,
     table::{Header, IncludeObject},
 };
@@ -93,7 +94,7 @@ impl Watch {
     }
 
     fn show(&mut self, kind: EventType, object: Value) -> Option<Bytes> {
-        let showing = Showing {
+        let renderer = Renderer {
             resource: Arc::clone(self.session.resource()),
             representation: self.rendering.representation,
             include: match self.rendering.include {
@@ -104,8 +105,8 @@ impl Watch {
             descriptions: self.rendering.descriptions.clone(),
             now: self.rendering.clock.now(),
         };
-        let header = if self.has_header { Header::Omitted } else { showing.header() };
-        let object = showing.shown(object, header);
+        let header = if self.has_header { Header::Omitted } else { renderer.header() };
+        let object = renderer.shown(object, header);
         self.has_header = true;
         self.frame(kind, &object)
     }

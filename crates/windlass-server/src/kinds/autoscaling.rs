@@ -4,8 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, View, quantity::amount};
-use crate::registry::{
-    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, dns_label, entry_mut, object_mut, path_segment,
+use crate::{
+    object::{Errors, Path, Tree, as_object, default_pointer, dns_label, entry_mut, object_mut, path_segment},
+    resource::{MetadataRule, Rules},
 };
 
 mod convert;

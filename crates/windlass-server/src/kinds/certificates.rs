@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::{BASE, Kind};
 use crate::{
-    authn::User,
-    registry::{
-        Errors, FieldRule, NameRule, Part, Path, Resets, Rules, Seen, Tree, as_object, copy_key, dns_label,
-        dns_subdomain, object_mut, same,
+    identity::User,
+    object::{
+        DuplicateCheck, Errors, NameRule, Path, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut, same,
     },
+    resource::{FieldRule, Part, Resets, Rules},
 };
 
 const GROUP: &str = "certificates.k8s.io";
@@ -179,7 +179,7 @@ fn validate(new: &Value, old: &Value, errors: &mut Errors) {
             errors.unsupported(&list.index(index), text, USAGES);
         }
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, usage) in usages.iter().enumerate() {
         if seen.repeats(usage) {
             errors.duplicate(&list.index(index), usage.as_str().unwrap_or_default());
@@ -247,7 +247,7 @@ fn prefixed(label: &str, wrong: Vec<String>) -> Vec<String> {
 
 fn validate_conditions(new: &Value, errors: &mut Errors) {
     let path = STATUS.child("conditions");
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, condition) in conditions(new).iter().enumerate() {
         let place = path.index(index);
         let (kind, status) = (condition.text(&["type"]), condition.text(&["status"]));

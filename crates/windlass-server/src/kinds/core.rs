@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+/// The annotation of accounts whose pods may use only the account's secrets.
+pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 use super::quantity::amount;
-use crate::admission::ENFORCE_MOUNTABLE_SECRETS;
 use crate::codec::{check_json, go_quote};
-use crate::registry::{
-    Errors, Path, Seen, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value,
+use crate::object::{
+    DuplicateCheck, Errors, Path, Tree, as_object, config_key, copy_key, default_to, entry_mut, items_mut, label_value,
     metadata_mut, object_mut, qualified_name, range_problem,
 };
 
@@ -327,7 +328,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
     // The taints are in the spec, but the real server reports this path.
     let path = Path::new("metadata.taints");
     let taints = object.items(&["spec", "taints"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, taint) in taints.iter().enumerate() {
         let place = path.index(index);
         let (key, value, effect) = (taint.text(&["key"]), taint.text(&["value"]), taint.text(&["effect"]));
@@ -346,7 +347,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
         if seen.repeats((key, effect)) {
             // The value is shown with Go's field names.
             let added = taint.at(&["timeAdded"]).unwrap_or(&Value::Null);
-            let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": added});
+            let shown = json!({"Key": key, "Value": value, "Allocation": effect, "TimeAdded": added});
             let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             errors.add(&place, "FieldValueDuplicate", message);
         }

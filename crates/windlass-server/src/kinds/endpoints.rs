@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::pod_rules::{in_port_range, one_of};
-use crate::registry::{
-    Errors, Path, Seen, Tree, address_problem, as_object, default_pointer, default_to, dns_label, dns_subdomain,
-    ip_address, items_mut, label_value, qualified_name, same, validate_address,
+use crate::object::{
+    DuplicateCheck, Errors, Path, Tree, address_problem, as_object, default_pointer, default_to, dns_label,
+    dns_subdomain, ip_address, items_mut, label_value, qualified_name, same, validate_address,
 };
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -149,7 +149,7 @@ pub(super) fn validate_slice(object: &Value, errors: &mut Errors) {
         errors.too_many(&list, ports.len(), MOST_PORTS);
         return;
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, port) in ports.iter().enumerate() {
         let place = list.index(index);
         let name = port.text(&["name"]);
@@ -210,7 +210,7 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
     }
     let zones = path.child("hints.forZones");
     let names = endpoint.items(&["hints", "forZones"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, zone) in names.iter().enumerate() {
         let (name, place) = (zone.text(&["name"]), zones.index(index));
         if seen.repeats(name) {
@@ -223,7 +223,7 @@ fn validate_endpoint(endpoint: &Value, kind: &str, own: bool, path: &Path<'_>, e
     if names.len() > MAX_NODE_HINTS {
         return errors.too_many(&list, names.len(), MAX_NODE_HINTS);
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, node) in names.iter().enumerate() {
         let (name, place) = (node.text(&["name"]), list.index(index));
         if seen.repeats(name) {

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::registry::{Errors, FieldRule, Path, Tree, qualified_name};
+use crate::{
+    object::{Errors, Path, Tree, qualified_name},
+    resource::FieldRule,
+};
 
 pub(super) const CORE_FIELDS: &[FieldRule] = &[
     FieldRule { label: "involvedObject.kind", path: "involvedObject.kind" },

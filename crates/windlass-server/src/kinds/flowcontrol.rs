@@ -5,9 +5,12 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind};
-use crate::registry::{
-    Errors, Generation, Path, Resets, Rules, Seen, Tree, as_object, default_pointer, default_to, dns_label,
-    dns_subdomain, entry_mut, object_mut, same,
+use crate::{
+    object::{
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
+        entry_mut, object_mut, same,
+    },
+    resource::{Generation, Resets, Rules},
 };
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -477,7 +480,7 @@ fn validate_subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn validate_conditions(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.conditions");
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, condition) in object.items(&["status", "conditions"]).iter().enumerate() {
         let kind = condition.text(&["type"]);
         let place = path.index(index);

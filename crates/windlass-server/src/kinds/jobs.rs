@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     codec::go_worded,
-    registry::{
+    object::{
         Errors, Path, Tree, as_object, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut,
         qualified_name, validate_domain_prefixed,
     },
@@ -116,7 +116,7 @@ pub(super) fn validate_job(object: &Value, errors: &mut Errors) {
     if spec.text(&["completionMode"]) == "Indexed" && completions > 0 {
         let name = object.text(&["metadata", "name"]);
         let last = format!("{name}-{}", completions - 1);
-        if !crate::registry::dns_label(&last).is_empty() {
+        if !crate::object::dns_label(&last).is_empty() {
             let text = format!("will not able to create pod with invalid DNS label: {last}");
             errors.invalid(&Path::new("metadata.name"), name, &text);
         }

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{BASE, Kind, quantity::amount};
-use crate::registry::{
-    Errors, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
-    qualified_name,
+use crate::{
+    object::{
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
+        qualified_name,
+    },
+    resource::{MetadataRule, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -295,7 +298,7 @@ fn default_range(range: &mut Value) {
 fn validate_range(range: &Value, errors: &mut Errors) {
     let list = SPEC.child("limits");
     let limits = range.items(&["spec", "limits"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, limit) in limits.iter().enumerate() {
         let place = list.index(index);
         let kind = limit.text(&["type"]);
@@ -313,7 +316,7 @@ fn validate_range(range: &Value, errors: &mut Errors) {
 }
 
 fn validate_limit(limit: &Value, kind: &str, place: &Path<'_>, errors: &mut Errors) {
-    let (mut names, mut seen): (Vec<&str>, _) = (Vec::new(), Seen::default());
+    let (mut names, mut seen): (Vec<&str>, _) = (Vec::new(), DuplicateCheck::default());
     for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
         let path = place.child(field);
         if kind == "Pod" && field.starts_with("default") {

@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
-use crate::registry::{
-    Errors, Generation, MetadataRule, NameRule, Path, Range, Resets, Rules, Tree, address_problem, as_object,
-    default_pointer, dns_label, dns_subdomain, entry_mut, ip_range, items_mut, parse_address, path_segment, port_name,
-    range_problem, same, validate_domain_prefixed, wildcard_subdomain,
+use crate::{
+    object::{
+        Errors, NameRule, Path, Range, Tree, address_problem, as_object, default_pointer, dns_label, dns_subdomain,
+        entry_mut, ip_range, items_mut, parse_address, path_segment, port_name, range_problem, same,
+        validate_domain_prefixed, wildcard_subdomain,
+    },
+    resource::{Generation, MetadataRule, Resets, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

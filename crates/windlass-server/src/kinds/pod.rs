@@ -5,9 +5,12 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_tolerations};
-use crate::registry::{
-    Errors, FieldRule, Path, Tree, as_object, dns_subdomain, first_by, items_mut, metadata_mut, object_mut,
-    qualified_name, same, validate_address,
+use crate::{
+    object::{
+        Errors, Path, Tree, as_object, dns_subdomain, first_by, items_mut, metadata_mut, object_mut, qualified_name,
+        same, validate_address,
+    },
+    resource::FieldRule,
 };
 
 pub(super) const FIELDS: &[FieldRule] = &[

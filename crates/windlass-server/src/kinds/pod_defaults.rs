@@ -7,7 +7,7 @@ use super::{
     quantity::{amount, sum},
     volumes::default_source,
 };
-use crate::registry::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
+use crate::object::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 

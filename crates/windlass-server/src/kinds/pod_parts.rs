@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{pod_defaults::quality_of_service, pod_rules::validate_pod};
-use crate::registry::{Errors, Part, Path, Tree, as_object, copy_key, first_by, object_mut, same};
+use crate::{
+    object::{Errors, Path, Tree, as_object, copy_key, first_by, object_mut, same},
+    resource::Part,
+};
 
 const SPEC: Path<'static> = Path::new("spec");
 const MIRROR: &str = "kubernetes.io/config.mirror";

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) use self::placement::validate_tolerations;
 use self::{resources::Asker, volumes::Volumes};
 use super::pod_parts;
-use crate::registry::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
+use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
 
 mod environment;
 mod network;
@@ -102,7 +102,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
             }
             match kind {
                 ContainerKind::Regular => {
-                    validate_life(container, spec, &place, errors);
+                    validate_lifecycle(container, spec, &place, errors);
                     resources::validate_restart(container, &place, errors);
                 }
                 ContainerKind::Init => {
@@ -120,7 +120,7 @@ pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) 
     network::validate_host_ports(spec, path, errors);
     one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
     network::validate_dns_policy(spec, path, errors);
-    crate::registry::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
+    crate::object::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
     security::validate_pod_security(spec, path, errors);
     placement::validate_affinity(spec, path, errors);
     network::validate_dns(spec, path, errors);
@@ -172,7 +172,7 @@ impl ContainerKind {
     /// All kinds, in the order of validation.
     const ALL: [Self; 3] = [Self::Regular, Self::Init, Self::Ephemeral];
     /// All kinds, in their start order. Rules across all containers follow this order.
-    const IN_LIFE: [Self; 3] = [Self::Init, Self::Regular, Self::Ephemeral];
+    const START_ORDER: [Self; 3] = [Self::Init, Self::Regular, Self::Ephemeral];
 
     fn list(self) -> &'static str {
         match self {
@@ -211,7 +211,7 @@ fn validate_container(
 }
 
 /// Validates the lifecycle hooks and probes of a container.
-fn validate_life(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_lifecycle(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
         if let Some(hook) = container.at(&["lifecycle", moment]) {
@@ -228,7 +228,7 @@ fn validate_life(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut 
 /// Validates that an init container has no lifecycle hooks and probes, unless it is a sidecar.
 fn validate_init(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if container.text(&["restartPolicy"]) == "Always" {
-        return validate_life(container, spec, path, errors);
+        return validate_lifecycle(container, spec, path, errors);
     }
     for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
         if container.at(&[field]).is_some() {

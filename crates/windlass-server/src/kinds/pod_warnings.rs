@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::quantity::amount;
-use crate::registry::{Path, Tree, dns_label};
+use crate::object::{Path, Tree, dns_label};
 
 /// Deprecated node labels: the label, the version of the deprecation, and the replacement.
 const OLD_LABELS: [(&str, &str, &str); 5] = [

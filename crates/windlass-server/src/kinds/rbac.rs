@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{BASE, Kind, selector::is_readable};
-use crate::registry::{
-    Errors, NameRule, Path, Rules, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment,
+use crate::{
+    object::{Errors, NameRule, Path, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment},
+    resource::Rules,
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -53,7 +54,7 @@ fn default_binding(binding: &mut Value) {
     default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
     for subject in items_mut(binding, "subjects") {
         if matches!(subject.text(&["kind"]), "User" | "Group") {
-            default_to(crate::registry::as_object(subject), "apiGroup", GROUP);
+            default_to(crate::object::as_object(subject), "apiGroup", GROUP);
         }
     }
 }

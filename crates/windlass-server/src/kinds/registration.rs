@@ -1,15 +1,18 @@
 //! The group `apiregistration.k8s.io`: the API services that serve each group and version.
 //!
 //! API services of this server are local and always available. They are kept in sync with the served groups (see
-//! [`crate::registrations`]). An API service that refers to a Kubernetes service is stored, but requests are not
+//! [`crate::api_services`]). An API service that refers to a Kubernetes service is stored, but requests are not
 //! forwarded.
 
 use serde_json::{Value, json};
 
 use super::{BASE, Kind};
-use crate::registry::{
-    Errors, MetadataRule, NameRule, Path, Resets, Rules, Tree, as_object, default_pointer, dns_label_1035,
-    dns_subdomain, entry_mut, object_mut, path_segment,
+use crate::{
+    object::{
+        Errors, NameRule, Path, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut, object_mut,
+        path_segment,
+    },
+    resource::{MetadataRule, Resets, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

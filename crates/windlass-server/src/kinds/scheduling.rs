@@ -7,9 +7,12 @@ use super::{
     quantity::amount,
     selector::{validate_conditions, validate_selector},
 };
-use crate::registry::{
-    Errors, Generation, MetadataRule, Path, Rules, Seen, Tree, as_object, default_pointer, dns_label, metadata_mut,
-    qualified_name, validate_labels,
+use crate::{
+    object::{
+        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, dns_label, metadata_mut, qualified_name,
+        validate_labels,
+    },
+    resource::{Generation, MetadataRule, Rules},
 };
 
 pub(super) const KINDS: &[Kind] = &[
@@ -198,13 +201,13 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
         super::pod_rules::validate_tolerations(spec, &scheduling, errors);
         let list = scheduling.child("tolerations");
         let tolerations = spec.items(&["tolerations"]);
-        let mut seen = Seen::default();
+        let mut seen = DuplicateCheck::default();
         for (index, toleration) in tolerations.iter().enumerate() {
             if seen.repeats(toleration) {
                 // The value is shown with Go's field names.
                 let text = |field: &str| toleration.text(&[field]);
                 let shown = json!({
-                    "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),
+                    "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Allocation": text("effect"),
                     "TolerationSeconds": toleration.int(&["tolerationSeconds"]),
                 });
                 errors.duplicate(&list.index(index), &shown);

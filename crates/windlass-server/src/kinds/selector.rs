@@ -3,8 +3,8 @@
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use crate::registry::{
-    Errors, Path, Seen, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
+use crate::object::{
+    DuplicateCheck, Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
     validate_labels,
 };
 
@@ -136,7 +136,7 @@ fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut 
 
 /// Validates the conditions in a status.
 pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, condition) in conditions.iter().enumerate() {
         let place = path.index(index);
         let kind = condition.text(&["type"]);

@@ -11,9 +11,12 @@ use super::{
     volume_sources::validate_driver_name,
     volumes::{default_source, validate_inline_volume},
 };
-use crate::registry::{
-    Errors, MetadataRule, Path, Resets, Rules, Seen, Tree, default_pointer, dns_subdomain, first_by, metadata_mut,
-    object_mut, qualified_name, same,
+use crate::{
+    object::{
+        DuplicateCheck, Errors, Path, Tree, default_pointer, dns_subdomain, first_by, metadata_mut, object_mut,
+        qualified_name, same,
+    },
+    resource::{MetadataRule, Resets, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -140,7 +143,7 @@ pub(super) const KINDS: &[Kind] = &[
 const MOST_TOLD: usize = 1_000;
 
 fn default_storage_class(class: &mut Value) {
-    let class = crate::registry::as_object(class);
+    let class = crate::object::as_object(class);
     default_pointer(class, "reclaimPolicy", "Delete");
     default_pointer(class, "volumeBindingMode", "Immediate");
 }
@@ -161,14 +164,14 @@ fn validate_storage_class(class: &Value, errors: &mut Errors) {
         let place = list.index(index);
         let expressions = place.child("matchLabelExpressions");
         let all = term.items(&["matchLabelExpressions"]);
-        let mut keys = Seen::default();
+        let mut keys = DuplicateCheck::default();
         for (index, expression) in all.iter().enumerate() {
             let place = expressions.index(index);
             let values = expression.items(&["values"]);
             if values.is_empty() {
                 errors.required(&place.child("values"), "");
             }
-            let mut seen = Seen::default();
+            let mut seen = DuplicateCheck::default();
             for (index, value) in values.iter().enumerate() {
                 if seen.repeats(value) {
                     errors.duplicate(&place.child("values").index(index), value);
@@ -304,7 +307,7 @@ fn validate_driver(driver: &Value, errors: &mut Errors) {
     super::pod_rules::one_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
     let list = SPEC.child("tokenRequests");
     let requests = spec.items(&["tokenRequests"]);
-    let mut audiences = Seen::default();
+    let mut audiences = DuplicateCheck::default();
     for (index, request) in requests.iter().enumerate() {
         let place = list.index(index);
         let audience = request.text(&["audience"]);
@@ -356,7 +359,7 @@ fn driver_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 fn validate_node(node: &Value, errors: &mut Errors) {
     let list = SPEC.child("drivers");
     let drivers = node.items(&["spec", "drivers"]);
-    let mut names = Seen::default();
+    let mut names = DuplicateCheck::default();
     for (index, driver) in drivers.iter().enumerate() {
         let place = list.index(index);
         let name = driver.text(&["name"]);
@@ -372,7 +375,7 @@ fn validate_node(node: &Value, errors: &mut Errors) {
             errors.duplicate(&place.child("name"), name);
         }
         let keys = driver.items(&["topologyKeys"]);
-        let mut seen = Seen::default();
+        let mut seen = DuplicateCheck::default();
         for key in keys {
             let text = key.as_str().unwrap_or_default();
             if text.is_empty() {

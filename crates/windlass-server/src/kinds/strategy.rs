@@ -7,8 +7,9 @@ use windlass_api::{Clock, Status};
 
 use super::{Kind, KindOptions};
 use crate::{
-    authn::User,
-    registry::{Effect, Errors, Part, Rules, ScaleRule, Strategy},
+    identity::User,
+    object::Errors,
+    resource::{Allocation, Part, Rules, ScaleRule, Strategy},
 };
 
 /// The pod fields of disabled features.
@@ -30,7 +31,7 @@ pub(super) struct BuiltIn {
 /// Allocates exclusive resources of a kind's objects, such as addresses and ports.
 pub(super) trait Allocator: Send + Sync {
     /// Allocates an object's resources. After the write, resources that the object no longer uses are released.
-    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status>;
+    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status>;
 
     /// Records the resources of a stored object as allocated.
     fn restore(&self, object: &Value);
@@ -57,7 +58,7 @@ impl BuiltIn {
         }
     }
 
-    fn drop_what_is_off(&self, object: &mut Value) {
+    fn drop_disabled_fields(&self, object: &mut Value) {
         for path in self.kind.off {
             drop_at(object, path);
         }
@@ -95,6 +96,10 @@ fn drop_at(value: &mut Value, path: &str) {
 }
 
 impl Strategy for BuiltIn {
+    fn begin_deletion(&self, object: &mut Value, now: &str) {
+        (self.kind.begin_deletion)(object, now);
+    }
+
     fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -104,13 +109,13 @@ impl Strategy for BuiltIn {
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        self.drop_what_is_off(object);
+        self.drop_disabled_fields(object);
         (self.kind.prepare_create)(object);
         self.stamp(object, None);
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        self.drop_what_is_off(new);
+        self.drop_disabled_fields(new);
         (self.kind.prepare_update)(new, old);
     }
 
@@ -152,7 +157,7 @@ impl Strategy for BuiltIn {
         (self.kind.warnings)(new, old)
     }
 
-    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         self.allocator.as_ref().map_or(Ok(None), |allocator| Arc::clone(allocator).allocate(new, old))
     }
 
@@ -177,7 +182,7 @@ impl Strategy for BuiltIn {
             return Cow::Owned(text);
         }
         let path = self.rules.fields.iter().find(|field| field.label == label).map_or("", |field| field.path);
-        crate::registry::field_text(object, path)
+        crate::resource::field_text(object, path)
     }
 }
 

@@ -8,20 +8,18 @@ use super::{
 };
 use crate::{
     apiextensions,
-    registry::{
-        Deletion, Dependents, FieldRule, Generation, MetadataRule, NameRule, Path, Resets, Rules, StatusRule, Tree,
-        UnknownField,
-    },
+    object::{NameRule, Path, Tree},
+    resource::{Deletion, Dependents, FieldRule, Generation, MetadataRule, Resets, Rules, StatusRule, UnknownField},
 };
 
 /// A kind that is created but not stored, such as a review.
-const QUESTION: Kind = BASE;
+const UNSTORED: Kind = BASE;
 
 /// The rules that workloads share.
 const WORKLOAD: Rules = Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::WITH_STATUS };
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "Binding", ..QUESTION },
+    Kind { name: "Binding", ..UNSTORED },
     Kind {
         name: "Pod",
         prefix: "/registry/pods/",
@@ -235,12 +233,12 @@ pub(super) const KINDS: &[Kind] = &[
         view: Some(View { stored: ("", "v1"), from_stored: event::events_event, to_stored: event::core_event }),
         ..BASE
     },
-    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..QUESTION },
-    Kind { group: "authentication.k8s.io", name: "TokenReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..QUESTION },
-    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..QUESTION },
+    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..UNSTORED },
+    Kind { group: "authentication.k8s.io", name: "TokenReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..UNSTORED },
+    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..UNSTORED },
     Kind {
         group: "apps",
         name: "ControllerRevision",
@@ -323,7 +321,7 @@ pub(super) const KINDS: &[Kind] = &[
         subresources: &["status"],
         rules: Rules {
             metadata: MetadataRule::FULL,
-            dependents: Dependents::OrphanLoudly,
+            dependents: Dependents::OrphanWithWarning,
             // A job without labels gets those of its template from the server.
             rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
             fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
@@ -390,7 +388,7 @@ pub(super) const KINDS: &[Kind] = &[
             generation: Generation::Spec,
             unconditional_update: false,
             returns_deleted: true,
-            deletion: Deletion::Definition,
+            deletion: Deletion::Finalized,
             ..Rules::WITH_STATUS
         },
         default: apiextensions::default_definition,
@@ -398,6 +396,7 @@ pub(super) const KINDS: &[Kind] = &[
         prepare_update: apiextensions::prepare_definition_update,
         validate: apiextensions::validate_definition,
         validate_update: apiextensions::validate_definition_update,
+        begin_deletion: apiextensions::begin_deletion,
         ..BASE
     },
 ];

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::pod_rules::one_of;
-use crate::registry::{Errors, Path, Tree, dns_label, dns_subdomain};
+use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain};
 
 const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
 const HOST_PATHS: [&str; 8] =
@@ -61,11 +61,11 @@ pub(super) fn validate_source(
         "gcePersistentDisk" | "awsElasticBlockStore" => {
             within(source, "partition", "must be between 1 and 255, inclusive", path, errors);
         }
-        "iscsi" => validate_target(source, path, owner, errors),
-        "fc" => validate_channel(source, path, errors),
+        "iscsi" => validate_iscsi(source, path, owner, errors),
+        "fc" => validate_fc(source, path, errors),
         "flocker" => validate_dataset(source, path, errors),
         "glusterfs" => validate_endpoints(source, path, errors),
-        "quobyte" => validate_registry(source, path, errors),
+        "quobyte" => validate_quobyte(source, path, errors),
         "cinder" => validate_secret(source, "secretRef", owner, path, errors),
         "storageos" => {
             let name = source.text(&["volumeName"]);
@@ -85,7 +85,7 @@ pub(super) fn validate_source(
                 errors.required(&path.child("secretNamespace"), "");
             }
         }
-        "azureDisk" => validate_disk(source, path, errors),
+        "azureDisk" => validate_azure_disk(source, path, errors),
         "csi" => validate_driver(source, path, owner, errors),
         _ => {}
     }
@@ -114,7 +114,7 @@ fn validate_secret(source: &Value, field: &str, owner: Owner<'_>, path: &Path<'_
 }
 
 /// Validates the registry of a Quobyte volume.
-fn validate_registry(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_quobyte(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let registry = source.text(&["registry"]);
     if registry.is_empty() {
         errors.required(&path.child("registry"), REGISTRY);
@@ -162,7 +162,7 @@ fn validate_dataset(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates a Fibre Channel source: target WWNs with a LUN, or WWIDs.
-fn validate_channel(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_fc(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let targets = source.items(&["targetWWNs"]);
     match (targets, source.items(&["wwids"])) {
         ([], []) => {
@@ -185,7 +185,7 @@ fn validate_channel(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Validates the names of the iSCSI target and initiator.
-fn validate_target(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &mut Errors) {
+fn validate_iscsi(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &mut Errors) {
     let prefixed = |name: &str| ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix));
     let check = |field: &str, shown: &str, errors: &mut Errors| {
         let Some(name) = source.at(&[field]).and_then(Value::as_str) else { return };
@@ -253,7 +253,7 @@ fn validate_options(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_disk(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_azure_disk(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";

@@ -9,9 +9,12 @@ use super::{
     selector::{validate_node_selector, validate_selector},
     volume_sources::{self, Owner},
 };
-use crate::registry::{
-    Errors, MetadataRule, Path, Rules, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain,
-    entry_mut, object_mut, same,
+use crate::{
+    object::{
+        Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut, object_mut,
+        same,
+    },
+    resource::{MetadataRule, Rules},
 };
 
 const SPEC: Path<'static> = Path::new("spec");

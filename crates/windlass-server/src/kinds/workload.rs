@@ -9,7 +9,7 @@ use super::{
     pod_defaults::default_template, pod_rules::validate_spec, selector, selector::label_selector,
     volumes::validate_claim_spec,
 };
-use crate::registry::{
+use crate::object::{
     Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, metadata_mut, object_mut,
     validate_annotations, validate_labels,
 };

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::{META, REFERENCE};
+use crate::schemas::{META, REFERENCE};
 use crate::{
     descriptions::Schemas,
-    registry::{CustomShape, ResourceInfo},
+    resource::{CustomShape, ResourceInfo},
 };
 
 /// `io.example.v1.Foo` for a Foo of the group `example.io`.

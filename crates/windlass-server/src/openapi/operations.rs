@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    custom, root,
-    schemas::{META, of_kind},
-};
-use crate::registry::{ResourceInfo, Shape, SubresourceInfo};
+use super::{custom, root};
+use crate::resource::{ResourceInfo, Shape, SubresourceInfo};
+use crate::schemas::{META, of_kind};
 
 /// A path with its operations.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use super::{
     VERSION, custom,
     operations::{Operation, Parameter},
-    schemas::{self, REFERENCE},
     subjects, v3,
 };
-use crate::{descriptions::Schemas, discovery::Group, registry::Shape};
+use crate::schemas::{self, REFERENCE};
+use crate::{descriptions::Schemas, discovery::Group, resource::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::{
     Subject, VERSION, custom, is_custom,
     operations::{self, Operation, Parameter, PathItem},
-    schemas::{self, META, REFERENCE},
 };
-use crate::{descriptions::Schemas, registry::Shape};
+use crate::schemas::{self, META, REFERENCE};
+use crate::{descriptions::Schemas, resource::Shape};
 
 /// Returns the document as JSON.
 pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String {

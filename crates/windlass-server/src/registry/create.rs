@@ -5,17 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
-use super::{
-    Answer, Body, Errors, Item, NameRule, Registry, StatusRule, Target, Tree, WriteParams, Written, commit_failure,
-    field_manager, meta,
-    size::check_size,
-    strategy::Generation,
-    tree::{as_object, metadata_mut},
+use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
+use crate::{
+    encoded::Encoded,
+    registry::{Attributes, Operation, Reinvocation},
+    storage::{Change, CommitError, Expect, Revision},
 };
 use crate::{
-    admission::{Attributes, Operation, Reinvocation},
-    encoded::Encoded,
-    storage::{Change, CommitError, Expect, Revision},
+    object::{Errors, NameRule, Tree, as_object, metadata_mut},
+    resource::{Body, Generation, Item, StatusRule, Target},
 };
 
 /// The number of names that are tried for an object with `generateName`.
@@ -165,7 +163,7 @@ impl Registry {
 impl Written {
     /// Returns a response that contains the object.
     pub(super) fn object(item: Item, created: bool, warnings: Vec<String>) -> Self {
-        Self { answer: Answer::Object(item), created, warnings }
+        Self { answer: ResponseBody::Object(item), created, warnings }
     }
 }
 

@@ -10,19 +10,18 @@ use windlass_api::{
 };
 
 use self::marked::Progress;
-use super::{
-    Answer, Deletion, Dependents, Errors, Item, ItemList, ListParams, Path, Registry, Target, Tree, commit_failure,
-    size::check_size,
-    tree::{metadata_mut, object_mut},
-    update::observe_deleted,
-};
+use super::{ItemList, ListParams, Registry, ResponseBody, commit_failure, size::check_size, update::observe_deleted};
 use crate::{
-    admission::{Asked, Attributes, Operation, Reinvocation},
-    apiextensions,
-    authn::User,
     encoded::Encoded,
+    identity::User,
+    registry::{Attributes, Operation, Reinvocation, RequestContext},
+    resource::ResourceInfo,
     storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
+};
+use crate::{
+    object::{Errors, Path, Tree, metadata_mut, object_mut},
+    resource::{Deletion, Dependents, Item, Target},
 };
 
 mod marked;
@@ -42,14 +41,14 @@ pub(crate) struct DeleteParams {
     pub(crate) user: Arc<User>,
     /// Collects the warnings for the client, even if the deletion fails.
     pub(crate) warnings: Warnings,
-    pub(crate) consent: Consent,
+    pub(crate) consent: AdmissionState,
 }
 
 /// The role of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Consent {
+pub(crate) enum AdmissionState {
     #[default]
-    Asked,
+    RequestContext,
     /// Admission has already accepted the eviction that causes the deletion.
     Given,
 }
@@ -58,7 +57,7 @@ pub(crate) enum Consent {
 #[derive(Clone, Debug)]
 pub(crate) struct Deleted {
     /// The object if it still exists or the kind returns deleted objects; a `Status` otherwise.
-    pub(crate) answer: Answer,
+    pub(crate) answer: ResponseBody,
     /// `true` for a response with code 202: the client requested the deletion of dependents, and the object still
     /// exists.
     pub(crate) accepted: bool,
@@ -76,7 +75,7 @@ impl Registry {
         check(&params)?;
         let rules = target.resource.strategy.rules();
         let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
-        if rules.dependents == Dependents::OrphanLoudly && unsaid {
+        if rules.dependents == Dependents::OrphanWithWarning && unsaid {
             params.warnings.add(
                 "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
                  them or set propagationPolicy=Orphan to suppress this warning",
@@ -102,12 +101,12 @@ impl Registry {
             let present = Item::stored(&current)?;
             let mut old = target.resource.hub_of(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
-            if admitted != Some(current.modified) && params.consent == Consent::Asked {
+            if admitted != Some(current.modified) && params.consent == AdmissionState::RequestContext {
                 old = self.admit_deletion(target, old, params).await?;
             }
             let step = match rules.deletion {
                 Deletion::Namespace => self.namespace_step(params, &old),
-                Deletion::Definition => self.definition_step(&old),
+                Deletion::Finalized => self.finalized_step(&target.resource, &old),
                 deletion => self.step(target, deletion, params, &old),
             };
             let outcome = match step {
@@ -193,7 +192,7 @@ impl Registry {
             name: target.name().to_owned(),
             object: Value::Null,
             old: Some(old),
-            asked: Asked {
+            asked: RequestContext {
                 user: params.user.clone(),
                 dry_run: params.dry_run,
                 warnings: params.warnings.clone(),
@@ -212,7 +211,7 @@ impl Registry {
         let mut new = old.clone();
         let grace = match deletion {
             Deletion::Graceful => self.grace(params.grace_period, &mut new),
-            Deletion::Plain | Deletion::Namespace | Deletion::Definition => Grace::None,
+            Deletion::Plain | Deletion::Namespace | Deletion::Finalized => Grace::None,
         };
         if matches!(grace, Grace::Pending) {
             return Step::Nothing;
@@ -301,24 +300,15 @@ impl Registry {
         Step::Mark(new)
     }
 
-    /// Returns the next step of the deletion of a CustomResourceDefinition in this state.
-    fn definition_step(&self, old: &Value) -> Step {
+    /// Returns the next step of the deletion of an object that its controller removes.
+    fn finalized_step(&self, resource: &ResourceInfo, old: &Value) -> Step {
         if old.at(&["metadata", "deletionTimestamp"]).is_some() {
             return if old.items(&["metadata", "finalizers"]).is_empty() { Step::Remove } else { Step::Nothing };
         }
         let mut new = old.clone();
         let now = format_time(self.clock().now());
         metadata_mut(&mut new).insert("deletionTimestamp".to_owned(), now.clone().into());
-        let mut finalizers = old.items(&["metadata", "finalizers"]).to_vec();
-        if !finalizers.iter().any(|finalizer| finalizer == apiextensions::FINALIZER) {
-            finalizers.push(apiextensions::FINALIZER.into());
-        }
-        metadata_mut(&mut new).insert("finalizers".to_owned(), finalizers.into());
-        let why = (
-            "InstanceDeletionPending",
-            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-        );
-        apiextensions::set_condition(&mut new, "Terminating", true, why, &now);
+        resource.strategy.begin_deletion(&mut new, &now);
         Step::Mark(new)
     }
 
@@ -379,7 +369,7 @@ impl Registry {
         let accepted = stays && params.orphan_dependents == Some(false);
         if stays || rules.returns_deleted {
             let item = Self::present(&target.resource, item).await?;
-            return Ok(Deleted { answer: Answer::Object(item), accepted });
+            return Ok(Deleted { answer: ResponseBody::Object(item), accepted });
         }
         let status = Status::success(StatusDetails {
             name: target.name().to_owned(),
@@ -388,7 +378,7 @@ impl Registry {
             uid: old.text(&["metadata", "uid"]).to_owned(),
             ..StatusDetails::default()
         });
-        Ok(Deleted { answer: Answer::Status(status), accepted })
+        Ok(Deleted { answer: ResponseBody::Status(status), accepted })
     }
 }
 
@@ -455,7 +445,7 @@ fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Va
         (_, Some(false), _) | (_, None, Some(_)) => Propagation::Background,
         _ if has(ORPHAN) => Propagation::Orphan,
         _ if has(FOREGROUND) => Propagation::Foreground,
-        (Dependents::Orphan | Dependents::OrphanLoudly, ..) => Propagation::Orphan,
+        (Dependents::Orphan | Dependents::OrphanWithWarning, ..) => Propagation::Orphan,
         (Dependents::Background, ..) => Propagation::Background,
     };
     let wanted = match policy {

@@ -8,10 +8,14 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status, format_time};
 
-use super::{Conversions, Registry, ResourceInfo, Shape, Target, Tree, WriteParams, meta, scale};
+use super::{Registry, WriteParams, meta, scale};
 use crate::{
     codec,
     field_manager::{self, Applier, Kind, ReplicasPaths, Set, TypeHandle, Version},
+};
+use crate::{
+    object::Tree,
+    resource::{Conversions, ResourceInfo, Shape, Target},
 };
 
 pub(super) use crate::field_manager::{attach, clone_without, detach, is_reset, keep_times};
@@ -312,5 +316,5 @@ pub(super) fn asks_for_reset(bytes: &[u8], format: codec::Format) -> bool {
 
 /// Marks an object whose managedFields are to be cleared.
 pub(super) fn mark_reset(object: &mut Value) {
-    super::tree::metadata_mut(object).insert("managedFields".to_owned(), json!([{}]));
+    crate::object::metadata_mut(object).insert("managedFields".to_owned(), json!([{}]));
 }

@@ -2,11 +2,12 @@
 
 use windlass_api::{GroupKind, Status};
 
-use super::{
-    Errors, Item, Path, Registry, ResourceInfo, Selection, Target, continue_token::ContinueToken, read::parse_version,
-    select::Facts, storage_failure,
-};
+use super::{Registry, Selection, continue_token::ContinueToken, read::parse_version, select::Facts, storage_failure};
 use crate::storage::{RangeQuery, Revision, StorageError, StoredValue};
+use crate::{
+    object::{Errors, Path},
+    resource::{Item, ResourceInfo, Target},
+};
 
 /// The parameters of a list.
 #[derive(Clone, Debug, Default)]

@@ -3,14 +3,12 @@
 use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
-use super::{
-    Errors, MetadataRule, NameRule, Path, Seen, Target, Tree,
-    names::{label_value, qualified_name},
-    tree::{copy_key, metadata_mut},
+use crate::{
+    object::{DuplicateCheck, Errors, NameRule, Path, Tree, copy_key, metadata_mut, qualified_name},
+    object::{validate_annotations, validate_labels},
+    resource::{MetadataRule, Target},
 };
 
-/// The maximum size of all annotations, keys and values together, in bytes.
-const ANNOTATIONS_LIMIT: usize = 256 << 10;
 /// The number of characters that the server adds to a `generateName`.
 const SUFFIX: usize = 5;
 /// The maximum number of characters of a `generateName` that are used.
@@ -78,7 +76,7 @@ pub(super) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
 /// Removes duplicate owner references and returns the warning for the client.
 pub(super) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = metadata_mut(object).get_mut("ownerReferences")?.as_array_mut()?;
-    let (mut seen, mut uids, mut repeated) = (Seen::default(), Seen::default(), Vec::new());
+    let (mut seen, mut uids, mut repeated) = (DuplicateCheck::default(), DuplicateCheck::default(), Vec::new());
     owners.retain(|owner| {
         if !seen.repeats(owner.clone()) {
             return true;
@@ -213,27 +211,6 @@ pub(super) fn validate_common(metadata: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates labels.
-pub(crate) fn validate_labels(labels: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
-    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
-        errors.invalid_each(path, key, qualified_name(key));
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_each(path, value, label_value(value));
-    }
-}
-
-/// Validates the annotations of a metadata object.
-pub(crate) fn validate_annotations(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut size = 0;
-    for (key, value) in metadata.entries(&["annotations"]) {
-        errors.invalid_each(path, key, qualified_name(&key.to_lowercase()));
-        size += key.len() + value.as_str().map_or(0, str::len);
-    }
-    if size > ANNOTATIONS_LIMIT {
-        errors.too_long(path, ANNOTATIONS_LIMIT);
-    }
-}
-
 fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
     let api_version = owner.text(&["apiVersion"]);
     if api_version.rsplit('/').next().unwrap_or_default().is_empty() {
@@ -252,7 +229,7 @@ fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Validates that finalizers have a domain or are standard ones, for the built-in kinds that require it.
 fn validate_known_finalizers(target: &Target, finalizers: &[Value], errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    let built_in = matches!(target.resource.shape, super::Shape::BuiltIn(_));
+    let built_in = matches!(target.resource.shape, crate::resource::Shape::BuiltIn(_));
     if !built_in || !target.resource.strategy.rules().metadata.finalizers {
         return;
     }

@@ -9,9 +9,13 @@ pub(crate) use crate::patch::PatchType;
 use crate::codec::{self, Decoded};
 
 use super::{
-    Registry, Shape, Target, Tree, WriteParams, Written,
+    Registry, WriteParams, Written,
     field_manager::{self, Application},
     update::Edit,
+};
+use crate::{
+    object::Tree,
+    resource::{Shape, Target},
 };
 
 impl Registry {

@@ -5,8 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_api::{GroupResource, Status};
 
-use super::{GetParams, Item, Registry, Target, Tree, storage_failure};
+use super::{GetParams, Registry, storage_failure};
 use crate::storage::{Revision, StorageError};
+use crate::{
+    object::Tree,
+    resource::{Item, Target},
+};
 
 /// The maximum wait for a future revision.
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);

@@ -5,11 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
 
-use super::{Errors, Item, Path, Shape, Target, Tree, meta, strategy::ScaleRule, tree::as_object};
+use super::meta;
 use crate::{
-    admission::{Attributes, PartKind, Reinvocation},
     codec,
     encoded::Encoded,
+    object::requirement,
+    registry::{Attributes, Reinvocation, SubresourceKind},
+};
+use crate::{
+    object::{Errors, Path, Tree, as_object},
+    resource::{Item, ScaleRule, Shape, Target},
 };
 
 /// Returns the shape of scales.
@@ -53,7 +58,11 @@ pub(super) fn attributes(target: &Target, write: &Attributes) -> Result<Attribut
         object: patchable_value(target, &write.object)?,
         old,
         asked: write.asked.clone(),
-        part: Some(PartKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() }),
+        part: Some(SubresourceKind {
+            group: "autoscaling".to_owned(),
+            version: "v1".to_owned(),
+            kind: "Scale".to_owned(),
+        }),
         reinvocation: Reinvocation::default(),
     })
 }
@@ -96,7 +105,7 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     let version = scale.text(&["metadata", "resourceVersion"]);
     // The scale of a custom resource may omit the resourceVersion, although the resource itself may not.
     if !version.is_empty() || matches!(target.resource.shape, Shape::BuiltIn(_)) {
-        super::tree::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
+        crate::object::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
     }
     Ok(object)
 }
@@ -135,17 +144,4 @@ fn selector_text(selector: &Value) -> String {
         .collect();
     requirements.extend(selector.items(&["matchExpressions"]).iter().filter_map(requirement));
     LabelSelector::new(requirements).to_string()
-}
-
-/// Parses one of the `matchExpressions`; returns `None` if its operator is unknown.
-pub(crate) fn requirement(expression: &Value) -> Option<Requirement> {
-    let operator = match expression.text(&["operator"]) {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        _ => return None,
-    };
-    let values = expression.items(&["values"]).iter().filter_map(Value::as_str);
-    Some(Requirement::new(expression.text(&["key"]), operator, values))
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use windlass_api::{FieldSelector, LabelSelector, Meta, ObjectKey, Status};
 
-use super::{Item, ResourceInfo, Target, strategy::UnknownField};
+use crate::resource::{Item, ResourceInfo, Target, UnknownField};
 
 /// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +129,7 @@ fn check_field(resource: &ResourceInfo, label: &str) -> Result<(), Status> {
     if common || resource.strategy.knows_field(label) {
         return Ok(());
     }
-    let names_its_own = !rules.fields.is_empty() || matches!(resource.shape, super::Shape::Custom(_));
+    let names_its_own = !rules.fields.is_empty() || matches!(resource.shape, crate::resource::Shape::Custom(_));
     let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
     Err(Status::bad_request(match rules.unknown_field {
         UnknownField::OfKind => format!("field label {label:?} not supported for {kind}"),

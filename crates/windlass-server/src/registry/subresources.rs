@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 
 use super::{
-    Answer, Body, Errors, Path, Registry, Target, Tree, WriteParams, Written,
-    tree::{metadata_mut, object_mut},
-    update::{Aspect, precondition_failed},
+    Registry, ResponseBody, WriteParams, Written,
+    update::{WriteScope, precondition_failed},
 };
 use crate::{
-    admission::{Attributes, Operation, PartKind},
     codec,
+    registry::{Attributes, Operation, SubresourceKind},
+};
+use crate::{
+    object::{Errors, Path, Tree, metadata_mut, object_mut},
+    resource::{Body, Target},
 };
 
 impl Registry {
@@ -28,11 +31,11 @@ impl Registry {
         let Some(plan) = plan.filter(|_| info.verbs.iter().any(|verb| verb == "create")) else {
             return Err(Status::method_not_allowed());
         };
-        let decoded = super::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
+        let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
         let write = Attributes::of(Operation::Create, target, object, params.asked(target));
-        let mut write = Attributes { part: Some(PartKind::from(info)), ..write };
+        let mut write = Attributes { part: Some(SubresourceKind::from(info)), ..write };
         self.admit(&mut write).await?;
         if write.object.text(&["metadata", "name"]) != target.name() {
             return Err(Status::bad_request(format!("name in URL does not match name in {} object", info.kind)));
@@ -82,7 +85,7 @@ impl Registry {
     /// Returns the response to the creation of an object that is not stored.
     fn created(warnings: Vec<String>) -> Written {
         let status = Status { code: 201, details: None, ..Status::success(StatusDetails::default()) };
-        Written { answer: Answer::Status(status), created: true, warnings }
+        Written { answer: ResponseBody::Status(status), created: true, warnings }
     }
 
     /// Binds a pod to a node.
@@ -114,14 +117,14 @@ impl Registry {
             for map in ["annotations", "labels"] {
                 for (key, value) in binding.entries(&["metadata", map]) {
                     let entry = metadata_mut(&mut new).entry(map).or_insert_with(|| json!({}));
-                    super::as_object(entry).insert(key.clone(), value.clone());
+                    crate::object::as_object(entry).insert(key.clone(), value.clone());
                 }
             }
             self.set_condition(&mut new, "PodScheduled", "True");
             Ok(new)
         };
         let params = WriteParams { field_validation: FieldValidation::Ignore, ..params.clone() };
-        self.change(&pod, Aspect::Internal, &params, &mut Vec::new(), propose).await?;
+        self.change(&pod, WriteScope::Internal, &params, &mut Vec::new(), propose).await?;
         Ok(())
     }
 

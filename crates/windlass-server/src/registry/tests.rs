@@ -7,12 +7,16 @@ use serde_json::{Value, json};
 use windlass_api::{Clock, DryRun, Entropy, EventType, Preconditions, Status, format_time, parse_time};
 
 use super::{
-    Answer, Body, DeleteParams, GetParams, Item, ItemList, ListParams, PatchType, Registry, Target, Tree, WatchItem,
-    WatchParams, WatchSession, WriteParams, Written,
+    DeleteParams, GetParams, ItemList, ListParams, PatchType, Registry, ResponseBody, WatchItem, WatchParams,
+    WatchSession, WriteParams, Written,
 };
 use crate::{
-    bootstrap::{self, Choices},
+    bootstrap::{self, RegistryOptions},
     storage::{MemoryStorage, Retention, Revision, Storage},
+};
+use crate::{
+    object::Tree,
+    resource::{Body, Item, Target},
 };
 
 mod attacks;
@@ -48,7 +52,7 @@ impl Fixture {
             Arc::clone(&storage) as Arc<dyn Storage>,
             clock,
             Entropy::seeded(1),
-            Choices::default(),
+            RegistryOptions::default(),
             Arc::default(),
             address,
         )
@@ -98,7 +102,7 @@ impl Fixture {
     }
 
     /// Deletes an object and returns the response.
-    async fn delete(&self, plural: &str, name: &str, params: DeleteParams) -> Result<Answer, Status> {
+    async fn delete(&self, plural: &str, name: &str, params: DeleteParams) -> Result<ResponseBody, Status> {
         Ok(self.registry.delete(&self.object(plural, name), params).await?.answer)
     }
 
@@ -113,15 +117,15 @@ impl Fixture {
 
 fn value(written: &Written) -> Value {
     match &written.answer {
-        Answer::Object(item) => item.value(),
-        Answer::Status(status) => serde_json::to_value(status).unwrap(),
+        ResponseBody::Object(item) => item.value(),
+        ResponseBody::Status(status) => serde_json::to_value(status).unwrap(),
     }
 }
 
-fn answered(answer: &Answer) -> Value {
+fn answered(answer: &ResponseBody) -> Value {
     match answer {
-        Answer::Object(item) => item.value(),
-        Answer::Status(status) => serde_json::to_value(status).unwrap(),
+        ResponseBody::Object(item) => item.value(),
+        ResponseBody::Status(status) => serde_json::to_value(status).unwrap(),
     }
 }
 

@@ -4,24 +4,26 @@ use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
-    Answer, Body, Deletion, Errors, Generation, Item, MetadataRule, Part, Path, Registry, ResourceInfo, StatusRule,
-    Target, Tree, WriteParams, Written, commit_failure,
+    Registry, ResponseBody, WriteParams, Written, commit_failure,
     field_manager::{self, Application, Scaling},
     meta, patch,
     read::parse_uint,
     scale,
     size::check_size,
-    tree::{as_object, copy_key, metadata_mut, object_mut},
 };
 use crate::{
-    admission::{Attributes, Operation},
     encoded::Encoded,
+    registry::{Attributes, Operation},
     storage::{Change, CommitError, Expect, StoredValue},
+};
+use crate::{
+    object::{Errors, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
+    resource::{Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target},
 };
 
 /// The part of the object that a write changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aspect {
+pub(super) enum WriteScope {
     /// Everything but the status.
     Main,
     /// The status.
@@ -86,10 +88,10 @@ impl Registry {
         mut warnings: Vec<String>,
     ) -> Result<Written, Status> {
         let aspect = match target.subresource.as_deref() {
-            None | Some("scale") => Aspect::Main,
-            Some("status") => Aspect::Status,
-            Some("finalize") => Aspect::Finalize,
-            Some(other) => Aspect::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
+            None | Some("scale") => WriteScope::Main,
+            Some("status") => WriteScope::Status,
+            Some("finalize") => WriteScope::Finalize,
+            Some(other) => WriteScope::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
         };
         let mut found = Vec::new();
         let written = self
@@ -105,7 +107,7 @@ impl Registry {
         } else {
             Self::present(&target.resource, item).await?
         };
-        Ok(Written { answer: Answer::Object(item), created, warnings })
+        Ok(Written { answer: ResponseBody::Object(item), created, warnings })
     }
 
     /// Changes an object. `propose` computes the new state from the current one (`None` if the object does not exist),
@@ -114,7 +116,7 @@ impl Registry {
     pub(super) async fn change(
         &self,
         target: &Target,
-        aspect: Aspect,
+        aspect: WriteScope,
         params: &WriteParams,
         warnings: &mut Vec<String>,
         mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
@@ -124,7 +126,7 @@ impl Registry {
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
                 // `propose` decides whether a missing object is created.
-                if aspect != Aspect::Main || target.subresource.is_some() {
+                if aspect != WriteScope::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
                 let proposed = params.conversions.settle(|| propose(None)).await?;
@@ -132,7 +134,7 @@ impl Registry {
             };
             match self.attempt(target, aspect, params, warnings, &current, &mut propose).await? {
                 Attempt::Done(item) => return Ok((item, false)),
-                Attempt::Overtaken(latest) => stored = latest,
+                Attempt::Conflict(latest) => stored = latest,
             }
         }
         Err(Status::modified(&target.group_resource(), target.name()))
@@ -141,7 +143,7 @@ impl Registry {
     async fn attempt(
         &self,
         target: &Target,
-        aspect: Aspect,
+        aspect: WriteScope,
         params: &WriteParams,
         warnings: &mut Vec<String>,
         current: &StoredValue,
@@ -156,7 +158,7 @@ impl Registry {
         let is_scale = target.subresource.as_deref() == Some("scale");
         if is_scale {
             self.admit_scale(target, &mut attributes).await?;
-        } else if aspect != Aspect::Internal {
+        } else if aspect != WriteScope::Internal {
             self.admit(&mut attributes).await?;
         }
         let mut new = attributes.object.take();
@@ -170,10 +172,10 @@ impl Registry {
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
         let rules = resource.strategy.rules();
-        let metadata = if aspect == Aspect::Main { rules.metadata } else { MetadataRule::CHANGES };
+        let metadata = if aspect == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
         match aspect {
-            Aspect::Main => {
+            WriteScope::Main => {
                 if rules.changes_first {
                     resource.strategy.validate_update(&new, &old, &mut errors);
                     resource.strategy.validate(&new, &mut errors);
@@ -182,13 +184,13 @@ impl Registry {
                     resource.strategy.validate_update(&new, &old, &mut errors);
                 }
             }
-            Aspect::Status => resource.strategy.validate_status(&new, &old, &mut errors),
-            Aspect::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
-            Aspect::Finalize | Aspect::Internal => {}
+            WriteScope::Status => resource.strategy.validate_status(&new, &old, &mut errors),
+            WriteScope::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
+            WriteScope::Finalize | WriteScope::Internal => {}
         }
         params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), target.name())?;
-        if aspect == Aspect::Main {
+        if aspect == WriteScope::Main {
             warnings.extend(resource.strategy.warnings(&new, Some(&old)));
         }
         let mut new = new;
@@ -199,7 +201,7 @@ impl Registry {
         if is_scale {
             let mut scaling = scale::attributes(target, &attributes)?;
             self.validate_admission(&mut scaling).await?;
-        } else if aspect != Aspect::Internal {
+        } else if aspect != WriteScope::Internal {
             self.validate_admission(&mut attributes).await?;
         }
         let (mut new, old) = (attributes.object, attributes.old.unwrap_or_default());
@@ -216,7 +218,7 @@ impl Registry {
                     self.delivered(&current.key, committed.revision).await;
                     Ok(Attempt::Done(unchanged))
                 }
-                Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
+                Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
                 Err(error) => Err(commit_failure(&error)),
             };
         }
@@ -238,7 +240,7 @@ impl Registry {
                 self.delivered(&current.key, item.revision).await;
                 Ok(Attempt::Done(item))
             }
-            Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Overtaken(latest)),
+            Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
             Err(error) => Err(commit_failure(&error)),
         }
     }
@@ -288,7 +290,7 @@ pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
 enum Attempt {
     Done(Item),
     /// Another write came first. Holds the current state.
-    Overtaken(Option<StoredValue>),
+    Conflict(Option<StoredValue>),
 }
 
 impl Registry {
@@ -398,17 +400,17 @@ pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str,
 /// Restores the parts that this kind of write does not change.
 fn prepare(
     resource: &ResourceInfo,
-    aspect: Aspect,
+    aspect: WriteScope,
     new: &mut Value,
     old: &Value,
-) -> Result<Option<Box<dyn super::Effect>>, Status> {
+) -> Result<Option<Box<dyn crate::resource::Allocation>>, Status> {
     let rules = resource.strategy.rules();
     if let Some(old) = old.get("metadata") {
         copy_key(metadata_mut(new), old, "generation");
     }
     let mut effect = None;
     match aspect {
-        Aspect::Main => {
+        WriteScope::Main => {
             if rules.status != StatusRule::Plain {
                 copy_key(as_object(new), old, "status");
             }
@@ -416,27 +418,27 @@ fn prepare(
             meta::keep_system_fields(new, old);
             effect = resource.strategy.begin(new, Some(old))?;
         }
-        Aspect::Status => {
+        WriteScope::Status => {
             rules.resets.keep_all_but_status(new, old);
             resource.strategy.prepare_status(new, old);
             meta::keep_system_fields(new, old);
         }
-        Aspect::Part(part) => {
+        WriteScope::Part(part) => {
             resource.strategy.prepare_part(part, new, old);
             meta::keep_system_fields(new, old);
         }
-        Aspect::Finalize => {
+        WriteScope::Finalize => {
             copy_key(as_object(new), old, "status");
             meta::keep_system_fields(new, old);
         }
-        Aspect::Internal => {}
+        WriteScope::Internal => {}
     }
     Ok(effect)
 }
 
 /// Increments the generation if the change counts for it. Both states are in normal form.
-fn count_generation(resource: &ResourceInfo, aspect: Aspect, mut new: Value, old: &Value) -> Value {
-    if !matches!(aspect, Aspect::Main | Aspect::Part(_)) {
+fn count_generation(resource: &ResourceInfo, aspect: WriteScope, mut new: Value, old: &Value) -> Value {
+    if !matches!(aspect, WriteScope::Main | WriteScope::Part(_)) {
         return new;
     }
     let rules = resource.strategy.rules();

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use windlass_api::{EventType, Status};
 
 use super::{
-    Derived, Errors, Item, Path, Registry, ResourceInfo, Selection, Target,
+    Derived, Registry, Selection,
     list::{is_about, list_options},
     read::parse_uint,
     select::Facts,
@@ -17,6 +17,10 @@ use crate::{
     codec::{protobuf_frame, to_protobuf},
     storage::{RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
+};
+use crate::{
+    object::{Errors, Path},
+    resource::{Item, ResourceInfo, Target},
 };
 
 /// The parameters of a watch.

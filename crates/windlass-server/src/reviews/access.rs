@@ -3,27 +3,27 @@
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use super::{Asker, Question, check, selectors};
+use super::{Review, Reviewer, check, selectors};
 use crate::{
-    authn::User,
-    authz::{Attempt, Object, RoleName, Rule, complaint},
-    registry::{Errors, Path, Tree, as_object},
+    authz::{AccessAttributes, Object, RoleName, Rule, complaint},
+    identity::User,
+    object::{Errors, Path, Tree, as_object},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
 
 /// Answers a `SelfSubjectAccessReview`.
-pub(super) async fn may_i(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_i(mut question: Review<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
     question.admit().await?;
-    decided(question.asker, question.object, question.asker.user).await
+    decided(question.reviewer, question.object, question.reviewer.user).await
 }
 
 /// Answers a `SubjectAccessReview`.
-pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_they(mut question: Review<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
     validate_attributes(&question.object, &mut errors);
     validate_subject(&question.object, &mut errors);
@@ -31,11 +31,11 @@ pub(super) async fn may_they(mut question: Question<'_>) -> Result<Value, Status
     check(errors)?;
     question.admit().await?;
     let user = subject(&question.object);
-    decided(question.asker, question.object, &user).await
+    decided(question.reviewer, question.object, &user).await
 }
 
 /// Answers a `LocalSubjectAccessReview`.
-pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn may_they_here(mut question: Review<'_>) -> Result<Value, Status> {
     let object = &question.object;
     let mut errors = Errors::default();
     validate_attributes(object, &mut errors);
@@ -55,19 +55,19 @@ pub(super) async fn may_they_here(mut question: Question<'_>) -> Result<Value, S
     check(errors)?;
     question.admit().await?;
     let user = subject(&question.object);
-    decided(question.asker, question.object, &user).await
+    decided(question.reviewer, question.object, &user).await
 }
 
 /// Answers a `SelfSubjectRulesReview`.
-pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn what_may_i(mut question: Review<'_>) -> Result<Value, Status> {
     let namespace = question.object.text(&["spec", "namespace"]).to_owned();
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
     question.admit().await?;
-    let Question { asker, mut object, .. } = question;
-    let (rules, lost) = asker.server.rules_of(asker.user, &namespace).await?;
-    let is_incomplete = asker.server.asks_webhooks();
+    let Review { reviewer, mut object, .. } = question;
+    let (rules, lost) = reviewer.server.rules_of(reviewer.user, &namespace).await?;
+    let is_incomplete = reviewer.server.asks_webhooks();
     let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| with(rule)).map(show).collect()
     };
@@ -94,9 +94,9 @@ pub(super) async fn what_may_i(mut question: Question<'_>) -> Result<Value, Stat
 }
 
 /// Returns the review with the decision.
-async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
+async fn decided(reviewer: &Reviewer<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
     let attempt = attempt(&review);
-    let decision = asker.server.decide(user, &attempt).await?;
+    let decision = reviewer.server.decide(user, &attempt).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
     if decision.is_denied() {
         status["denied"] = true.into();
@@ -113,9 +113,9 @@ async fn decided(asker: &Asker<'_>, mut review: Value, user: &User) -> Result<Va
 }
 
 /// Returns the attributes of the request in a review.
-fn attempt(review: &Value) -> Attempt<'_> {
+fn attempt(review: &Value) -> AccessAttributes<'_> {
     if let Some(path) = review.at(&["spec", "nonResourceAttributes"]) {
-        return Attempt { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
+        return AccessAttributes { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
     }
     let text = |field| review.text(&["spec", "resourceAttributes", field]);
     let object = Object::Resource {
@@ -126,7 +126,7 @@ fn attempt(review: &Value) -> Attempt<'_> {
         namespace: text("namespace"),
         name: text("name"),
     };
-    Attempt { verb: text("verb"), object }
+    AccessAttributes { verb: text("verb"), object }
 }
 
 fn subject(review: &Value) -> User {

@@ -3,37 +3,37 @@
 use serde_json::{Value, json};
 use windlass_api::{Status, format_time};
 
-use super::Question;
+use super::Review;
 use crate::{
     authn::TokenError,
-    registry::{Tree, as_object},
+    object::{Tree, as_object},
 };
 
 /// Answers a `SelfSubjectReview`. The response contains nothing from the request.
-pub(super) async fn who_am_i(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn who_am_i(mut question: Review<'_>) -> Result<Value, Status> {
     question.admit().await?;
-    let Question { asker, mut object, .. } = question;
+    let Review { reviewer, mut object, .. } = question;
     let review = as_object(&mut object);
-    let now = format_time(asker.registry.clock().now());
+    let now = format_time(reviewer.registry.clock().now());
     review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
-    review.insert("status".to_owned(), json!({"userInfo": asker.user.to_value()}));
+    review.insert("status".to_owned(), json!({"userInfo": reviewer.user.to_value()}));
     Ok(object)
 }
 
 /// Answers a `TokenReview`.
-pub(super) async fn whose_token(mut question: Question<'_>) -> Result<Value, Status> {
+pub(super) async fn whose_token(mut question: Review<'_>) -> Result<Value, Status> {
     if question.object.text(&["spec", "token"]).is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
     question.admit().await?;
-    let Question { asker, mut object, .. } = question;
+    let Review { reviewer, mut object, .. } = question;
     let token = object.text(&["spec", "token"]);
     let named = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
     let mut audiences: Vec<String> = named.collect();
     if audiences.is_empty() {
-        audiences.push(asker.server.authenticator().issuer().audience().to_owned());
+        audiences.push(reviewer.server.authenticator().issuer().audience().to_owned());
     }
-    let found = asker.server.authenticator().identify(asker.server, token.as_bytes(), &audiences).await;
+    let found = reviewer.server.authenticator().identify(reviewer.server, token.as_bytes(), &audiences).await;
     let status = match found {
         Ok(identity) => {
             json!({"authenticated": true, "user": identity.user.to_value(), "audiences": identity.audiences})

@@ -5,7 +5,7 @@ use windlass_api::{FieldSelector, LabelSelector};
 
 use crate::{
     kinds::{validate_count, validate_label},
-    registry::{Errors, Path, Tree},
+    object::{Errors, Path, Tree},
 };
 
 /// The differences between field selectors and label selectors.

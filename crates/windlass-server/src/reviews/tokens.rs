@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 use windlass_api::{GroupKind, GroupResource, Status, format_time};
 
-use super::Question;
+use super::Review;
 use crate::{
     authn::{Bound, Grant},
-    registry::{Errors, Path, Registry, Target, Tree, default_pointer, metadata_mut, object_mut},
+    object::{Errors, Path, Tree, default_pointer, metadata_mut, object_mut},
+    registry::Registry,
+    resource::Target,
 };
 
 /// One hour, in seconds.
@@ -24,11 +26,11 @@ pub(super) fn default(request: &mut Value) {
 }
 
 /// Answers a `TokenRequest`.
-pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status> {
-    let (asker, target) = (question.asker, question.target);
+pub(super) async fn request(mut question: Review<'_>) -> Result<Value, Status> {
+    let (reviewer, target) = (question.reviewer, question.target);
     let object = &mut question.object;
     let kind = GroupKind::new("authentication.k8s.io", KIND);
-    let (registry, issuer) = (asker.registry, asker.server.authenticator().issuer());
+    let (registry, issuer) = (reviewer.registry, reviewer.server.authenticator().issuer());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let given = object.text(&["metadata", "name"]);
@@ -61,7 +63,7 @@ pub(super) async fn request(mut question: Question<'_>) -> Result<Value, Status>
     }
     errors.check(&kind, "")?;
     question.admit().await?;
-    let Question { mut object, write, .. } = question;
+    let Review { mut object, write, .. } = question;
     let bound = match object.at(&["spec", "boundObjectRef"]) {
         Some(reference) => bound_to(registry, namespace, name, reference).await?,
         None => Vec::new(),

@@ -30,19 +30,16 @@ use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
 use windlass_net::WriteTimeout;
 
-use super::{
-    Inner, boxed,
-    budget::{Account, Charge},
-    gathered::Gathered,
-    heads::Heads,
-    limits::Limits,
-    outgoing::Outgoing,
-    streams::Streams,
+use super::{boxed, heads::Heads, outgoing::Outgoing, streams::Streams};
+use crate::server::coalesced_writes::CoalescedConnection;
+use crate::{
+    budget::{Account, Charge, Limits},
+    state::State,
 };
 use crate::{
-    authn::Shown,
-    http::{Origin, Stopping, Trust, handle, too_many_requests},
-    tls::TlsIdentity,
+    http::{Origin, Trust, handle, too_many_requests},
+    state::Stopping,
+    tls::{ClientCertificate, TlsIdentity},
 };
 
 /// The time limit for a TLS handshake.
@@ -69,23 +66,23 @@ const LINGER_BYTES: usize = 64 << 20;
 
 /// A connection being served.
 pub(super) struct Connection {
-    server: Arc<Inner>,
+    server: Arc<State>,
     stopping: Stopping,
     /// The client certificate of the connection.
-    shown: Shown,
-    cut_off: CutOff,
+    shown: ClientCertificate,
+    cut_off: UnreadRequest,
     limits: Limits,
     account: Arc<Account>,
 }
 
 /// Set when a request was answered before it was read completely.
 #[derive(Clone, Debug, Default)]
-struct CutOff(Arc<AtomicBool>);
+struct UnreadRequest(Arc<AtomicBool>);
 
 impl Connection {
-    pub(super) fn new(server: Arc<Inner>, stopping: Stopping) -> Self {
+    pub(super) fn new(server: Arc<State>, stopping: Stopping) -> Self {
         let (limits, account) = (*server.budget().limits(), server.budget().open());
-        Self { server, stopping, shown: Shown::Nothing, cut_off: CutOff::default(), limits, account }
+        Self { server, stopping, shown: ClientCertificate::Nothing, cut_off: UnreadRequest::default(), limits, account }
     }
 
     /// Serves the connection until it ends or the server must close it to free memory. Failures are logged at debug
@@ -135,7 +132,7 @@ impl Connection {
 
     async fn http2(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<(), BoxError> {
         let service = service_fn(|request| self.answer(request));
-        let gathered = Gathered::new(stream);
+        let coalesced_writes = CoalescedConnection::new(stream);
         let connection = http2::Builder::new(Streams::new(self.limits.stall))
             .timer(TokioTimer::new())
             .max_concurrent_streams(self.limits.streams)
@@ -143,15 +140,15 @@ impl Connection {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG)
-            .serve_connection(TokioIo::new(gathered.stream()), service);
+            .serve_connection(TokioIo::new(coalesced_writes.stream()), service);
         let mut connection = pin!(connection);
         let mut stopping = self.stopping.clone();
         tokio::select! {
-            result = gathered.drive(connection.as_mut()) => return result,
+            result = coalesced_writes.drive(connection.as_mut()) => return result,
             () = stopping.requested() => {}
         }
         connection.as_mut().graceful_shutdown();
-        gathered.drive(connection).await
+        coalesced_writes.drive(connection).await
     }
 
     fn answer(
@@ -159,13 +156,13 @@ impl Connection {
         request: http::Request<Incoming>,
     ) -> impl Future<Output = Result<http::Response<Outgoing>, Infallible>> + Send + use<> {
         let server = self.server.clone();
-        let origin = Origin { trust: Trust::Credentials(self.shown.clone()), stopping: self.stopping.clone() };
+        let origin = Origin { trust: Trust::Socket(self.shown.clone()), stopping: self.stopping.clone() };
         let cut_off = self.cut_off.clone();
         let account = self.account.clone();
         let in_flight = account.begin();
         async move {
             let charge = account.nothing();
-            let request = request.map(|body| boxed(Noticed { body, finished: false, cut_off, charge }));
+            let request = request.map(|body| boxed(TrackedBody { body, finished: false, cut_off, charge }));
             let busy = |in_flight| too_many_requests().map(|body| Outgoing::unbounded(body, &account, in_flight));
             if account.room().await.is_err() {
                 return Ok(busy(in_flight));
@@ -180,15 +177,15 @@ impl Connection {
 }
 
 /// A request body that is charged to its connection while it is read. If it is dropped before it was read completely,
-/// it sets the flag in [`CutOff`].
-struct Noticed {
+/// it sets the flag in [`UnreadRequest`].
+struct TrackedBody {
     body: Incoming,
     finished: bool,
-    cut_off: CutOff,
+    cut_off: UnreadRequest,
     charge: Charge,
 }
 
-impl Body for Noticed {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -210,7 +207,7 @@ impl Body for Noticed {
     }
 }
 
-impl Drop for Noticed {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         if !self.finished && !self.body.is_end_stream() {
             self.cut_off.0.store(true, Ordering::Relaxed);
@@ -229,7 +226,7 @@ impl fmt::Debug for Connection {
 /// see the response.
 struct Lingering {
     stream: WriteTimeout<TcpStream>,
-    cut_off: CutOff,
+    cut_off: UnreadRequest,
     /// Set while the stream lingers.
     deadline: Option<Pin<Box<Sleep>>>,
     /// The number of bytes read while lingering.
@@ -237,7 +234,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    fn new(stream: WriteTimeout<TcpStream>, cut_off: CutOff) -> Self {
+    fn new(stream: WriteTimeout<TcpStream>, cut_off: UnreadRequest) -> Self {
         Self { stream, cut_off, deadline: None, discarded: 0 }
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::{self, Sleep},
 };
 
-use super::budget::{Account, Charge};
+use crate::budget::{Account, Charge};
 
 /// A stream that fails if a request head takes too long. The time starts with the first byte of the head, so it does
 /// not limit idle connections.
@@ -101,7 +101,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::server::{budget::Budget, limits::Limits};
+    use crate::budget::{Budget, Limits};
 
     const LIMIT: Duration = Duration::from_secs(32);
 

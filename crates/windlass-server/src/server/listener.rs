@@ -11,8 +11,9 @@ use tokio::{
 
 use windlass_net::Acceptor;
 
-use super::{Server, budget::Budget, connection::Connection};
-use crate::{http::Stopping, tls::TlsIdentity};
+use super::{Server, connection::Connection};
+use crate::budget::Budget;
+use crate::{state::Stopping, tls::TlsIdentity};
 
 /// The interval between attempts to close idle connections while a client waits at the connection limit.
 const RETRY: Duration = Duration::from_millis(50);

@@ -10,12 +10,10 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{
-    budget::{Account, Charge, InFlight, OverBudget},
-    joined::Joined,
-    streams::Progress,
-};
+use super::streams::Progress;
+use crate::budget::{Account, Charge, InFlight, OverBudget};
 use crate::http::Body;
+use crate::server::coalesced_body::CoalescedBody;
 
 /// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
 /// frame.
@@ -27,7 +25,7 @@ const CHARGED: usize = 4 << 10;
 /// A response body whose bytes are charged to a connection: a complete body at once, a stream frame by frame.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    body: Joined,
+    body: CoalescedBody,
     account: Arc<Account>,
     /// The charge for the bytes that the body holds. A complete body passes it on with its bytes.
     charge: Option<Charge>,
@@ -50,7 +48,7 @@ impl Outgoing {
         };
         Ok(Self {
             is_whole: body.length().is_some(),
-            body: Joined::new(body),
+            body: CoalescedBody::new(body),
             account: Arc::clone(account),
             charge,
             rest: Bytes::new(),
@@ -64,7 +62,7 @@ impl Outgoing {
         Self {
             charge: Some(account.charge(body.held())),
             is_whole: body.length().is_some(),
-            body: Joined::new(body),
+            body: CoalescedBody::new(body),
             account: Arc::clone(account),
             rest: Bytes::new(),
             progress: Progress::of_task(),
@@ -123,7 +121,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::server::{budget::Budget, limits::Limits};
+    use crate::budget::{Budget, Limits};
 
     #[tokio::test]
     async fn pieces_are_charged_until_the_body_ends() {

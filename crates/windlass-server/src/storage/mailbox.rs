@@ -64,18 +64,18 @@ struct State<T> {
     closed: Option<Closed>,
     added: u64,    // the number of the last item
     finished: u64, // the consumer has finished with the items up to this number
-    attention: Attention,
+    attention: ConsumerState,
     waiting: Vec<(u64, Waker)>, // tasks that wait until the consumer has finished with this item
 }
 
 /// Indicates whether the consumer is expected to take new items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attention {
+enum ConsumerState {
     /// The consumer has not polled for items yet, or has not taken the last ones in time. It is ignored until the
     /// instant, even if it polls.
-    Away(Option<Instant>),
+    Absent(Option<Instant>),
     /// The consumer waited for an item at its last poll. It has been woken if there is one now.
-    Attentive,
+    Waiting,
 }
 
 /// Tasks that waited for the consumer. Dropping this wakes them.
@@ -86,7 +86,7 @@ struct Finished(Vec<Waker>);
 const KEPT_SLOTS: usize = 256;
 
 /// The time for which a consumer is not waited for after it caused a timeout.
-const DISTRUST: Duration = Duration::from_secs(1);
+const IGNORE_AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl<T> Mailbox<T> {
     pub(crate) fn new(capacity: Capacity) -> Self {
@@ -96,7 +96,7 @@ impl<T> Mailbox<T> {
             closed: None,
             added: 0,
             finished: 0,
-            attention: Attention::Away(None),
+            attention: ConsumerState::Absent(None),
             waiting: Vec::new(),
         };
         Self { state: Mutex::new(state), consumer: AtomicWaker::new(), capacity }
@@ -148,14 +148,14 @@ impl<T> Mailbox<T> {
     /// Returns `None` if waiting for the consumer is pointless.
     pub(crate) fn expected(&self) -> Option<u64> {
         let state = self.state.lock();
-        let expected = state.attention == Attention::Attentive && state.finished < state.added;
+        let expected = state.attention == ConsumerState::Waiting && state.finished < state.added;
         expected.then_some(state.added)
     }
 
     /// Is ready when the consumer has finished with this item: it has polled for the next one, or was dropped.
     pub(crate) fn poll_finished(&self, number: u64, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        if state.finished >= number || state.attention != Attention::Attentive {
+        if state.finished >= number || state.attention != ConsumerState::Waiting {
             return Poll::Ready(());
         }
         match state.waiting.iter_mut().find(|(_, waker)| waker.will_wake(cx.waker())) {
@@ -168,14 +168,14 @@ impl<T> Mailbox<T> {
     /// Reports whether the consumer has finished with this item, or is not waited for.
     pub(crate) fn has_finished(&self, number: u64) -> bool {
         let state = self.state.lock();
-        state.finished >= number || state.attention != Attention::Attentive
+        state.finished >= number || state.attention != ConsumerState::Waiting
     }
 
     /// Stops waiting for a consumer that was too slow, now and for a limited time.
-    pub(crate) fn give_up_on_consumer(&self) {
+    pub(crate) fn ignore_consumer(&self) {
         let finished = {
             let mut state = self.state.lock();
-            state.attention = Attention::Away(Some(Instant::now() + DISTRUST));
+            state.attention = ConsumerState::Absent(Some(Instant::now() + IGNORE_AFTER_TIMEOUT));
             state.everything_finished()
         };
         drop(finished);
@@ -236,8 +236,8 @@ impl<T> State<T> {
 
     fn attend(&mut self) {
         match self.attention {
-            Attention::Away(Some(until)) if Instant::now() < until => {}
-            _ => self.attention = Attention::Attentive,
+            ConsumerState::Absent(Some(until)) if Instant::now() < until => {}
+            _ => self.attention = ConsumerState::Waiting,
         }
     }
 
@@ -381,7 +381,7 @@ mod tests {
         assert!(take(&mailbox).now_or_never().is_none());
         mailbox.put(1, 1).unwrap();
         let number = mailbox.expected().unwrap();
-        mailbox.give_up_on_consumer();
+        mailbox.ignore_consumer();
         assert_eq!(poll_fn(|cx| mailbox.poll_finished(number, cx)).now_or_never(), Some(()));
         let expected_after_asking = || {
             while take(&mailbox).now_or_never().is_some() {}
@@ -389,7 +389,7 @@ mod tests {
             mailbox.expected().is_some()
         };
         assert!(!expected_after_asking());
-        tokio::time::advance(DISTRUST).await;
+        tokio::time::advance(IGNORE_AFTER_TIMEOUT).await;
         assert!(expected_after_asking());
     }
 }

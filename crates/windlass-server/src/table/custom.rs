@@ -4,41 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use windlass_api::JsonPath;
 
-use super::{
-    Column,
-    cells::{ago, moment, name},
-};
-
-/// A column from a CRD's `additionalPrinterColumns`.
-#[derive(Clone, Debug)]
-pub(crate) struct CustomColumn {
-    column: Column,
-    path: JsonPath,
-}
-
-impl CustomColumn {
-    /// Reads the columns of one version of a CRD. Columns with an invalid path are omitted; validation rejects CRDs
-    /// with such columns.
-    pub(crate) fn read_all(columns: &Value) -> Vec<Self> {
-        columns.as_array().into_iter().flatten().filter_map(Self::read).collect()
-    }
-
-    fn read(column: &Value) -> Option<Self> {
-        let text = |field: &str| column[field].as_str().unwrap_or_default().to_owned();
-        let path = JsonPath::parse(&text("jsonPath")).ok()?;
-        let column = Column {
-            name: text("name"),
-            kind: text("type"),
-            format: text("format"),
-            description: text("description"),
-            priority: column["priority"].as_i64().unwrap_or_default(),
-            source: "",
-        };
-        Some(Self { column, path })
-    }
-}
+use super::cells::{ago, moment, name};
+use crate::resource::{Column, CustomColumn};
 
 /// Returns the name column, then the columns of the CRD, or the age if it has none.
 pub(super) fn columns(custom: &[CustomColumn]) -> Arc<[Column]> {

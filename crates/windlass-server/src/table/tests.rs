@@ -2,9 +2,10 @@ use serde_json::json;
 use windlass_api::{Entropy, parse_time};
 
 use super::*;
+use crate::resource::CustomColumn;
 use crate::{
     kinds::{KindOptions, built_ins},
-    registry::ResourceTable,
+    resource::ResourceTable,
 };
 
 /// Objects, and their cells from kube-apiserver: one JSON object per line with `resource`, `now`, `object`, `cells`

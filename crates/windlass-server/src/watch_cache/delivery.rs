@@ -12,7 +12,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time;
 
-use super::{Shared, Subscriber, TOLD_AT_ONCE, WatchCache, topics_of};
+use super::{Shared, Subscriber, WAKE_BATCH, WatchCache, topics_of};
 use crate::storage::Revision;
 
 /// The time that a writer waits for all subscribers together. They need about a tenth of a millisecond, and more on a
@@ -31,7 +31,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         if !self.shared.is_watched(key) {
             return;
         }
-        self.shared.hand_out_upto(revision);
+        self.shared.dispatch_up_to(revision);
         let mut expected = Vec::new();
         let delivered = async {
             if *self.shared.position.borrow() < revision {
@@ -51,7 +51,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         for (subscriber, number) in expected {
             if !subscriber.mailbox.has_finished(number) {
                 tracing::debug!(topic = %subscriber.topic, "a slow watch delays writers");
-                subscriber.mailbox.give_up_on_consumer();
+                subscriber.mailbox.ignore_consumer();
             }
         }
     }
@@ -67,7 +67,7 @@ impl<D> Shared<D> {
     fn expected(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
         let fan_out = self.fan_out.lock();
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
-        let few = topics.filter(|topic| topic.subscribers.len() <= TOLD_AT_ONCE);
+        let few = topics.filter(|topic| topic.subscribers.len() <= WAKE_BATCH);
         let subscribers = few.flat_map(|topic| &topic.subscribers);
         subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.expected()?))).collect()
     }

@@ -9,8 +9,9 @@ use std::{
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::{Round, Shared, SharedEvent, gap};
+use super::{Round, Shared, SharedEvent};
 use crate::storage::{EventStream, Revision, StorageError};
+use crate::watch_cache::debounce;
 
 /// The events that are still to be read and dispatched.
 pub(super) struct Source<D> {
@@ -66,18 +67,18 @@ impl<D: Default> Shared<D> {
         if std::mem::take(&mut source.changed) {
             return Poll::Ready(PumpStep::HandedOut);
         }
-        self.poll_hand_out(&mut source, cx)
+        self.poll_dispatch(&mut source, cx)
     }
 
     /// Dispatches the available events up to `revision` for a writer. Does nothing if another task is dispatching.
-    pub(super) fn hand_out_upto(&self, revision: Revision) {
+    pub(super) fn dispatch_up_to(&self, revision: Revision) {
         let Some(mut source) = self.source.try_lock() else { return };
         // Later events must wake the pump.
         let Some(pump) = source.pump.clone() else { return };
         let mut cx = Context::from_waker(&pump);
         let due = source.round.due;
         while *self.position.borrow() < revision {
-            match self.poll_hand_out(&mut source, &mut cx) {
+            match self.poll_dispatch(&mut source, &mut cx) {
                 Poll::Ready(PumpStep::HandedOut) => {}
                 Poll::Ready(ended) => {
                     source.ended = Some(ended);
@@ -87,13 +88,13 @@ impl<D: Default> Shared<D> {
                 Poll::Pending => return,
             }
         }
-        if !source.round.untold.is_empty() || source.round.due != due {
+        if !source.round.pending.is_empty() || source.round.due != due {
             source.changed = true;
             pump.wake_by_ref();
         }
     }
 
-    fn poll_hand_out(&self, source: &mut Source<D>, cx: &mut Context<'_>) -> Poll<PumpStep> {
+    fn poll_dispatch(&self, source: &mut Source<D>, cx: &mut Context<'_>) -> Poll<PumpStep> {
         if let Some(ended) = source.ended.take() {
             return Poll::Ready(ended);
         }
@@ -101,7 +102,7 @@ impl<D: Default> Shared<D> {
         let Some(events) = &mut source.events else { return Poll::Pending };
         let ended = match ready!(events.poll_next_unpin(cx)) {
             Some(Ok(event)) => {
-                self.hand_out(&Arc::new(SharedEvent::new(event)), &mut source.round);
+                self.dispatch(&Arc::new(SharedEvent::new(event)), &mut source.round);
                 return Poll::Ready(PumpStep::HandedOut);
             }
             Some(Err(error)) => PumpStep::Failed(error),
@@ -113,21 +114,21 @@ impl<D: Default> Shared<D> {
 
     /// Notifies one batch of the subscribers that are due. Returns `true` if none are left, and the time of the next
     /// notification.
-    pub(super) fn tell_some(&self) -> (bool, Option<Instant>) {
+    pub(super) fn notify_some(&self) -> (bool, Option<Instant>) {
         let round = &mut self.source.lock().round;
-        if round.untold.is_empty() && round.due.is_some_and(|due| due <= Instant::now()) {
-            self.tell_due(Instant::now(), round);
+        if round.pending.is_empty() && round.due.is_some_and(|due| due <= Instant::now()) {
+            self.notify_due(Instant::now(), round);
         }
-        round.tell_some();
-        (round.untold.is_empty(), round.due)
+        round.notify_some();
+        (round.pending.is_empty(), round.due)
     }
 
     /// Notifies all subscribers of all pending events.
-    pub(super) fn tell_all(&self) {
+    pub(super) fn notify_all(&self) {
         let round = &mut self.source.lock().round;
-        self.tell_due(Instant::now() + gap::MOST, round);
-        while !round.untold.is_empty() {
-            round.tell_some();
+        self.notify_due(Instant::now() + debounce::MOST, round);
+        while !round.pending.is_empty() {
+            round.notify_some();
         }
     }
 }

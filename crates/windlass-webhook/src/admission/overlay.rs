@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_type_does_not_know_stays_and_what_it_adds_by_itself_is_not_added() {
+    fn overlay_keeps_unknown_and_skips_added_fields() {
         let came = json!({"spec": {"replicas": 1, "new": {"x": 1}}, "later": true});
         let before = json!({"spec": {"replicas": 1}, "status": {}});
         let after = json!({"spec": {"replicas": 3}, "status": {}});

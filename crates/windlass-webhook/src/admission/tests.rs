@@ -59,7 +59,7 @@ impl Validator<ConfigMap> for Judge {
 // === C-14.2: reviews over HTTP ===
 
 #[tokio::test]
-async fn c_14_2_what_cannot_be_read_is_answered_with_the_code_that_says_why() {
+async fn unreadable_request_is_answered_with_its_code() {
     let webhooks = mutating(|_, _| Ok(()));
     let said = async |request: http::request::Builder, body: String| {
         let (code, answer) = send(&webhooks, request, body).await;
@@ -90,14 +90,14 @@ async fn c_14_2_what_cannot_be_read_is_answered_with_the_code_that_says_why() {
 }
 
 #[tokio::test]
-async fn a_path_without_a_webhook_and_a_method_other_than_post_are_refused_by_http() {
+async fn unknown_path_is_404_and_other_method_405() {
     let webhooks = mutating(|_, _| Ok(()));
     assert_eq!(send(&webhooks, http::Request::get(MUTATE), "").await, (405, Value::Null));
     assert_eq!(post(&webhooks, "/mutate", &json!({})).await.0, 404);
 }
 
 #[tokio::test]
-async fn c_14_2_a_review_is_answered_in_its_version_with_its_uid() {
+async fn review_is_answered_in_its_version_with_its_uid() {
     let webhooks = mutating(|_, _| Ok(()));
     let mut asked = review("CREATE", &config_map(&json!({})), &Value::Null);
     for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
@@ -116,7 +116,7 @@ async fn c_14_2_a_review_is_answered_in_its_version_with_its_uid() {
 }
 
 #[tokio::test]
-async fn c_14_2_a_panic_is_answered_with_500_and_the_uid_and_counted() {
+async fn panic_is_answered_with_500_and_counted() {
     let metrics = Recorded::default();
     let webhooks = Webhooks::builder()
         .mutator(|_: &mut ConfigMap, _: &Request| panic!("out of {}", "ideas"))
@@ -177,7 +177,7 @@ async fn a_handler_sees_the_request_and_the_http_that_it_came_by() {
 // === C-14.3: mutators and validators ===
 
 #[tokio::test]
-async fn c_14_3_a_mutator_is_answered_with_what_it_changes_and_no_more() {
+async fn mutator_patch_contains_only_its_changes() {
     let webhooks = mutating(|object, _| {
         object.data.get_or_insert_default().insert("color".to_owned(), "blue".to_owned());
         Ok(())
@@ -194,7 +194,7 @@ async fn c_14_3_a_mutator_is_answered_with_what_it_changes_and_no_more() {
 }
 
 #[tokio::test]
-async fn c_14_3_fields_that_the_type_does_not_know_go_when_that_is_asked_for() {
+async fn mutator_removes_unknown_fields_on_request() {
     let handler = Mutating::<V1, _>::new(|object: &mut V1, _: &Request| {
         object.image = "web:2".to_owned();
         Ok(())
@@ -209,7 +209,7 @@ async fn c_14_3_fields_that_the_type_does_not_know_go_when_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn c_14_3_what_is_deleted_is_not_changed() {
+async fn deleted_object_is_not_mutated() {
     let webhooks = mutating(|_, _| Err("never asked".into()));
     let object = config_map(&json!({}));
     for operation in ["DELETE", "CONNECT"] {
@@ -219,7 +219,7 @@ async fn c_14_3_what_is_deleted_is_not_changed() {
 }
 
 #[tokio::test]
-async fn c_14_3_an_error_is_a_denial_and_a_status_is_told_as_it_is() {
+async fn error_denies_and_status_is_passed_on() {
     #[derive(Debug, thiserror::Error)]
     #[error("asking the registry")]
     struct Asking(#[source] Box<Status>);
@@ -244,7 +244,7 @@ async fn c_14_3_an_error_is_a_denial_and_a_status_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn c_14_3_a_validator_judges_what_is_made_changed_and_deleted_and_warns() {
+async fn validator_handles_create_update_and_delete() {
     let webhooks = Webhooks::builder().validator(Judge).build().unwrap();
     let judged = async |operation: &str, object: &Value, old: &Value| {
         let response = ask(&webhooks, VALIDATE, &review(operation, object, old)).await;
@@ -271,7 +271,7 @@ async fn c_14_3_a_validator_judges_what_is_made_changed_and_deleted_and_warns() 
 }
 
 #[tokio::test]
-async fn c_14_3_an_object_of_another_kind_or_none_is_a_bad_request() {
+async fn object_of_another_kind_is_a_bad_request() {
     let webhooks = Webhooks::builder().validator::<Pod, _>(Anything).build().unwrap();
     struct Anything;
     impl Validator<Pod> for Anything {}
@@ -291,7 +291,7 @@ async fn c_14_3_an_object_of_another_kind_or_none_is_a_bad_request() {
 // === C-14.4, C-14.5: chains and answers ===
 
 #[tokio::test]
-async fn c_14_4_of_several_handlers_each_sees_what_those_before_it_have_made() {
+async fn chained_handler_sees_previous_changes() {
     let add = |key: &'static str| {
         Mutating::<ConfigMap, _>::new(move |object: &mut ConfigMap, _: &Request| {
             let data = object.data.get_or_insert_default();
@@ -310,7 +310,7 @@ async fn c_14_4_of_several_handlers_each_sees_what_those_before_it_have_made() {
 }
 
 #[tokio::test]
-async fn c_14_4_all_must_allow_and_the_first_that_does_not_answers() {
+async fn first_denial_of_a_chain_is_the_response() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = asked.clone();
     let counted = move |_: &Request| {
@@ -326,7 +326,7 @@ async fn c_14_4_all_must_allow_and_the_first_that_does_not_answers() {
 }
 
 #[test]
-fn c_14_5_answers_have_the_codes_that_api_servers_expect() {
+fn responses_have_the_expected_codes() {
     let status = |response: Response| response.to_wire("u", &json!({"a": 1}))["status"].clone();
     assert_eq!(status(Response::allowed()), json!({"metadata": {}, "code": 200}));
     let denied = json!({"metadata": {}, "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"});

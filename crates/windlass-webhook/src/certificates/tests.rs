@@ -12,7 +12,7 @@ fn shown(loaded: &Loaded) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c_14_8_a_new_certificate_is_used_within_a_second_and_told_of() {
+async fn new_certificate_is_used_within_a_second() {
     let (folder, told) = (Folder::new(), Arc::new(Mutex::new(Vec::new())));
     let first = folder.certify();
     let files = CertificateFiles::in_directory(&folder.0).on_change({
@@ -30,7 +30,7 @@ async fn c_14_8_a_new_certificate_is_used_within_a_second_and_told_of() {
 }
 
 #[test]
-fn c_14_8_a_pair_that_cannot_be_used_is_counted_and_leaves_the_one_before() {
+fn invalid_certificate_pair_is_counted_and_ignored() {
     let (folder, metrics) = (Folder::new(), Recorded::default());
     let first = folder.certify();
     let loaded = load(&folder, &metrics).unwrap();
@@ -50,7 +50,7 @@ fn c_14_8_a_pair_that_cannot_be_used_is_counted_and_leaves_the_one_before() {
 
 #[cfg(unix)]
 #[test]
-fn c_14_8_files_that_are_replaced_as_a_whole_are_found_again() {
+fn atomically_replaced_files_are_reloaded() {
     // Simulates how a kubelet updates a Secret: the files are links through a directory link that is renamed.
     let (folder, metrics) = (Folder::new(), Recorded::default());
     let versions = ["one", "two"].map(|version| {

@@ -90,7 +90,7 @@ async fn converted(webhooks: &Webhooks, to: &str, objects: &[Value]) -> Result<V
 }
 
 #[tokio::test]
-async fn c_14_7_every_version_is_converted_to_every_other_by_way_of_the_hub() {
+async fn every_version_converts_to_every_other_via_hub() {
     let webhooks = webhooks();
     let versions = [("v1", "image"), ("v2", "container"), ("v3", "picture")];
     for (from, field) in versions {
@@ -104,7 +104,7 @@ async fn c_14_7_every_version_is_converted_to_every_other_by_way_of_the_hub() {
 }
 
 #[tokio::test]
-async fn c_14_7_one_object_that_cannot_be_converted_fails_all_of_them() {
+async fn one_failed_object_fails_the_conversion_review() {
     let objects = [website("v1", "image", "fine"), website("v1", "image", "broken")];
     let error = converted(&webhooks(), "v3", &objects).await.unwrap_err();
     let v1 = "shop.example.com/v1, Kind=Website";
@@ -112,7 +112,7 @@ async fn c_14_7_one_object_that_cannot_be_converted_fails_all_of_them() {
 }
 
 #[tokio::test]
-async fn c_14_7_only_versions_of_the_same_kind_are_converted_and_not_to_themselves() {
+async fn conversion_rejects_other_kinds_and_same_version() {
     let webhooks = webhooks();
     let error = async |to: &str, object: Value| converted(&webhooks, to, &[object]).await.unwrap_err();
     let same = error("v1", website("v1", "image", "a")).await;
@@ -129,7 +129,7 @@ async fn c_14_7_only_versions_of_the_same_kind_are_converted_and_not_to_themselv
 }
 
 #[tokio::test]
-async fn c_14_7_a_panic_fails_the_conversion_and_is_counted() {
+async fn panic_fails_the_conversion_and_is_counted() {
     let metrics = Recorded::default();
     let hub = Hub::<V2>::new().spoke::<V1>();
     let webhooks = Webhooks::builder().conversion(hub).metrics(metrics.clone()).build().unwrap();
@@ -140,7 +140,7 @@ async fn c_14_7_a_panic_fails_the_conversion_and_is_counted() {
 }
 
 #[tokio::test]
-async fn c_14_7_what_is_no_review_is_a_bad_request_without_an_answer() {
+async fn malformed_conversion_review_is_a_bad_request() {
     let webhooks = webhooks();
     let json = || http::Request::post("/convert").header("content-type", "application/json");
     for body in ["", "{", "[]", r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}"#] {

@@ -99,7 +99,7 @@ async fn call(stream: TlsStream<TcpStream>) -> Result<Value, hyper::Error> {
 }
 
 #[tokio::test]
-async fn c_14_1_a_server_without_a_port_serves_nobody_and_is_ready() {
+async fn server_without_port_is_ready_and_serves_nothing() {
     let server = Server::new(webhooks(allow)).disabled();
     let readiness = server.readiness();
     assert!(matches!(readiness.check().await, Err(NotReady::NotStarted)));
@@ -108,7 +108,7 @@ async fn c_14_1_a_server_without_a_port_serves_nobody_and_is_ready() {
 }
 
 #[test]
-fn c_14_1_port_and_folder_are_those_that_are_expected() {
+fn default_port_and_certificate_folder() {
     let server = Server::new(webhooks(allow));
     let Place::Address(address) = server.place else { panic!("an address") };
     assert_eq!((address.port(), address.ip().is_unspecified()), (9443, true));
@@ -124,7 +124,7 @@ fn c_14_1_port_and_folder_are_those_that_are_expected() {
 }
 
 #[tokio::test]
-async fn c_14_1_readiness_shakes_hands_and_ends_with_the_server() {
+async fn readiness_handshakes_until_the_server_stops() {
     let folder = Folder::new();
     let certificate = folder.certify();
     let running = Running::start(Server::new(webhooks(allow)).certificate_files(files(&folder))).await;
@@ -137,7 +137,7 @@ async fn c_14_1_readiness_shakes_hands_and_ends_with_the_server() {
 }
 
 #[tokio::test]
-async fn c_14_1_readiness_fails_while_there_is_no_certificate() {
+async fn readiness_fails_without_a_certificate() {
     #[derive(Debug)]
     struct None;
     impl ResolvesServerCert for None {
@@ -151,7 +151,7 @@ async fn c_14_1_readiness_fails_while_there_is_no_certificate() {
 }
 
 #[tokio::test]
-async fn c_14_1_clients_have_to_show_a_certificate_when_their_authority_is_named() {
+async fn client_certificate_is_required_with_client_ca() {
     let folder = Folder::new();
     let serving = folder.certify();
     let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -184,14 +184,14 @@ async fn c_14_1_clients_have_to_show_a_certificate_when_their_authority_is_named
 }
 
 #[test]
-fn c_14_1_two_webhooks_cannot_have_one_path() {
+fn two_webhooks_on_one_path_are_rejected() {
     let path = || crate::WebhookPath::custom("/h").unwrap();
     let twice = Webhooks::builder().handler(path(), allow).handler(path(), allow).build();
     assert_eq!(twice.unwrap_err(), crate::RegisterError::DuplicatePath(path()));
 }
 
 #[tokio::test]
-async fn c_14_1_what_has_begun_is_answered_when_the_server_stops() {
+async fn started_request_is_answered_during_shutdown() {
     struct Slow(Arc<(Notify, Notify)>);
     impl Handler for Slow {
         async fn handle(&self, _: &Request) -> Response {
@@ -221,7 +221,7 @@ async fn c_14_1_what_has_begun_is_answered_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn c_14_8_certificates_change_under_load_and_no_call_fails() {
+async fn certificate_rotation_under_load_fails_no_call() {
     let folder = Folder::new();
     let mut certificates = vec![folder.certify()];
     let running = Arc::new(Running::start(Server::new(webhooks(allow)).certificate_files(files(&folder))).await);

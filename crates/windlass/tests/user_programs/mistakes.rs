@@ -106,7 +106,7 @@ fn wrong(program: &Path, libraries: &Libraries) -> Option<String> {
 }
 
 #[test]
-fn the_controller_in_ten_lines_compiles_and_mistakes_are_answered_in_words_that_help() {
+fn ten_line_controller_compiles_and_mistakes_are_explained() {
     let libraries = libraries();
     let programs: Vec<_> = fs::read_dir(folder().join("mistakes")).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(programs.len() > 8);

@@ -43,7 +43,7 @@ async fn a_transform_changes_what_handlers_and_readers_see() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_runs_once_for_each_object_that_comes_and_for_nothing_else_whichever_the_queue() {
+async fn transform_runs_once_per_object_with_either_queue() {
     let queues: [fn(Maps) -> Maps; 3] =
         [|maps| maps, |maps| maps.with_queue(OneByOne::new), |maps| maps.with_queue(DeltaFifo::new)];
     for with_queue in queues {

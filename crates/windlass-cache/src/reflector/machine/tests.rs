@@ -281,7 +281,7 @@ fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
 }
 
 #[test]
-fn a_present_state_of_a_version_that_cannot_be_served_is_asked_for_at_the_most_recent() {
+fn unservable_version_falls_back_to_most_recent() {
     for failure in [Failure::Expired, Failure::TooLarge] {
         let (machine, _) = after(
             machine(InitialSync::Watch),

@@ -147,7 +147,7 @@ async fn a_server_that_comes_back_with_http2_is_asked_what_it_speaks() {
 }
 
 #[tokio::test]
-async fn what_a_request_says_of_its_connection_stays_behind_and_what_is_malformed_is_not_repeated() {
+async fn connection_headers_are_dropped_by_the_proxy() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let client = trusting(&server, &pki);

@@ -103,7 +103,7 @@ fn a_reference_into_another_namespace_is_doubted_and_told_of() {
 }
 
 #[test]
-fn a_reference_to_a_virtual_owner_in_another_namespace_is_doubted_when_the_owner_appears() {
+fn owner_reference_across_namespaces_is_rechecked() {
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
     assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["b"]));

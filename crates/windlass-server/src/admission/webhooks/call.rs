@@ -9,7 +9,7 @@ use windlass_api::Status;
 
 use super::hook::Hook;
 use crate::{
-    registry::Tree,
+    object::Tree,
     webhook::{Call, CallError},
 };
 

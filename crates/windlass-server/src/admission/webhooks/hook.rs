@@ -5,15 +5,17 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use windlass_api::{GroupResource, LabelSelector, Status};
 
-use super::{Attributes, HookId, Operation, call::Failure};
+use super::{Attributes, Operation, call::Failure};
 use crate::{
-    admission::{
-        PartKind,
-        conditions::{Conditions, Verdict},
-    },
     codec,
-    kinds::label_selector,
-    registry::{Registry, ResourceInfo, Shape, Target, Tree},
+    kinds::{
+        conditions::{Conditions, Verdict},
+        label_selector,
+    },
+    object::Tree,
+    registry::HookId,
+    registry::{Registry, SubresourceKind},
+    resource::{ResourceInfo, Shape, Target},
 };
 
 /// One entry of a configuration.
@@ -154,7 +156,7 @@ impl Invocation {
     }
 }
 
-impl PartKind {
+impl SubresourceKind {
     /// Returns the kind as reviews name it.
     pub(super) fn named(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})

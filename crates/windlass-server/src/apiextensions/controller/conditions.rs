@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::registry::{Tree, as_object, object_mut};
+use crate::{
+    apiextensions::crd::FINALIZER,
+    object::{Tree, as_object, metadata_mut, object_mut},
+};
 
 pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     object.items(&["status", "conditions"]).iter().find(|condition| condition["type"] == kind)
@@ -14,7 +17,7 @@ pub(super) fn accepted(object: &Value) -> bool {
 }
 
 /// Sets a condition. The last transition time changes only if the status does.
-pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&str, &str), now: &str) {
+pub(super) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&str, &str), now: &str) {
     let status = if holds { "True" } else { "False" };
     let before = condition(object, kind).filter(|condition| condition["status"] == status);
     let since = before.map_or(now, |condition| condition.text(&["lastTransitionTime"])).to_owned();
@@ -34,4 +37,18 @@ pub(crate) fn set_condition(object: &mut Value, kind: &str, holds: bool, why: (&
         Some(condition) => as_object(condition).extend(new),
         None => conditions.push(Value::Object(new)),
     }
+}
+
+/// Marks a CRD whose deletion begins: its objects are deleted first.
+pub(crate) fn begin_deletion(object: &mut Value, now: &str) {
+    let mut finalizers = object.items(&["metadata", "finalizers"]).to_vec();
+    if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
+    metadata_mut(object).insert("finalizers".to_owned(), finalizers.into());
+    let why = (
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
+    set_condition(object, "Terminating", true, why, now);
 }

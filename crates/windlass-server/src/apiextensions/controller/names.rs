@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{apiextensions::definition::Names, codec::go_quote};
+use crate::{apiextensions::crd::Names, codec::go_quote};
 
 /// The accepted names of all CRDs.
 #[derive(Debug, Default)]

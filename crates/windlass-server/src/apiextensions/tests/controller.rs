@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     apiextensions::{
-        controller::clean_up::CleanUp,
-        definition::{Definition, reads},
+        controller::instance_deletion::InstanceDeletion,
+        crd::{Crd, reads},
     },
     registry::ListParams,
 };
@@ -33,8 +33,8 @@ async fn clean_up_spares_a_recreated_definition() {
     let collection = collection(&registry, "ex.io", "v1", "foos").unwrap();
     create(&registry, &collection, &object).await.unwrap();
 
-    let old = Definition { uid: "that of the first".to_owned(), ..Definition::read(&new) };
-    CleanUp::new(&registry, &old).unwrap().run().await;
+    let old = Crd { uid: "that of the first".to_owned(), ..Crd::read(&new) };
+    InstanceDeletion::new(&registry, &old).unwrap().run().await;
     assert_eq!(get(&registry, &definition_named(&registry, "foos.ex.io")).await.unwrap(), new);
     let left = registry.list(&collection, ListParams::default()).await.unwrap();
     assert_eq!(left.items.len(), 1);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    super::{FieldValidation, Format, Plan, plan, shape::forget_empty, to_protobuf, to_yaml, types},
+    super::{FieldValidation, Format, Plan, plan, shape::drop_empty_containers, to_protobuf, to_yaml, types},
     generate::Generator,
 };
 
@@ -35,7 +35,7 @@ fn objects_of_every_kind_survive_every_encoding() {
             // YAML sorts the keys of untyped objects.
             assert_eq!(decoded(plan, yaml.as_bytes(), Format::Yaml), object, "{kind} as YAML:\n{yaml}");
             let mut object = object;
-            forget_empty(plan.shape(), &mut object);
+            drop_empty_containers(plan.shape(), &mut object);
             // Removes the fields that storing in protobuf drops.
             let object = plan.normalise(object, FieldValidation::Strict).unwrap().value;
             let Some(protobuf) = to_protobuf(&object) else {
@@ -62,7 +62,7 @@ fn a_tree_is_settled_in_place_as_its_text_would_be_decoded() {
             let expected = decoded(plan, sent.to_string().as_bytes(), Format::Json);
             // The sent tree may contain numbers for quantities, and the decoder keeps their text.
             for (mut tree, must_fit) in [(expected.clone(), true), (upside_down(&expected), true), (sent, false)] {
-                if plan.settle(&mut tree) {
+                if plan.in_place(&mut tree) {
                     assert_eq!(tree.to_string(), expected.to_string(), "{kind}");
                     settled += 1;
                 } else if must_fit {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{annotations_mut, default_metrics, is_processor};
-use crate::registry::{Tree, as_object, metadata_mut, object_mut};
+use crate::object::{Tree, as_object, metadata_mut, object_mut};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::registry::{Errors, Path, Tree};
+use crate::object::{Errors, Path, Tree};
 
 const MAX_RULES: usize = 20;
 /// The maximum length of a list of indexes, in bytes.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::amount,
-    registry::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, qualified_name},
+    object::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, qualified_name},
 };
 
 const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";

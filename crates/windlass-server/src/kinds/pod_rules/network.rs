@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::one_of;
-use crate::registry::{Errors, Path, Tree, dns_subdomain, dns_subdomain_with_underscores, validate_address};
+use crate::object::{Errors, Path, Tree, dns_subdomain, dns_subdomain_with_underscores, validate_address};
 
 /// The limits of the system's resolver.
 const NAME_SERVERS: usize = 3;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::one_of;
 use crate::{
     kinds::selector::{validate_node_requirements, validate_node_selector, validate_selector},
-    registry::{Errors, Path, Tree, dns_label, label_value, qualified_name},
+    object::{Errors, Path, Tree, dns_label, label_value, qualified_name},
 };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

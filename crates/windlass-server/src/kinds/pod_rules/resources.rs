@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::one_of;
 use crate::{
     kinds::amount,
-    registry::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
+    object::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
 };
 
 /// The owner of the resources.

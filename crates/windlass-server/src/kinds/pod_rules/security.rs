@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::{ContainerKind, one_of, windows};
-use crate::registry::{Errors, Path, Tree};
+use crate::object::{Errors, Path, Tree};
 
 const ID: &str = "must be between 0 and 2147483647, inclusive";
 const SYSCTL: &str = "must have at most 253 characters and match regex \
@@ -190,7 +190,7 @@ pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Er
             errors.forbidden(&path.child(shown), WHY);
         }
     }
-    for kind in ContainerKind::IN_LIFE {
+    for kind in ContainerKind::START_ORDER {
         let list_path = path.child(kind.list());
         for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             if !container.items(&["volumeDevices"]).is_empty() {
@@ -208,7 +208,7 @@ pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors
     }
     let place = path.child("os");
     let each = |errors: &mut Errors, check: &dyn Fn(&Value, &Path<'_>, &mut Errors)| {
-        for kind in ContainerKind::IN_LIFE {
+        for kind in ContainerKind::START_ORDER {
             let place = path.child(kind.list());
             for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
                 if let Some(context) = container.at(&["securityContext"]) {

@@ -14,7 +14,7 @@ use crate::{
         volume_sources::{self, Owner, no_steps_back},
         volumes::validate_claim_spec,
     },
-    registry::{Errors, Path, Tree, dns_label, validate_labels},
+    object::{Errors, Path, Tree, dns_label, validate_labels},
 };
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ContainerKind;
-use crate::registry::{Errors, Path, Tree, dns_subdomain};
+use crate::object::{Errors, Path, Tree, dns_subdomain};
 
 /// The maximum length of a credential spec, in bytes.
 const LONGEST_CREDENTIALS: usize = 64 * 1024;
@@ -98,7 +98,7 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path<'_>, errors: &mu
     let asked = |of: &Value| of.at(&FIELD).and_then(Value::as_bool);
     let of_pod = asked(spec);
     let (mut containers, mut processes) = (0, 0);
-    for kind in ContainerKind::IN_LIFE {
+    for kind in ContainerKind::START_ORDER {
         let list = path.child(kind.list());
         for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
             let own = asked(container);

@@ -10,7 +10,8 @@ use super::rules::validate_addresses;
 use super::{HEADLESS, SPEC, checks_health};
 use crate::{
     kinds::strategy::Allocator,
-    registry::{Effect, Errors, Item, Tree, as_object, default_pointer, object_mut},
+    object::{Errors, Tree, as_object, default_pointer, object_mut},
+    resource::{Allocation, Item},
 };
 
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
@@ -51,7 +52,7 @@ enum Claim {
 
 /// The addresses and ports that a write allocates and releases. If dropped before the write, the allocated ones are
 /// released.
-struct Allocation {
+struct AllocatedAddresses {
     addresses: Arc<Addresses>,
     took: Vec<Claim>,
     gives_up: Vec<Claim>,
@@ -144,9 +145,9 @@ impl Addresses {
 }
 
 impl Allocator for Addresses {
-    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Effect>>, Status> {
+    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         let before = old.map(claims).unwrap_or_default();
-        let mut allocation = Allocation { addresses: self, took: Vec::new(), gives_up: Vec::new() };
+        let mut allocation = AllocatedAddresses { addresses: self, took: Vec::new(), gives_up: Vec::new() };
         let name = new.text(&["metadata", "name"]).to_owned();
         if new.text(&["spec", "type"]) == "ExternalName" {
             let spec = object_mut(new, "spec");
@@ -204,7 +205,7 @@ fn claims(service: &Value) -> Vec<Claim> {
 
 // === allocation ===
 
-impl Effect for Allocation {
+impl Allocation for AllocatedAddresses {
     fn committed(mut self: Box<Self>, _item: &Item) {
         self.took.clear();
         let gives_up = std::mem::take(&mut self.gives_up);
@@ -212,13 +213,18 @@ impl Effect for Allocation {
     }
 }
 
-impl Drop for Allocation {
+impl Drop for AllocatedAddresses {
     fn drop(&mut self) {
         self.addresses.give_back(&self.took);
     }
 }
 
-fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
+fn allocate_address(
+    allocation: &mut AllocatedAddresses,
+    new: &mut Value,
+    before: &[Claim],
+    name: &str,
+) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
     check_families(spec, name)?;
     let asked = spec.text(&["clusterIP"]).to_owned();
@@ -270,7 +276,12 @@ fn allocate_address(allocation: &mut Allocation, new: &mut Value, before: &[Clai
     Ok(())
 }
 
-fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim], name: &str) -> Result<(), Status> {
+fn allocate_ports(
+    allocation: &mut AllocatedAddresses,
+    new: &mut Value,
+    before: &[Claim],
+    name: &str,
+) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
     let wanted = match spec.text(&["type"]) {
         "NodePort" => true,
@@ -320,7 +331,7 @@ fn allocate_ports(allocation: &mut Allocation, new: &mut Value, before: &[Claim]
 
 /// Allocates the health check port. Load balancers with the external traffic policy `Local` use it to find the nodes
 /// with pods.
-fn allocate_health_check(allocation: &mut Allocation, new: &mut Value) -> Result<(), Status> {
+fn allocate_health_check(allocation: &mut AllocatedAddresses, new: &mut Value) -> Result<(), Status> {
     let spec = object_mut(new, "spec");
     if !checks_health(spec) || spec.int(&["healthCheckNodePort"]).is_some_and(|port| port != 0) {
         return Ok(());

@@ -12,8 +12,8 @@ use crate::{
         endpoints::validate_reachable,
         pod_rules::{in_port_range, one_of},
     },
-    registry::{
-        Errors, Path, Seen, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
+    object::{
+        DuplicateCheck, Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
         validate_address, validate_labels,
     },
 };
@@ -42,7 +42,7 @@ pub(in crate::kinds) fn validate(service: &Value, errors: &mut Errors) {
         "ExternalName" => validate_external_name(spec, errors),
         _ => {}
     }
-    let mut names = Seen::default();
+    let mut names = DuplicateCheck::default();
     for (index, port) in ports.iter().enumerate() {
         validate_port(port, ports.len(), &mut names, &list.index(index), errors);
     }
@@ -92,7 +92,13 @@ fn validate_external_name(spec: &Value, errors: &mut Errors) {
 }
 
 /// Validates one of `count` ports; `names` are those of the ports before it.
-fn validate_port<'v>(port: &'v Value, count: usize, names: &mut Seen<&'v str>, place: &Path<'_>, errors: &mut Errors) {
+fn validate_port<'v>(
+    port: &'v Value,
+    count: usize,
+    names: &mut DuplicateCheck<&'v str>,
+    place: &Path<'_>,
+    errors: &mut Errors,
+) {
     let name = port.text(&["name"]);
     if name.is_empty() {
         if count > 1 {
@@ -134,7 +140,7 @@ pub(super) fn validate_addresses(spec: &Value, errors: &mut Errors) {
     }
     let list = SPEC.child("ipFamilies");
     let families = spec.items(&["ipFamilies"]);
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, family) in families.iter().enumerate() {
         if !FAMILIES.iter().any(|known| family == known) {
             errors.unsupported(&list.index(index), family, &FAMILIES);
@@ -185,13 +191,13 @@ fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &m
             errors.forbidden(&place.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, port, number) in numbered() {
         if seen.repeats((number, port.text(&["protocol"]))) {
             errors.duplicate(&list.index(index).child("nodePort"), &number);
         }
     }
-    let mut seen = Seen::default();
+    let mut seen = DuplicateCheck::default();
     for (index, port) in ports.iter().enumerate() {
         if seen.repeats((port.int(&["port"]), port.text(&["protocol"]))) {
             // The value is shown with Go's field names.

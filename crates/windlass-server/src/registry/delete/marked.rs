@@ -6,11 +6,12 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::{Preconditions, Status};
 
-use super::{
-    super::{Item, Registry, Target, Tree},
-    DeleteParams, Deleted,
-};
+use super::{super::Registry, DeleteParams, Deleted};
 use crate::storage::Revision;
+use crate::{
+    object::Tree,
+    resource::{Item, Target},
+};
 
 /// The time between the deletion mark and the removal. On the real server a write to etcd takes this time; controllers
 /// need it to see the marked object in their cache.

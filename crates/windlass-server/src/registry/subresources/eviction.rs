@@ -10,11 +10,14 @@ use windlass_api::{
     Cause, DryRun, GroupKind, GroupResource, LabelSelector, Operator, Preconditions, Requirement, Status, format_time,
 };
 
-use crate::registry::{
-    DeleteParams, Errors, ListParams, Path, Registry, Target, Tree, WriteParams,
-    delete::{Consent, check_preconditions},
-    tree::{as_object, object_mut},
-    update::Aspect,
+use crate::{
+    object::{Errors, Path, Tree, as_object, object_mut},
+    registry::{
+        DeleteParams, ListParams, Registry, WriteParams,
+        delete::{AdmissionState, check_preconditions},
+        update::WriteScope,
+    },
+    resource::Target,
 };
 
 /// The maximum number of attempts to evict a pod that is not guarded by a budget and changes concurrently.
@@ -87,7 +90,7 @@ impl Registry {
                 mark_disrupted(&mut new, now);
                 Ok(new)
             };
-            let (marked, _) = self.change(pod, Aspect::Internal, params, &mut Vec::new(), mark).await?;
+            let (marked, _) = self.change(pod, WriteScope::Internal, params, &mut Vec::new(), mark).await?;
             if let Some(version) = &mut deletion.preconditions.resource_version {
                 *version = marked.revision.to_string();
             }
@@ -105,7 +108,7 @@ impl Registry {
             let label = |key: &str| found.at(&["metadata", "labels", key]).and_then(Value::as_str);
             budget.at(&["spec", "selector"]).and_then(selector).is_some_and(|selector| selector.matches(label))
         };
-        Ok(budgets.items.iter().map(super::super::Item::value).filter(guards).collect())
+        Ok(budgets.items.iter().map(crate::resource::Item::value).filter(guards).collect())
     }
 
     /// Subtracts one disruption from a budget.
@@ -119,7 +122,7 @@ impl Registry {
             Some(old) => disrupted(old, pod.name(), now),
             None => Err(Status::not_found(&target.group_resource(), budget)),
         };
-        self.change(&target, Aspect::Status, &params, &mut Vec::new(), take).await?;
+        self.change(&target, WriteScope::Status, &params, &mut Vec::new(), take).await?;
         Ok(())
     }
 }
@@ -146,7 +149,7 @@ pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteP
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
         warnings: params.warnings.clone(),
-        consent: Consent::Given,
+        consent: AdmissionState::Given,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Small requests that were expensive to answer.
 //!
-//! Other tests count the work where it is done (`Seen`, `Causes`, YAML aliases, the coverage of rules, the document of
+//! Other tests count the work where it is done (`DuplicateCheck`, `Causes`, YAML aliases, the coverage of rules, the document of
 //! a JSON patch). These tests answer whole requests, so large that a comparison of all pairs of items would take hours.
 
 use std::{sync::mpsc, thread};

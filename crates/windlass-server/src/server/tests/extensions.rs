@@ -60,7 +60,7 @@ async fn every_cluster_has_levels_of_priority_and_schemas_that_fit_them() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_certificate_is_signed_by_who_makes_it_and_approved_by_one_door_only() {
+async fn certificate_request_is_signed_and_approved_separately() {
     let service = server().service();
     let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
     let spec =

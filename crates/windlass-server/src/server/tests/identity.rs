@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{CertificateParams, DnType, KeyPair};
 
 use super::*;
-use crate::authn::User;
+use crate::identity::User;
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";

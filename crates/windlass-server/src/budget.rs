@@ -1,0 +1,403 @@
+//! Accounting, per connection, of the memory that clients hold by not reading responses and not finishing requests.
+//!
+//! Guaranteed: requests of a client that reads its responses are not rejected because of other clients. The exception
+//! is a large response while the server holds twice its budget. A connection holds at most twice its budget or one
+//! response. Responses that a client does not read are dropped after [`Limits::stall`], or under pressure after
+//! [`PRESSURE_STALL`].
+
+use std::{
+    cmp::Reverse,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{self, Instant},
+};
+
+mod limits;
+
+pub use self::limits::Limits;
+
+/// While the server is over its budget, connections that have read nothing for this time are closed.
+pub(crate) const PRESSURE_STALL: Duration = Duration::from_secs(1);
+
+/// The interval between checks of connections under pressure.
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time that a request waits for its client to read earlier responses.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Responses up to this size in bytes are never rejected because of the server's budget.
+const SMALL: usize = 64 << 10;
+
+/// At the maximum number of connections, this fraction of them is closed if idle.
+const IDLE_SHARE: usize = 16;
+
+/// The bytes that all connections of a server hold.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    held: AtomicUsize,
+    accounts: Mutex<Accounts>,
+    /// The origin of all times, which are in milliseconds.
+    started: Instant,
+    /// The time of the last check under pressure.
+    relieved: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    next: u64,
+    open: HashMap<u64, Weak<Account>>,
+}
+
+/// The bytes that one connection holds.
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    id: u64,
+    held: AtomicUsize,
+    /// The time when it last held nothing, or released bytes.
+    moved: AtomicU64,
+    /// The number of requests in progress.
+    requests: AtomicUsize,
+    /// The number of all requests.
+    served: AtomicUsize,
+    /// The time when the connection was opened or its last request ended.
+    idle_since: AtomicU64,
+    room: Notify,
+    closed: Notify,
+}
+
+/// Bytes that a connection holds. They are released when the charge is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+/// A request in progress.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Account>);
+
+/// The error for a connection or a server that holds too many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client's connection holds too many unread or unfinished bytes")]
+pub(crate) struct OverBudget;
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            held: AtomicUsize::new(0),
+            accounts: Mutex::default(),
+            started: Instant::now(),
+            relieved: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// Opens the account of a new connection.
+    pub(crate) fn open(self: &Arc<Self>) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        let id = accounts.next;
+        accounts.next += 1;
+        let now = self.now();
+        let account = Arc::new(Account {
+            budget: Arc::clone(self),
+            id,
+            held: AtomicUsize::new(0),
+            moved: AtomicU64::new(now),
+            requests: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+            idle_since: AtomicU64::new(now),
+            room: Notify::new(),
+            closed: Notify::new(),
+        });
+        accounts.open.insert(id, Arc::downgrade(&account));
+        account
+    }
+
+    /// Closes the connections that have been idle longest: one in sixteen, at least one.
+    pub(crate) fn close_idle(&self) {
+        let open = self.open_accounts();
+        let mut idle: Vec<_> = open.iter().filter(|account| account.requests.load(Relaxed) == 0).collect();
+        idle.sort_unstable_by_key(|account| account.idle_since.load(Relaxed));
+        for account in idle.iter().take((open.len() / IDLE_SHARE).max(1)) {
+            account.closed.notify_one();
+        }
+    }
+
+    /// Closes stalled connections, the largest first, until the rest is within the budget.
+    fn relieve(&self) {
+        let now = self.now();
+        let last = self.relieved.load(Relaxed);
+        let is_due = last == 0 || now.saturating_sub(last) >= millis(PRESSURE_INTERVAL);
+        if !is_due || self.relieved.compare_exchange(last, now.max(1), Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let open = self.open_accounts();
+        let is_stalled =
+            |account: &&Arc<Account>| now.saturating_sub(account.moved.load(Relaxed)) >= millis(PRESSURE_STALL);
+        let mut stalled: Vec<_> = open.iter().filter(is_stalled).map(|it| (it.held.load(Relaxed), it)).collect();
+        stalled.sort_unstable_by_key(|(held, _)| Reverse(*held));
+        let mut excess = self.held.load(Relaxed).saturating_sub(self.limits.server_bytes);
+        for (held, account) in stalled {
+            if excess == 0 || held == 0 {
+                break;
+            }
+            tracing::debug!(held, "closing a connection that does not read, the server is over its budget");
+            account.closed.notify_one();
+            excess = excess.saturating_sub(held);
+        }
+    }
+
+    fn open_accounts(&self) -> Vec<Arc<Account>> {
+        self.accounts.lock().open.values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.started.elapsed())
+    }
+}
+
+impl Account {
+    /// Waits until the client has read enough of its responses. Returns an error after [`WAIT`].
+    pub(crate) async fn room(&self) -> Result<(), OverBudget> {
+        if self.has_room() {
+            return Ok(());
+        }
+        let waiting = async {
+            loop {
+                let room = self.room.notified();
+                tokio::pin!(room);
+                room.as_mut().enable();
+                if self.has_room() {
+                    return;
+                }
+                room.await;
+            }
+        };
+        time::timeout(WAIT, waiting).await.map_err(|_| OverBudget)
+    }
+
+    /// Waits until the connection must be closed.
+    pub(crate) async fn closed(&self) {
+        self.closed.notified().await;
+    }
+
+    /// Counts a request until its response has ended.
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+        self.requests.fetch_add(1, Relaxed);
+        self.served.fetch_add(1, Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Reports whether a request is being answered.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.requests.load(Relaxed) > 0
+    }
+
+    /// Returns the number of all requests.
+    pub(crate) fn served(&self) -> usize {
+        self.served.load(Relaxed)
+    }
+
+    /// Returns an empty charge.
+    pub(crate) fn nothing(self: &Arc<Self>) -> Charge {
+        Charge { account: Arc::clone(self), bytes: 0 }
+    }
+
+    /// Charges this number of bytes, regardless of limits.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        let mut charge = self.nothing();
+        charge.add(bytes);
+        charge
+    }
+
+    /// Charges this number of bytes, or returns an error if the limit is exceeded.
+    pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, OverBudget> {
+        let mut charge = self.nothing();
+        charge.try_add(bytes)?;
+        Ok(charge)
+    }
+
+    fn has_room(&self) -> bool {
+        self.held.load(Relaxed) <= self.budget.limits.connection_bytes
+    }
+}
+
+impl Charge {
+    /// Adds bytes, regardless of limits.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        let (account, budget) = (&self.account, &self.account.budget);
+        self.bytes += bytes;
+        if account.held.fetch_add(bytes, Relaxed) == 0 {
+            account.moved.store(budget.now(), Relaxed);
+        }
+        if budget.held.fetch_add(bytes, Relaxed) + bytes > budget.limits.server_bytes {
+            budget.relieve();
+        }
+    }
+
+    /// Adds bytes, or returns an error if the limit is exceeded.
+    pub(crate) fn try_add(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        let (account, budget) = (&self.account, &self.account.budget);
+        let held = account.held.load(Relaxed);
+        let (most, most_of_all) = (budget.limits.connection_bytes * 2, budget.limits.server_bytes * 2);
+        if held > 0 && held.saturating_add(bytes) > most {
+            return Err(OverBudget);
+        }
+        if bytes > SMALL && budget.held.load(Relaxed).saturating_add(bytes) > most_of_all {
+            budget.relieve();
+            return Err(OverBudget);
+        }
+        self.add(bytes);
+        Ok(())
+    }
+
+    /// Attaches the charge to the bytes. It is released when their last clone is dropped.
+    pub(crate) fn on(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Charged { bytes, _charge: self })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let (account, budget) = (&self.account, &self.account.budget);
+        budget.held.fetch_sub(self.bytes, Relaxed);
+        let left = account.held.fetch_sub(self.bytes, Relaxed) - self.bytes;
+        account.moved.store(budget.now(), Relaxed);
+        if left <= budget.limits.connection_bytes && left + self.bytes > budget.limits.connection_bytes {
+            account.room.notify_waiters();
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.idle_since.store(self.0.budget.now(), Relaxed);
+        self.0.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.budget.accounts.lock().open.remove(&self.id);
+    }
+}
+
+/// Bytes that are charged to a connection.
+struct Charged {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use crate::budget::*;
+
+    fn budget() -> Arc<Budget> {
+        Budget::new(Limits { connection_bytes: 100, server_bytes: 1000, ..Limits::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_waits_until_its_connection_reads() {
+        let budget = budget();
+        let account = budget.open();
+        // A single response may be larger than the budget.
+        let response = account.try_charge(500).unwrap().on(Bytes::from_static(b"unread"));
+        assert!(account.room().now_or_never().is_none());
+        assert_eq!(account.try_charge(1).unwrap_err(), OverBudget);
+        assert_eq!(budget.open().room().now_or_never(), Some(Ok(())), "other connections do not wait");
+        let half = response.slice(..3);
+        drop(response);
+        assert!(account.room().now_or_never().is_none(), "a part is still held");
+        let waiting = tokio::spawn({
+            let account = Arc::clone(&account);
+            async move { account.room().await }
+        });
+        tokio::task::yield_now().await;
+        drop(half);
+        assert_eq!(waiting.await.unwrap(), Ok(()));
+        assert_eq!(budget.held.load(Relaxed), 0);
+        let _kept = account.charge(101);
+        let started = Instant::now();
+        assert_eq!((account.room().await, started.elapsed()), (Err(OverBudget), WAIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pressure_closes_the_largest_of_those_that_do_not_read() {
+        let budget = budget();
+        let [large, small, reading] = [0; 3].map(|_| budget.open());
+        let _held = [large.charge(700), small.charge(250)];
+        let read = reading.charge(40);
+        time::advance(PRESSURE_STALL).await;
+        drop(read);
+        let _more = reading.charge(100);
+        assert!(large.closed().now_or_never().is_some());
+        assert!(small.closed().now_or_never().is_none(), "the rest is within the budget");
+        assert!(reading.closed().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_response_is_refused_far_above_the_budget_and_a_small_one_never() {
+        let budget = Budget::new(Limits { server_bytes: SMALL, ..Limits::default() });
+        let _held = budget.open().charge(2 * SMALL);
+        let account = budget.open();
+        assert_eq!(account.try_charge(SMALL + 1).unwrap_err(), OverBudget);
+        assert!(account.try_charge(SMALL).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn longest_idle_connections_are_closed_first() {
+        let budget = budget();
+        let busy = budget.open();
+        let request = busy.begin();
+        let mut idle = Vec::new();
+        for _ in 0..31 {
+            time::advance(Duration::from_millis(10)).await;
+            idle.push(budget.open());
+        }
+        // This connection had the latest request.
+        time::advance(Duration::from_millis(10)).await;
+        drop(idle[0].begin());
+        budget.close_idle();
+        let closed: Vec<usize> = (0..31).filter(|place| idle[*place].closed().now_or_never().is_some()).collect();
+        assert_eq!(closed, [1, 2]);
+        assert!(busy.closed().now_or_never().is_none());
+        drop((busy, request, idle));
+        assert!(budget.accounts.lock().open.is_empty());
+    }
+}

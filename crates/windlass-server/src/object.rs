@@ -1,0 +1,29 @@
+//! JSON objects: values, field paths, names and addresses.
+//!
+//! The vocabulary of every module that reads or validates objects. It depends on no kind and on no request.
+
+mod address;
+mod causes;
+mod field;
+mod metadata;
+mod names;
+mod requirement;
+mod seen;
+mod tree;
+
+pub(crate) use self::{
+    address::{Range, parse as parse_address},
+    causes::Causes,
+    field::{Errors, FieldValue, Path, validate_address, validate_domain_prefixed},
+    metadata::{validate_annotations, validate_labels},
+    names::{
+        NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,
+        dns_subdomain, dns_subdomain_with_underscores, http_path, ip_address, ip_range, label_value, path_segment,
+        port_name, qualified_name, range_problem, wildcard_subdomain,
+    },
+    requirement::requirement,
+    seen::{DuplicateCheck, first_by},
+    tree::{
+        Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
+    },
+};

@@ -1,0 +1,225 @@
+//! The interface of admission plugins: the attributes of a write, and the chain that checks it.
+//!
+//! First each plugin may change the object. Once the object is complete and valid, each plugin may reject it.
+
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use windlass_api::{DryRun, Status};
+
+use super::Registry;
+use crate::{
+    identity::User,
+    resource::{ResourceInfo, SubresourceInfo, Target},
+    warning::Warnings,
+};
+
+/// An admission plugin.
+pub(crate) trait Admission: fmt::Debug + Send + Sync + 'static {
+    /// Changes the object or rejects the write, before the object is validated.
+    fn admit<'a>(&'a self, _registry: &'a Registry, _write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Validates the write. The object is in its final form, as it will be stored.
+    fn validate<'a>(&'a self, _registry: &'a Registry, _write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Reports whether the plugin handles this write.
+    fn handles(&self, write: &Attributes) -> bool;
+
+    /// Reports whether the plugin also handles objects of a kind other than the resource's, for example a scale.
+    fn handles_subresource_kinds(&self) -> bool {
+        false
+    }
+}
+
+/// The attributes of a write. The objects are in the hub version of the resource.
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    pub(crate) operation: Operation,
+    pub(crate) resource: Arc<ResourceInfo>,
+    pub(crate) subresource: Option<String>,
+    /// Empty for cluster-scoped resources.
+    pub(crate) namespace: String,
+    /// Empty if the name has not been generated yet.
+    pub(crate) name: String,
+    /// The new state. Null for deletions.
+    pub(crate) object: Value,
+    /// The old state. `None` for creations.
+    pub(crate) old: Option<Value>,
+    /// The user and the options of the request.
+    pub(crate) asked: RequestContext,
+    /// The kind of the objects, if it differs from the resource's kind.
+    pub(crate) part: Option<SubresourceKind>,
+    pub(crate) reinvocation: Reinvocation,
+}
+
+/// The kind that a subresource takes instead of the resource's kind: a scale, a binding, or the options of a
+/// connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SubresourceKind {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+/// The user and the options of a write request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestContext {
+    pub(crate) user: Arc<User>,
+    pub(crate) dry_run: DryRun,
+    /// Warnings for the client. They are sent even if the write fails.
+    pub(crate) warnings: Warnings,
+    /// The name in the path. Empty if the request has none because the name will be generated.
+    pub(crate) name: String,
+}
+
+/// The operation of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+    /// A request that is forwarded to a pod, a service or a node.
+    Connect,
+}
+
+/// The state of reinvocation. After a webhook has changed an object, the plugins run again, and so do the webhooks with
+/// the policy `IfNeeded`.
+#[derive(Debug, Default)]
+pub(crate) struct Reinvocation {
+    round: Round,
+    /// The webhooks that were called and have the policy `IfNeeded`.
+    interested: Vec<HookId>,
+    /// The webhooks that are called in the second round.
+    wanted: Vec<HookId>,
+    /// The object after the webhooks of the first round.
+    left: Value,
+}
+
+/// The round of mutating admission. There are at most two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Round {
+    #[default]
+    First,
+    /// A webhook changed the object in the first round, so a second round follows.
+    FirstChanged,
+    Second,
+}
+
+/// The name of a configuration and the index of a webhook in it.
+pub(crate) type HookId = (String, usize);
+
+impl From<&SubresourceInfo> for SubresourceKind {
+    fn from(SubresourceInfo { group, version, kind, .. }: &SubresourceInfo) -> Self {
+        Self { group: group.clone(), version: version.clone(), kind: kind.clone() }
+    }
+}
+
+impl Registry {
+    pub(crate) async fn admit(&self, write: &mut Attributes) -> Result<(), Status> {
+        self.admit_once(write).await?;
+        if write.reinvocation.begin_again() {
+            self.admit_once(write).await?;
+        }
+        Ok(())
+    }
+
+    async fn admit_once(&self, write: &mut Attributes) -> Result<(), Status> {
+        for plugin in self.admission() {
+            if write.concerns(&**plugin) {
+                plugin.admit(self, write).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn validate_admission(&self, write: &mut Attributes) -> Result<(), Status> {
+        for plugin in self.admission() {
+            if write.concerns(&**plugin) {
+                plugin.validate(self, write).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Attributes {
+    /// Creates the attributes of a write to a target, without an old state.
+    pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: RequestContext) -> Self {
+        Self {
+            operation,
+            resource: Arc::clone(&target.resource),
+            subresource: target.subresource.clone(),
+            namespace: target.namespace().to_owned(),
+            name: target.name().to_owned(),
+            object,
+            old: None,
+            asked,
+            part: None,
+            reinvocation: Reinvocation::default(),
+        }
+    }
+
+    /// Returns the `Status` that rejects this write.
+    pub(crate) fn forbidden(&self, why: impl fmt::Display) -> Status {
+        Status::forbidden(&self.resource.group_resource(), &self.name, why)
+    }
+
+    /// Reports whether a plugin handles the write.
+    pub(crate) fn concerns(&self, plugin: &dyn Admission) -> bool {
+        plugin.handles(self) && (self.part.is_none() || plugin.handles_subresource_kinds())
+    }
+
+    pub(crate) fn is_namespace(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.kind == "Namespace"
+    }
+}
+
+impl Reinvocation {
+    /// Starts the second round and returns `true` if one is necessary.
+    pub(crate) fn begin_again(&mut self) -> bool {
+        let again = self.round == Round::FirstChanged;
+        if again {
+            self.round = Round::Second;
+        }
+        again
+    }
+
+    /// Schedules all webhooks with the policy `IfNeeded` for the second round.
+    fn want_interested(&mut self) {
+        self.wanted.append(&mut self.interested);
+    }
+
+    pub(crate) fn begin(&mut self, object: &Value) {
+        if self.round == Round::Second && self.left != *object {
+            self.want_interested();
+        }
+    }
+
+    /// Reports whether a webhook is called in the current round. The second round calls only scheduled webhooks.
+    pub(crate) fn calls(&self, id: &HookId) -> bool {
+        self.round != Round::Second || self.wanted.contains(id)
+    }
+
+    /// Records the object after the webhooks of a round.
+    pub(crate) fn end(&mut self, object: &Value) {
+        self.left.clone_from(object);
+    }
+
+    /// Records a call of a webhook. `again`: the webhook also wants to see later changes.
+    pub(crate) fn called(&mut self, id: HookId, again: bool, changed: bool) {
+        if changed {
+            self.want_interested();
+            if self.round == Round::First {
+                self.round = Round::FirstChanged;
+            }
+        }
+        if again {
+            self.interested.push(id);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Resources: their descriptions, rules, versions and targets.
+//!
+//! The vocabulary between requests and verbs. It performs no operation on storage.
+
+mod column;
+mod conversion;
+mod info;
+mod item;
+mod resets;
+mod strategy;
+mod target;
+
+pub(crate) use self::{
+    column::{Column, CustomColumn},
+    conversion::{Conversion, Conversions, Hub, VersionConverter},
+    info::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
+    item::{Body, Item},
+    resets::Resets,
+    strategy::{
+        Allocation, Deletion, Dependents, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
+        Strategy, UnknownField, field_text,
+    },
+    target::Target,
+};

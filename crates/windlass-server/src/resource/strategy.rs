@@ -1,0 +1,304 @@
+//! The rules that differ between kinds.
+
+use std::{borrow::Cow, fmt};
+
+use serde_json::Value;
+use windlass_api::Status;
+
+use crate::identity::User;
+
+use crate::{
+    object::{Errors, NameRule, Tree},
+    resource::{Item, Resets},
+};
+
+/// The rules of one kind. The registry calls the methods in the order of this trait.
+pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
+    /// Returns the constant rules.
+    fn rules(&self) -> &Rules;
+
+    /// Marks an object whose deletion begins. Called with [`Deletion::Finalized`].
+    fn begin_deletion(&self, _object: &mut Value, _now: &str) {}
+
+    /// Applies defaults. Runs on every object that a client sends, and on patched objects.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Prepares an object for creation. The status has been reset and the metadata is complete.
+    fn prepare_create(&self, _object: &mut Value) {}
+
+    /// Records the user who creates the object in the object.
+    fn sign(&self, _object: &mut Value, _user: &User) {}
+
+    /// Prepares an object that replaces `old`. The status is that of `old`; the generation is incremented afterwards.
+    fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Prepares a status update. Everything but the status is that of `old`.
+    fn prepare_status(&self, _new: &mut Value, _old: &Value) {}
+
+    /// Prepares an update of one part. `new` is still entirely the client's object, so this restores the other parts.
+    fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value) {}
+
+    /// Validates an object that is about to be stored. The registry validates the metadata.
+    fn validate(&self, _object: &Value, _errors: &mut Errors) {}
+
+    /// Validates a new object. [`Self::validate`] runs as well.
+    fn validate_create(&self, _object: &Value, _errors: &mut Errors) {}
+
+    /// Validates the changes of an update. [`Self::validate`] runs as well.
+    fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
+    /// Validates a new status.
+    fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
+    /// Validates a new state of a part.
+    fn validate_part(&self, _part: Part, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+
+    /// Returns the warnings for the client's object.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
+    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Allocation`] is
+    /// dropped unless the write succeeds.
+    fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
+        Ok(None)
+    }
+
+    /// Returns the objects of a read-only kind that is not stored.
+    fn fixed(&self) -> Option<Vec<Value>> {
+        None
+    }
+
+    /// Returns the value of a field for field selectors. The field must satisfy [`Self::knows_field`].
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        let path = self.rules().fields.iter().find(|field| field.label == label).map(|field| field.path);
+        path.map_or(Cow::Borrowed(""), |path| field_text(object, path))
+    }
+
+    /// Reports whether field selectors support this field (besides metadata.name and metadata.namespace).
+    fn knows_field(&self, label: &str) -> bool {
+        self.rules().fields.iter().any(|field| field.label == label)
+    }
+
+    /// Receives an object that was stored before the server started; called if [`Rules::restores`].
+    fn restore(&self, _object: &Value) {}
+
+    /// Receives an object that has been deleted; called if [`Rules::restores`].
+    fn deleted(&self, _object: &Value) {}
+}
+
+/// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
+/// allocation.
+pub(crate) trait Allocation: Send {
+    /// Confirms the allocation after the write.
+    fn committed(self: Box<Self>, item: &Item);
+}
+
+/// The constant rules of a kind: the columns of the table of kinds.
+#[allow(clippy::struct_excessive_bools, reason = "columns of a table, set by name and read one at a time")]
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// The syntax of the names.
+    pub(crate) name: NameRule,
+    /// The metadata validation that the kind adds to the common validation.
+    pub(crate) metadata: MetadataRule,
+    /// The handling of the status in writes of other parts.
+    pub(crate) status: StatusRule,
+    /// The fields that each kind of write resets.
+    pub(crate) resets: Resets,
+    /// The changes that increment `metadata.generation`.
+    pub(crate) generation: Generation,
+    /// `true` if an update may omit the resourceVersion.
+    pub(crate) unconditional_update: bool,
+    /// `true` if an update of a missing object creates it.
+    pub(crate) create_on_update: bool,
+    /// `true` if a deletion returns the object instead of a `Status`.
+    pub(crate) returns_deleted: bool,
+    /// The default propagation policy for dependents.
+    pub(crate) dependents: Dependents,
+    /// The deletion procedure.
+    pub(crate) deletion: Deletion,
+    /// The paths of the scale subresource's three fields.
+    pub(crate) scale: Option<ScaleRule>,
+    /// The selectable fields besides name and namespace.
+    pub(crate) fields: &'static [FieldRule],
+    /// `true` if field selectors support the namespace.
+    pub(crate) selects_namespace: bool,
+    /// The error for other fields in field selectors.
+    pub(crate) unknown_field: UnknownField,
+    /// `true` if the real server serves reads from its watch cache. This decides the error for an invalid
+    /// resourceVersion.
+    pub(crate) cached: bool,
+    /// `true` if an update is validated for its changes first, and for its resulting state second.
+    pub(crate) changes_first: bool,
+    /// Returns `true` if the first update of this new object is written even without changes. The real server stores
+    /// such an object without the defaults that it applies on reads.
+    pub(crate) rewrites_new: fn(&Value) -> bool,
+    /// `true` if the strategy receives the stored objects at server start, and objects after their deletion.
+    pub(crate) restores: bool,
+}
+
+/// The metadata validation that a kind adds to the common validation. Errors that both find are reported twice: the
+/// message names them once, the causes list them each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataRule {
+    /// `true` if new objects are validated.
+    pub(crate) new: bool,
+    /// `true` if finalizers must have a domain or be standard ones.
+    pub(crate) finalizers: bool,
+    /// `true` if the kind validates the changes of an update again.
+    pub(crate) changes: bool,
+    /// The number of times that the kind validates the metadata of a changed object.
+    pub(crate) changed: usize,
+}
+
+impl MetadataRule {
+    pub(crate) const FULL: Self = Self { new: true, finalizers: true, changes: true, changed: 1 };
+    pub(crate) const CHANGES: Self = Self { changed: 0, ..Self::FULL };
+    pub(crate) const OBJECT: Self = Self { changes: false, ..Self::FULL };
+    pub(crate) const NONE: Self = Self { new: false, finalizers: false, changes: false, changed: 0 };
+    /// The rule for the API server's own groups.
+    pub(crate) const GENERIC: Self = Self { finalizers: false, ..Self::OBJECT };
+}
+
+/// The error for a field selector that names an unknown field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnknownField {
+    /// A short text for a kind with its own selectable fields; a list of the supported fields for other kinds.
+    Listed,
+    /// A text with the name of the kind.
+    OfKind,
+    /// A text with the name of the kind and its version.
+    OfVersion,
+}
+
+/// A part of an object, other than its status, that a subresource covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The ephemeral containers that are added to a running pod.
+    EphemeralContainers,
+    /// The CPU and memory resources of a pod's containers.
+    Resize,
+    /// The approval of a certificate signing request.
+    Approval,
+}
+
+impl Part {
+    /// Returns the part that a subresource covers.
+    pub(crate) fn of(subresource: &str) -> Option<Self> {
+        Some(match subresource {
+            "ephemeralcontainers" => Self::EphemeralContainers,
+            "resize" => Self::Resize,
+            "approval" => Self::Approval,
+            _ => return None,
+        })
+    }
+}
+
+/// The handling of the status in writes of other parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusRule {
+    /// The status is an ordinary field, or the kind has none.
+    Plain,
+    /// Creations drop the status; updates keep the old one.
+    Reset,
+    /// Creations accept the status; updates keep the old one.
+    Initial,
+}
+
+/// The changes that increment `metadata.generation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// The generation is not maintained.
+    None,
+    /// Changes of the spec.
+    Spec,
+    /// Changes of the spec or the annotations.
+    SpecOrAnnotations,
+    /// Changes of anything but metadata and status.
+    Content,
+    /// Changes of anything but metadata, or of the labels.
+    ContentOrLabels,
+}
+
+/// The default handling of the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependents {
+    /// The garbage collector deletes the dependents afterwards.
+    Background,
+    /// The dependents are orphaned.
+    Orphan,
+    /// The dependents are orphaned, and the client receives a warning.
+    OrphanWithWarning,
+    /// Garbage collection is not supported for this kind.
+    Unsupported,
+}
+
+/// The deletion procedure of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// Immediate, unless the object has finalizers.
+    Plain,
+    /// Pods: the kubelet gets a grace period to stop them.
+    Graceful,
+    /// Namespaces: removed once their content is deleted.
+    Namespace,
+    /// CustomResourceDefinitions: removed by their controller once their custom resources are deleted.
+    Finalized,
+}
+
+/// The paths of the fields behind the scale subresource.
+#[derive(Clone, Debug)]
+pub(crate) struct ScaleRule {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    /// The path of a label selector or its text; `None` if the scale has no selector.
+    pub(crate) selector: Option<Vec<String>>,
+}
+
+/// A field that field selectors support.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldRule {
+    pub(crate) label: &'static str,
+    /// The dotted path in the object.
+    pub(crate) path: &'static str,
+}
+
+impl Rules {
+    /// The rules of most kinds.
+    pub(crate) const COMMON: Self = Self {
+        name: NameRule::Subdomain,
+        metadata: MetadataRule::FULL,
+        status: StatusRule::Plain,
+        resets: Resets::NONE,
+        generation: Generation::None,
+        unconditional_update: true,
+        create_on_update: false,
+        returns_deleted: false,
+        dependents: Dependents::Background,
+        deletion: Deletion::Plain,
+        scale: None,
+        fields: &[],
+        selects_namespace: true,
+        unknown_field: UnknownField::Listed,
+        cached: true,
+        changes_first: false,
+        rewrites_new: |_| false,
+        restores: false,
+    };
+
+    /// The rules of most kinds with a status.
+    pub(crate) const WITH_STATUS: Self = Self { status: StatusRule::Reset, resets: Resets::STATUS, ..Self::COMMON };
+}
+
+/// Returns the text that a field selector compares with.
+pub(crate) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
+    let path: Vec<&str> = path.split('.').collect();
+    match object.at(&path) {
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(Value::Number(number)) => Cow::Owned(number.to_string()),
+        Some(Value::Bool(flag)) => Cow::Borrowed(if *flag { "true" } else { "false" }),
+        _ => Cow::Borrowed(""),
+    }
+}

@@ -1,0 +1,137 @@
+//! The recorded schemas. They are looked up in the text, because parsing all of them would need more memory than an
+//! idle server.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::OnceLock,
+};
+
+use crate::descriptions::Schemas;
+
+/// One line per schema: name, tab, JSON.
+pub(crate) const TEXT: &str = windlass_api::openapi::RECORDED;
+
+pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+pub(crate) const REFERENCE: &str = "#/components/schemas/";
+
+/// The schemas that belong to a kind in every group. The documents list the kinds.
+const OF_MANY: [&str; 2] =
+    ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
+
+struct Recorded {
+    by_name: BTreeMap<&'static str, &'static str>,
+    /// The names of the schemas of kinds, by `group/version/kind`.
+    by_kind: BTreeMap<String, &'static str>,
+}
+
+fn schemas() -> &'static Recorded {
+    static SCHEMAS: OnceLock<Recorded> = OnceLock::new();
+    SCHEMAS.get_or_init(|| {
+        let by_name = TEXT.lines().filter_map(|line| line.split_once('\t')).collect::<BTreeMap<_, _>>();
+        let mut by_kind = BTreeMap::new();
+        for (name, json) in &by_name {
+            if let Some(kind) = kind(json) {
+                by_kind.insert(kind, *name);
+            }
+        }
+        Recorded { by_name, by_kind }
+    })
+}
+
+/// Returns the JSON of a recorded schema.
+pub(crate) fn schema(name: &str) -> Option<&'static str> {
+    schemas().by_name.get(name).copied()
+}
+
+/// Returns the name of the recorded schema of a kind.
+pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
+    schemas().by_kind.get(&format!("{group}/{version}/{kind}")).copied()
+}
+
+/// Returns the first kind that a schema lists, as `group/version/kind`.
+fn kind(json: &str) -> Option<String> {
+    let list = json.split_once("\"x-kubernetes-group-version-kind\":[{")?.1;
+    let entry = &list[..list.find('}')?];
+    let field = |name: &str| {
+        let value = entry.split_once(&format!("\"{name}\":\""))?.1;
+        Some(&value[..value.find('"')?])
+    };
+    Some(format!("{}/{}/{}", field("group")?, field("version")?, field("kind")?))
+}
+
+/// Returns the names of all recorded schemas that these texts refer to, directly or indirectly.
+pub(crate) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    let mut open = Vec::new();
+    let mut scan = |text: &str, open: &mut Vec<&'static str>| {
+        for reference in text.split(REFERENCE).skip(1) {
+            let name = reference.split(['"', '\\']).next().unwrap_or_default();
+            if let Some((name, json)) = schemas().by_name.get_key_value(name)
+                && found.insert(*name)
+            {
+                open.push(json);
+            }
+        }
+    };
+    for text in texts {
+        scan(text, &mut open);
+    }
+    while let Some(json) = open.pop() {
+        scan(json, &mut open);
+    }
+    found
+}
+
+/// Appends a recorded schema to `out`, in the form for the document of a group version.
+pub(crate) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
+    let json = described(name, descriptions);
+    let json = &*json;
+    if !OF_MANY.contains(&name) {
+        out.push_str(json);
+        return;
+    }
+    let kind = name.rsplit('.').next().unwrap_or_default();
+    let entry = |group: &str, version: &str| format!(r#"{{"group":"{group}","kind":"{kind}","version":"{version}"}}"#);
+    let mut kinds = entry("", "v1");
+    if !group.is_empty() {
+        kinds.push(',');
+        kinds.push_str(&entry(group, version));
+    }
+    let open = json.strip_suffix('}').unwrap_or(json);
+    // Writing into a String cannot fail.
+    let _ = write!(out, r#"{open},"x-kubernetes-group-version-kind":[{kinds}]}}"#);
+}
+
+fn described(name: &str, descriptions: &Schemas) -> Cow<'static, str> {
+    let json = schema(name).unwrap_or("{}");
+    if descriptions.is_empty() {
+        return json.into();
+    }
+    let Ok(mut schema) = serde_json::from_str(json) else { return json.into() };
+    descriptions.describe(name, &mut schema);
+    schema.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schemas::*;
+
+    #[test]
+    fn kinds_are_found_by_group_version_and_kind() {
+        assert_eq!(of_kind("apps", "v1", "Deployment"), Some("io.k8s.api.apps.v1.Deployment"));
+        assert_eq!(of_kind("", "v1", "PodList"), Some("io.k8s.api.core.v1.PodList"));
+        assert_eq!(of_kind("autoscaling", "v1", "Scale"), Some("io.k8s.api.autoscaling.v1.Scale"));
+        assert_eq!(of_kind("", "v1", "Nothing"), None);
+    }
+
+    #[test]
+    fn a_closure_holds_what_is_referred_to_directly_and_indirectly() {
+        let reference = format!("{REFERENCE}io.k8s.api.core.v1.ConfigMapList\"");
+        let found = closure([reference.as_str()]);
+        assert!(found.contains("io.k8s.api.core.v1.ConfigMap"));
+        assert!(found.contains("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
+        assert!(!found.contains("io.k8s.api.core.v1.Pod"));
+    }
+}

@@ -1,0 +1,177 @@
+//! The state of a running server, shared by its requests.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, watch};
+use windlass_api::{Clock, Entropy, Status};
+
+use crate::{
+    authn::{Authenticator, Host},
+    authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
+    bootstrap::{self, RegistryOptions},
+    budget::Budget,
+    descriptions::Descriptions,
+    identity::User,
+    metrics::Metrics,
+    registry::Registry,
+    storage::Storage,
+};
+
+/// The state of a server.
+pub(crate) struct State {
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) choices: RegistryOptions,
+    /// Created with the first request that needs it.
+    pub(crate) registry: OnceCell<Registry>,
+    /// Set when the objects of [`bootstrap::ensure_deferred`] exist.
+    pub(crate) deferred: OnceCell<()>,
+    /// `true` when long-running responses must end.
+    pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) metrics: Metrics,
+    pub(crate) descriptions: Descriptions,
+    /// The address that documents and objects give to clients.
+    pub(crate) address: Mutex<SocketAddr>,
+    /// The memory held by clients on sockets.
+    pub(crate) budget: Arc<Budget>,
+    /// The client CA in PEM, once the server serves with one.
+    pub(crate) client_ca: Mutex<Option<Arc<str>>>,
+}
+
+/// Signals the shutdown to long-running requests. Clones share the signal.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
+
+impl State {
+    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried.
+    pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
+        let start = || async {
+            let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
+            let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
+            let registry = bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
+            let client_ca = self.client_ca.lock().clone();
+            if let Some(pem) = client_ca {
+                bootstrap::publish_client_ca(&registry, &pem).await?;
+            }
+            Ok(registry)
+        };
+        self.registry.get_or_try_init(start).await
+    }
+
+    /// Creates the roles, flow control objects and API services if they are missing.
+    pub(crate) async fn ensure_deferred(&self) -> Result<(), Status> {
+        let registry = self.registry().await?;
+        self.deferred.get_or_try_init(|| bootstrap::ensure_deferred(registry)).await.copied()
+    }
+
+    /// Decides whether a user may perform a request, by the current roles.
+    pub(crate) async fn decide(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<Decision, Status> {
+        if !self.authorizer.trusts(user) {
+            self.ensure_deferred().await?;
+        }
+        self.authorizer.decide(&*self.storage, user, attempt).await
+    }
+
+    /// Returns an error unless the user may perform the request.
+    pub(crate) async fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
+        if !self.authorizer.trusts(user) {
+            self.ensure_deferred().await?;
+        }
+        self.authorizer.require(&*self.storage, user, attempt).await
+    }
+
+    /// Reports whether authorization webhooks are called. If so, a user's rules don't include all of their permissions.
+    pub(crate) fn asks_webhooks(&self) -> bool {
+        self.authorizer.asks_webhooks()
+    }
+
+    /// Returns all rules for a user in a namespace, and the names of missing roles.
+    pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
+        self.ensure_deferred().await?;
+        self.authorizer.rules_of(&*self.storage, user, namespace).await
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn descriptions(&self) -> &Descriptions {
+        &self.descriptions
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        *self.address.lock()
+    }
+
+    pub(crate) fn set_address(&self, address: SocketAddr) {
+        *self.address.lock() = address;
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Publishes the client CA now if the server has started, or else when it starts.
+    pub(crate) async fn publish_client_ca(&self, pem: &Arc<str>) {
+        *self.client_ca.lock() = Some(Arc::clone(pem));
+        if let Some(registry) = self.registry.get()
+            && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
+        {
+            tracing::warn!(%error, "cannot publish the client CA in kube-system");
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub(crate) fn stopping(&self) -> Stopping {
+        Stopping(self.stopping.subscribe())
+    }
+}
+
+impl Stopping {
+    pub(crate) fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until the server shuts down or is dropped.
+    pub(crate) async fn requested(&mut self) {
+        // An error means that the sender was dropped.
+        drop(self.0.wait_for(|stopping| *stopping).await);
+    }
+}
+
+impl Host for State {
+    fn clock(&self) -> &Clock {
+        self.clock()
+    }
+
+    async fn registry(&self) -> Result<&Registry, Status> {
+        self.registry().await
+    }
+
+    async fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
+        self.authorize(user, attempt).await
+    }
+}

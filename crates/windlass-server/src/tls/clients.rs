@@ -1,0 +1,160 @@
+//! Client certificates: a certificate signed by the client CA identifies its user.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    pki_types::{CertificateDer, UnixTime, pem::PemObject as _},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use sha2::{Digest as _, Sha256};
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
+
+use crate::identity::User;
+use crate::tls::TlsError;
+
+/// The result of checking a connection's client certificate.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientCertificate {
+    /// No certificate, or one without a user name.
+    Nothing,
+    /// The certificate of a user.
+    Of(Arc<User>),
+    /// A certificate that is not signed by the client CA, or has expired.
+    Unknown,
+}
+
+/// The CA for client certificates.
+///
+/// The handshake accepts any certificate whose private key the client has. The certificate is verified with the first
+/// request, so that the client gets a `Status` if it is rejected.
+#[derive(Debug)]
+pub(crate) struct ClientAuthority(Arc<dyn ClientCertVerifier>);
+
+impl ClientAuthority {
+    pub(crate) fn from_pem(pem: &str) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(Self(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?))
+    }
+
+    /// Verifies a certificate chain, leaf first.
+    pub(crate) fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> ClientCertificate {
+        let [leaf, between @ ..] = chain else { return ClientCertificate::Nothing };
+        let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+        match self.0.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
+            Ok(_) => user(leaf).map_or(ClientCertificate::Nothing, |user| ClientCertificate::Of(Arc::new(user))),
+            Err(error) => {
+                tracing::debug!(%error, "rejected a client certificate");
+                ClientCertificate::Unknown
+            }
+        }
+    }
+}
+
+/// Returns the user that a certificate names.
+fn user(leaf: &CertificateDer<'_>) -> Option<User> {
+    let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().last()?.as_str().ok().filter(|name| !name.is_empty())?;
+    let organizations = subject.iter_organization().filter_map(|organization| organization.as_str().ok());
+    let mut user = User::new(name).in_groups(organizations);
+    let digest: String = Sha256::digest(leaf).iter().map(|byte| format!("{byte:02x}")).collect();
+    user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={digest}")]);
+    Some(user)
+}
+
+impl ClientCertVerifier for ClientAuthority {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, shown, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+    use crate::tls::clients::*;
+
+    fn params(name: &str, groups: &[&str]) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        for group in groups {
+            params.distinguished_name.push(DnType::OrganizationName, *group);
+        }
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params
+    }
+
+    #[test]
+    fn a_certificate_of_the_authority_is_its_subject_and_any_other_is_nobody() {
+        let key = KeyPair::generate().unwrap();
+        let mut authority = params("ca", &[]);
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.extended_key_usages.clear();
+        let pem = authority.self_signed(&key).unwrap().pem();
+        let issuer = Issuer::new(authority, &key);
+        let own = KeyPair::generate().unwrap();
+        let clients = ClientAuthority::from_pem(&pem).unwrap();
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+
+        let alice = params("alice", &["developers"]).signed_by(&own, &issuer).unwrap();
+        let ClientCertificate::Of(user) = clients.identify(&[alice.der().clone()], now) else {
+            panic!("alice is a user")
+        };
+        assert_eq!(
+            (user.name(), user.groups()),
+            ("alice", &["developers".to_owned(), "system:authenticated".to_owned()][..])
+        );
+        assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
+
+        let stranger = params("alice", &[]).self_signed(&own).unwrap();
+        assert!(matches!(clients.identify(&[stranger.der().clone()], now), ClientCertificate::Unknown));
+        let long_after = Timestamp::from_second(80_000_000_000).unwrap();
+        assert!(matches!(clients.identify(&[alice.der().clone()], long_after), ClientCertificate::Unknown));
+        assert!(matches!(clients.identify(&[], now), ClientCertificate::Nothing));
+    }
+}
