@@ -322,8 +322,4 @@ impl Client {
 }
 
 #[cfg(test)]
-mod answers_tests;
-#[cfg(test)]
-mod cancellation_tests;
-#[cfg(test)]
 mod tests;

@@ -1,3 +1,6 @@
+mod answers;
+mod cancellation;
+
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
