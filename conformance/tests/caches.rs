@@ -74,7 +74,7 @@ async fn a_namespace_has_a_cache_of_its_own_and_the_others_have_one_without_it()
         // One object becomes selected, another one no longer matches.
         let written = client.update(&stage.map(&stage.other, "back", "front")).await.unwrap();
         assert_eq!(written.metadata.managed_fields, None);
-        client.update(&stage.map(&stage.other, "front", "back")).unread().await.unwrap();
+        client.update(&stage.map(&stage.other, "front", "back")).discard_response().await.unwrap();
         client.delete::<ConfigMap>(key(&stage.watched, "front")).await.unwrap();
         let (stage, client) = (&stage, &client);
         let expected = ["other/back", "watched/back"];

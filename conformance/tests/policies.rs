@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use windlass_api::crd::Definition;
+use windlass_api::crd::CrdBuilder;
 use windlass_client::Client;
 use windlass_derive::{CustomResource, Schema};
 use windlass_manifests::Manifests;
@@ -52,7 +52,7 @@ fn gate(name: &str, low: i64) -> RuledGate {
 
 /// Returns the CRD without its rules, so that only the policy validates.
 fn without_rules() -> CustomResourceDefinition {
-    let mut definition = Definition::of::<RuledGate>().build().unwrap();
+    let mut definition = CrdBuilder::of::<RuledGate>().build().unwrap();
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     definition.spec.versions[0].schema = Some(serde_json::from_value(schema).unwrap());
     definition

@@ -1,6 +1,6 @@
 //! Compiles the output of `windlass import`, and checks that its CRDs equal the imported ones.
 
-use windlass::api::crd::{CustomResource, Definition};
+use windlass::api::crd::{CrdBuilder, CustomResource};
 
 #[rustfmt::skip]
 #[path = "../../crates/windlass-import/tests/golden/site_v1.rs"]
@@ -18,7 +18,7 @@ fn what_is_imported_compiles_to_what_was_read() {
     for (source, compiled) in sources {
         assert_eq!(windlass_import::definition(source).unwrap(), compiled);
     }
-    let definition = Definition::of::<v1::Site>().and::<v1beta1::Site>().build().unwrap();
+    let definition = CrdBuilder::of::<v1::Site>().and::<v1beta1::Site>().build().unwrap();
     let yaml = include_str!("../../crates/windlass-import/tests/sites.yaml");
     let read = windlass_import::read("sites.yaml", yaml).unwrap();
     let differences = windlass_import::differences(read[0].value(), &serde_json::to_value(definition).unwrap());

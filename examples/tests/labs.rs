@@ -21,7 +21,7 @@ use tokio::{
 use windlass_api::Patch;
 use windlass_client::{
     Client, Kubeconfig,
-    config::kubeconfig::{Cluster, User},
+    kubeconfig::{Cluster, User},
 };
 use windlass_server::{Server, TlsIdentity};
 

@@ -17,7 +17,7 @@ const COMPILED: [(&str, &str); 5] = [
     ),
     (
         "gateway-api/gateway.networking.k8s.io_httproutes.yaml",
-        ".definition(Definition::of::<gateway_networking_k8s_io::v1::http_route::HTTPRoute>()\
+        ".definition(CrdBuilder::of::<gateway_networking_k8s_io::v1::http_route::HTTPRoute>()\
          .and::<gateway_networking_k8s_io::v1beta1::http_route::HTTPRoute>())",
     ),
     ("keda/keda.sh_scaledobjects.yaml", ".kind::<keda_sh::v1alpha1::scaled_object::ScaledObject>()"),
@@ -52,7 +52,7 @@ pub(crate) fn compile(crds: &Path, windlass: &Path) -> Result {
     fs::write(project.join("src/api.rs"), modules)?;
     let calls = COMPILED.iter().map(|(_, call)| *call).collect::<String>();
     let manifests = format!(
-        "use windlass::{{Definition, manifests::Manifests}};\nuse crate::api::{{{}}};\n\
+        "use windlass::{{CrdBuilder, manifests::Manifests}};\nuse crate::api::{{{}}};\n\
          pub fn manifests() -> Manifests {{ Manifests::new(\"imported\"){calls} }}\n",
         groups.join(", ")
     );

@@ -17,7 +17,17 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 5] = ["windlass-cache", "windlass-cel", "windlass-envtest", "windlass-import", "windlass-server"];
+const LAYERED: [&str; 9] = [
+    "windlass-api",
+    "windlass-cache",
+    "windlass-cel",
+    "windlass-client",
+    "windlass-envtest",
+    "windlass-import",
+    "windlass-queue",
+    "windlass-runtime",
+    "windlass-server",
+];
 
 /// The most modules that may form a cycle in the other crates.
 const LARGEST: usize = 3;

@@ -9,7 +9,7 @@ mod template;
 
 use serde_json::Value;
 
-use crate::Found;
+use crate::JsonType;
 
 pub use template::JsonPathTemplate;
 
@@ -176,7 +176,7 @@ fn list(value: &Value, missing: Missing) -> Result<Option<&Vec<Value>>, JsonPath
         Value::Array(items) => Ok(Some(items)),
         Value::Null => Ok(None),
         _ if missing == Missing::Allowed => Ok(None),
-        other => Err(JsonPathError(format!("{} is not an array", Found::of(other)))),
+        other => Err(JsonPathError(format!("{} is not an array", JsonType::of(other)))),
     }
 }
 

@@ -3,68 +3,115 @@
 //! This crate does no I/O and needs no async runtime. It contains the identity of kinds, the shape of objects, the
 //! options of requests, and the responses of a server. [`ListWatch`] is the interface between the client and caches.
 //!
+//! The modules in the order of the data flow. Each depends only on modules below it:
+//!
+//! ```text
+//! scheme            decodes objects by their kind
+//! list_watch        the interface between the client and caches
+//! list              lists of objects
+//! managed_fields    `metadata.managedFields` for clients
+//! jsonpath          JSONPath expressions and templates
+//! predicates        states of built-in objects to wait for
+//! semantic          equality of objects by their meaning
+//! patch             JSON patch, merge patch and strategic merge patch
+//! nested            access to fields by path
+//! dynamic           objects of kinds that are known only at run time
+//! crd               schemas of types, and CustomResourceDefinitions
+//! builder           creates objects with metadata
+//! object            the traits of objects and resources
+//! status            the `Status` of a failed request
+//! oversize          objects above a size limit
+//! list_meta         the metadata of lists
+//! event_type        the types of watch events
+//! selector          label and field selectors
+//! options           the options of requests
+//! json              decodes JSON from API servers
+//! skipper           finds the end of a JSON value
+//! schema            the merge and comparison rules of the built-in kinds
+//! rbac              rules of roles
+//! openapi           the recorded schemas of the built-in kinds
+//! meta              the metadata of an encoded object
+//! content_hash      hashes of objects
+//! condition         conditions in the status of objects
+//! quantity          quantities, such as `500m`
+//! int_or_string     numbers or percentages
+//! version           API versions and their stability
+//! validation        the rules for names and labels
+//! uid               UIDs of objects
+//! type_meta         the API version and kind of an object
+//! resource_version  resource versions and their order
+//! object_ref        namespaces and names of objects
+//! gvk               groups, versions, kinds and resources
+//! time              times in the API's format
+//! schedule          cron schedules
+//! error_chain       an error with its causes as one line
+//! duration          durations in Go's format
+//! clock             the wall clock; tests replace it
+//! cel_name          field names in CEL
+//! backoff           delays between retries
+//! entropy           random numbers; tests seed them
+//! ```
+//!
 //! The built-in types come from `k8s-openapi` (the default feature of the same name). [`Object`] and [`Resource`] are
 //! implemented for each of them, and for every custom type that implements k8s-openapi's two traits.
 
-mod backoff;
-mod cel_name;
-mod clock;
-mod duration;
-mod entropy;
-mod error_chain;
-mod schedule;
-mod time;
-
-mod gvk;
-mod object_ref;
-mod resource_version;
-mod uid;
-pub mod validation;
-mod version;
-
 #[cfg(feature = "k8s-openapi")]
-mod int_or_string;
-mod quantity;
-
-#[cfg(feature = "k8s-openapi")]
-mod condition;
-mod content_hash;
-#[cfg(any(feature = "k8s-openapi", feature = "schema"))]
-pub mod openapi;
-pub mod rbac;
-#[cfg(feature = "schema")]
-pub mod schema;
-mod semantic;
-
-#[cfg(feature = "k8s-openapi")]
-mod builder;
-#[cfg(feature = "k8s-openapi")]
-pub mod crd;
-#[cfg(feature = "k8s-openapi")]
-mod dynamic;
+mod scheme;
+mod list_watch;
 #[cfg(feature = "k8s-openapi")]
 mod list;
 #[cfg(feature = "k8s-openapi")]
 pub mod managed_fields;
-mod meta;
+mod jsonpath;
+#[cfg(feature = "k8s-openapi")]
+pub mod predicates;
+mod semantic;
+pub mod patch;
 mod nested;
 #[cfg(feature = "k8s-openapi")]
+mod dynamic;
+#[cfg(feature = "k8s-openapi")]
+pub mod crd;
+#[cfg(feature = "k8s-openapi")]
+mod builder;
+#[cfg(feature = "k8s-openapi")]
 mod object;
-#[cfg(feature = "k8s-openapi")]
-mod scheme;
-mod skipper;
-#[cfg(feature = "k8s-openapi")]
-pub mod states;
-
-mod json;
-mod jsonpath;
-mod options;
-pub mod patch;
-mod selector;
-
-mod list_watch;
-mod oversize;
 mod status;
+mod oversize;
+mod list_meta;
+mod event_type;
+mod selector;
+mod options;
+mod json;
+mod skipper;
+#[cfg(feature = "schema")]
+pub mod schema;
+pub mod rbac;
+#[cfg(any(feature = "k8s-openapi", feature = "schema"))]
+pub mod openapi;
+mod meta;
+mod content_hash;
+#[cfg(feature = "k8s-openapi")]
+mod condition;
+mod quantity;
+#[cfg(feature = "k8s-openapi")]
+mod int_or_string;
+mod version;
+pub mod validation;
+mod uid;
+#[cfg(feature = "k8s-openapi")]
+mod type_meta;
+mod resource_version;
+mod object_ref;
+mod gvk;
+mod time;
+mod schedule;
+mod error_chain;
+mod duration;
+mod clock;
+mod cel_name;
+mod backoff;
+mod entropy;
 
 pub use backoff::{Backoff, Delays};
 pub use cel_name::{RESERVED, escape, unescape};
@@ -99,16 +146,18 @@ pub use builder::ObjectBuilder;
 pub use jiff;
 
 #[cfg(feature = "k8s-openapi")]
-pub use dynamic::{DynamicObject, PartialObject, TypeMeta};
+pub use dynamic::{DynamicObject, PartialObject};
 #[cfg(feature = "k8s-openapi")]
 pub use list::ObjectList;
 pub use meta::{Labels, Meta, MetaError, OwnerRef, Traits};
-pub use nested::{Found, Nested, NestedError};
+pub use nested::{JsonType, Nested, NestedError};
 #[cfg(feature = "k8s-openapi")]
 pub use object::{KnownScope, Object, ObjectExt, Resource};
 #[cfg(feature = "k8s-openapi")]
 pub use scheme::{AnyObject, DecodedObject, Scheme, SchemeError, Strictness};
 pub use skipper::Skipper;
+#[cfg(feature = "k8s-openapi")]
+pub use type_meta::TypeMeta;
 
 pub use json::from_json;
 pub use jsonpath::{JsonPath, JsonPathError, JsonPathTemplate};
@@ -119,7 +168,9 @@ pub use options::{
 pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
 
-pub use list_watch::{BoxError, EventType, ListItem, ListMeta, ListWatch, ListWatchError, RawEvent, ShardInfo};
+pub use event_type::EventType;
+pub use list_meta::{ListMeta, ShardInfo};
+pub use list_watch::{BoxError, ListItem, ListWatch, ListWatchError, RawEvent};
 pub use oversize::{Oversize, Place};
 pub use status::{Cause, Status, StatusDetails, reason};
 

@@ -1,16 +1,12 @@
 //! The interface between the client and caches. It exchanges bytes instead of types.
 
-use std::{
-    fmt::{self, Debug},
-    time::Duration,
-};
+use std::{fmt::Debug, time::Duration};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ListOptions, Oversize, ResourceVersion, Status, WatchOptions};
+use crate::{EventType, ListMeta, ListOptions, Oversize, Status, WatchOptions};
 
 /// An error of any type from a lower layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -38,23 +34,6 @@ pub trait ListWatch: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<RawEvent, ListWatchError>>, ListWatchError>>;
 }
 
-/// The type of a watch event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum EventType {
-    /// The object was created or started to match the selectors.
-    Added,
-    /// The object was changed.
-    Modified,
-    /// The object was deleted or no longer matches the selectors. The body is its last state, with the resource version
-    /// of the deletion.
-    Deleted,
-    /// A bookmark: no other events occurred up to the resource version of the body.
-    Bookmark,
-    /// The watch failed. The body is a `Status`.
-    Error,
-}
-
 /// A watch event with an encoded object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawEvent {
@@ -73,31 +52,6 @@ pub enum ListItem {
     End(ListMeta),
 }
 
-/// The metadata of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ListMeta {
-    /// The resource version of the list, from which a watch can start.
-    pub resource_version: ResourceVersion,
-    /// The continue token of the next page; `None` on the last page.
-    #[serde(rename = "continue", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
-    pub continue_token: Option<String>,
-    /// The number of objects after this page, if the server counts them.
-    #[serde(rename = "remainingItemCount", skip_serializing_if = "Option::is_none")]
-    pub remaining: Option<i64>,
-    /// The shard of the list. `None` for a complete list, as from servers without sharding.
-    #[serde(rename = "shardInfo", skip_serializing_if = "Option::is_none")]
-    pub shard: Option<Box<ShardInfo>>,
-}
-
-/// Marks a list as one shard of a larger list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShardInfo {
-    /// The selector of the request: see [`ListOptions::shard`](crate::ListOptions::shard).
-    #[serde(default)]
-    pub selector: String,
-}
-
 /// The error of a list or watch.
 #[derive(Debug, Error)]
 pub enum ListWatchError {
@@ -113,18 +67,6 @@ pub enum ListWatchError {
     /// An object exceeds the size limit. The list or watch continues with the next object.
     #[error("an object is too large")]
     Oversize(#[source] Box<Oversize>),
-}
-
-impl fmt::Display for EventType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-            Self::Bookmark => "BOOKMARK",
-            Self::Error => "ERROR",
-        })
-    }
 }
 
 impl ListWatchError {
@@ -159,21 +101,5 @@ impl ListWatchError {
 impl From<Status> for ListWatchError {
     fn from(status: Status) -> Self {
         Self::Status(Box::new(status))
-    }
-}
-
-fn non_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<String>::deserialize(deserializer)?.filter(|token| !token.is_empty()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_continue_token_is_the_last_page() {
-        let meta: ListMeta =
-            serde_json::from_str(r#"{"resourceVersion":"5","continue":"","remainingItemCount":3}"#).unwrap();
-        assert_eq!((meta.resource_version.as_u64(), meta.continue_token, meta.remaining), (Some(5), None, Some(3)));
     }
 }

@@ -13,7 +13,7 @@ use crate::{DynamicObject, Object, ObjectExt as _, Patch};
 
 /// The treatment of `metadata.managedFields`, which are about half of a typical object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ManagedFields {
+pub enum ManagedFieldsMode {
     /// Removed without decoding.
     #[default]
     Drop,
@@ -126,7 +126,7 @@ impl<'n> Manager<'n> {
     }
 }
 
-impl ManagedFields {
+impl ManagedFieldsMode {
     /// Decodes an object from JSON. Removed fields are skipped without decoding.
     pub fn decode<K: DeserializeOwned>(self, object: &[u8]) -> serde_json::Result<K> {
         let cut = if self == Self::Drop { position(object) } else { None };
@@ -238,14 +238,14 @@ mod tests {
     fn an_object_is_decoded_without_its_managed_fields_and_with_all_else() {
         let object = r#"{"metadata": {"annotations": {"a": "{\"managedFields\":[7]}"}, "managedFields": [{"manager": "m"}],
             "name": "p"}, "spec": {"containers": [{"name": "c", "env": [{"name": "managedFields", "value": "metadata"}]}]}}"#;
-        let kept: Pod = ManagedFields::Keep.decode(object.as_bytes()).unwrap();
-        let dropped: Pod = ManagedFields::Drop.decode(object.as_bytes()).unwrap();
+        let kept: Pod = ManagedFieldsMode::Keep.decode(object.as_bytes()).unwrap();
+        let dropped: Pod = ManagedFieldsMode::Drop.decode(object.as_bytes()).unwrap();
         assert_eq!(kept.metadata.managed_fields.as_ref().map(Vec::len), Some(1));
         let without = ObjectMeta { managed_fields: None, ..kept.metadata.clone() };
         assert_eq!(dropped, Pod { metadata: without, ..kept });
         // Only an object's own `managedFields` are removed; those of embedded objects are data.
         let embedded = r#"{"metadata": {"name": "x"}, "spec": {"metadata": {"managedFields": [1]}}}"#;
-        let decoded: DynamicObject = ManagedFields::Drop.decode(embedded.as_bytes()).unwrap();
+        let decoded: DynamicObject = ManagedFieldsMode::Drop.decode(embedded.as_bytes()).unwrap();
         assert_eq!(decoded.data["spec"], json!({"metadata": {"managedFields": [1]}}));
     }
 
@@ -256,13 +256,13 @@ mod tests {
             r#"{"metadata": {"name": "p", "managedFields": null}}"#,
             r#"{"metadata": {"name": "p", "managed\u0046ields": []}}"#,
         ] {
-            let pod: Pod = ManagedFields::Drop.decode(object.as_bytes()).unwrap();
+            let pod: Pod = ManagedFieldsMode::Drop.decode(object.as_bytes()).unwrap();
             assert_eq!(pod.metadata.name.as_deref(), Some("p"), "{object}");
         }
         for damaged in
             ["", "{", r#"{"metadata": {"managedFields": [}}"#, r#"{"metadata": {"managedFields": []}, "spec": 7}"#]
         {
-            assert!(ManagedFields::Drop.decode::<Pod>(damaged.as_bytes()).is_err(), "{damaged}");
+            assert!(ManagedFieldsMode::Drop.decode::<Pod>(damaged.as_bytes()).is_err(), "{damaged}");
         }
     }
 

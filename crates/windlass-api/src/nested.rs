@@ -47,7 +47,7 @@ pub trait Nested {
             current = match current {
                 None | Some(Value::Null) => return Ok(None),
                 Some(Value::Object(fields)) => fields.get(*field),
-                Some(other) => return Err(NestedError::mismatch(&path[..=at], other, Found::Object)),
+                Some(other) => return Err(NestedError::mismatch(&path[..=at], other, JsonType::Object)),
             };
         }
         Ok(current.filter(|value| !value.is_null()))
@@ -55,38 +55,38 @@ pub trait Nested {
 
     /// Returns a string field.
     fn nested_str(&self, path: &[&str]) -> Result<Option<&str>, NestedError> {
-        expect(path, self.nested(path)?, Found::String, Value::as_str)
+        expect(path, self.nested(path)?, JsonType::String, Value::as_str)
     }
 
     /// Returns an integer field.
     fn nested_i64(&self, path: &[&str]) -> Result<Option<i64>, NestedError> {
-        expect(path, self.nested(path)?, Found::Integer, Value::as_i64)
+        expect(path, self.nested(path)?, JsonType::Integer, Value::as_i64)
     }
 
     /// Returns a number field.
     fn nested_f64(&self, path: &[&str]) -> Result<Option<f64>, NestedError> {
-        expect(path, self.nested(path)?, Found::Number, Value::as_f64)
+        expect(path, self.nested(path)?, JsonType::Number, Value::as_f64)
     }
 
     /// Returns a boolean field.
     fn nested_bool(&self, path: &[&str]) -> Result<Option<bool>, NestedError> {
-        expect(path, self.nested(path)?, Found::Bool, Value::as_bool)
+        expect(path, self.nested(path)?, JsonType::Bool, Value::as_bool)
     }
 
     /// Returns a list field.
     fn nested_slice(&self, path: &[&str]) -> Result<Option<&[Value]>, NestedError> {
-        expect(path, self.nested(path)?, Found::Array, |value| value.as_array().map(Vec::as_slice))
+        expect(path, self.nested(path)?, JsonType::Array, |value| value.as_array().map(Vec::as_slice))
     }
 
     /// Returns an object field.
     fn nested_map(&self, path: &[&str]) -> Result<Option<&Map<String, Value>>, NestedError> {
-        expect(path, self.nested(path)?, Found::Object, Value::as_object)
+        expect(path, self.nested(path)?, JsonType::Object, Value::as_object)
     }
 
     /// Returns a field with a list of strings.
     fn nested_str_slice(&self, path: &[&str]) -> Result<Option<Vec<&str>>, NestedError> {
         let Some(items) = self.nested_slice(path)? else { return Ok(None) };
-        let text = |item| expect(path, Some(item), Found::String, Value::as_str).map(Option::unwrap_or_default);
+        let text = |item| expect(path, Some(item), JsonType::String, Value::as_str).map(Option::unwrap_or_default);
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
@@ -95,7 +95,7 @@ pub trait Nested {
         let Some(entries) = self.nested_map(path)? else { return Ok(None) };
         let text = |value, key| {
             let path = [path, &[key]].concat();
-            expect(&path, Some(value), Found::String, Value::as_str).map(Option::unwrap_or_default)
+            expect(&path, Some(value), JsonType::String, Value::as_str).map(Option::unwrap_or_default)
         };
         entries.iter().map(|(key, value)| Ok((key.as_str(), text(value, key)?))).collect::<Result<_, _>>().map(Some)
     }
@@ -118,7 +118,7 @@ pub trait Nested {
             }
             fields = match next {
                 Value::Object(fields) => fields,
-                other => return Err(NestedError::mismatch(&path[..=at], other, Found::Object)),
+                other => return Err(NestedError::mismatch(&path[..=at], other, JsonType::Object)),
             };
         }
         fields.insert((*last).to_owned(), value.into());
@@ -146,9 +146,9 @@ pub enum NestedError {
         /// The path, separated by dots.
         path: String,
         /// The type found.
-        found: Found,
+        found: JsonType,
         /// The type expected.
-        expected: Found,
+        expected: JsonType,
     },
     /// The field is stored in typed form in a [`DynamicObject`](crate::DynamicObject).
     #[error("{path} is typed: use the field `{field}` of the object")]
@@ -166,7 +166,7 @@ pub enum NestedError {
 /// The types of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
-pub enum Found {
+pub enum JsonType {
     Null,
     Bool,
     Integer,
@@ -178,12 +178,12 @@ pub enum Found {
 }
 
 impl NestedError {
-    fn mismatch(path: &[&str], found: &Value, expected: Found) -> Self {
-        Self::Type { path: path.join("."), found: Found::of(found), expected }
+    fn mismatch(path: &[&str], found: &Value, expected: JsonType) -> Self {
+        Self::Type { path: path.join("."), found: JsonType::of(found), expected }
     }
 }
 
-impl Found {
+impl JsonType {
     /// Returns the type of a value.
     #[must_use]
     pub fn of(value: &Value) -> Self {
@@ -211,7 +211,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for JsonType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.with_article();
         f.write_str(name.split_once(' ').map_or(name, |(_, name)| name))
@@ -251,7 +251,7 @@ impl Nested for DynamicObject {
 fn expect<'v, T>(
     path: &[&str],
     value: Option<&'v Value>,
-    expected: Found,
+    expected: JsonType,
     read: impl Fn(&'v Value) -> Option<T>,
 ) -> Result<Option<T>, NestedError> {
     match value {

@@ -108,7 +108,7 @@ mod tests {
     use windlass_api::{DynamicObject, ObjectExt as _, Resource};
 
     use super::*;
-    use crate::{ManagedFields, ingest::Ingest, options::InformerOptions};
+    use crate::{ManagedFieldsMode, ingest::Ingest, options::InformerOptions};
 
     type Both = (Ingest<DynamicObject>, Compressor<DynamicObject>);
 
@@ -116,7 +116,7 @@ mod tests {
         let options = InformerOptions::default().budget(budget);
         let resource = Arc::new(k8s_openapi::api::core::v1::Pod::api_resource());
         let memory = Arc::new(Memory::new(resource, &options));
-        (Ingest::new(Arc::clone(&memory), ManagedFields::Drop), Compressor::new(memory))
+        (Ingest::new(Arc::clone(&memory), ManagedFieldsMode::Drop), Compressor::new(memory))
     }
 
     fn read((ingest, compressor): &mut Both, text: &str) -> Cached<DynamicObject> {

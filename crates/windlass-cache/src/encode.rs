@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_api::{ApiResource, MetaError, Object, Resource};
 
-use crate::{ManagedFields, cached::Cached, error::UnreadableObject, ingest::Ingest};
+use crate::{ManagedFieldsMode, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
 impl<K: Object> Cached<K> {
     /// Encodes an object and creates a cache entry for it, as if it came from a server. Returns an error if it has no
@@ -19,6 +19,6 @@ impl<K: Object> Cached<K> {
     /// Like [`Self::of`], for a resource that is known only at run time.
     pub fn of_resource(resource: impl Into<Arc<ApiResource>>, object: &K) -> Result<Self, UnreadableObject> {
         let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
-        Ingest::alone(resource, ManagedFields::Keep).read(&body)
+        Ingest::alone(resource, ManagedFieldsMode::Keep).read(&body)
     }
 }

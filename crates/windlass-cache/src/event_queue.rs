@@ -192,14 +192,14 @@ pub(crate) mod tests {
     use windlass_api::Resource;
 
     use super::*;
-    use crate::{ManagedFields, handler::DeletedState, ingest::Ingest};
+    use crate::{ManagedFieldsMode, handler::DeletedState, ingest::Ingest};
 
     /// The queues don't depend on the object type.
     pub(crate) type Map = Cached<()>;
 
     pub(crate) fn entry(name: &str, version: u64) -> Map {
         let body = json!({"metadata": {"name": name, "resourceVersion": version.to_string(), "uid": name}});
-        Ingest::alone(ConfigMap::api_resource(), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+        Ingest::alone(ConfigMap::api_resource(), ManagedFieldsMode::Drop).read(body.to_string().as_bytes()).unwrap()
     }
 
     pub(crate) fn shapes(deltas: &[Delta<()>]) -> Vec<String> {

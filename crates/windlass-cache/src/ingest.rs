@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid, managed_fields::ManagedFields};
+use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid, managed_fields::ManagedFieldsMode};
 
 use crate::{
     body::Body,
@@ -19,17 +19,17 @@ const PARTIAL: &str = "PartialObjectMetadata";
 
 pub(crate) struct Ingest<K> {
     memory: Arc<Memory<K>>,
-    managed_fields: ManagedFields,
+    managed_fields: ManagedFieldsMode,
     interner: Interner,
 }
 
 impl<K> Ingest<K> {
-    pub(crate) fn new(memory: Arc<Memory<K>>, managed_fields: ManagedFields) -> Self {
+    pub(crate) fn new(memory: Arc<Memory<K>>, managed_fields: ManagedFieldsMode) -> Self {
         Self { memory, managed_fields, interner: Interner::default() }
     }
 
     /// Creates an `Ingest` for objects that belong to no informer.
-    pub(crate) fn alone(resource: impl Into<Arc<ApiResource>>, managed_fields: ManagedFields) -> Self {
+    pub(crate) fn alone(resource: impl Into<Arc<ApiResource>>, managed_fields: ManagedFieldsMode) -> Self {
         let options = InformerOptions::default();
         Self::new(Arc::new(Memory::new(resource.into(), &options)), managed_fields)
     }
@@ -39,7 +39,7 @@ impl<K> Ingest<K> {
         let surveyed = scan::survey(object).and_then(|survey| Some((self.meta_of(&survey)?, survey)));
         let (meta, body) = if let Some((meta, survey)) = surveyed {
             self.check_kind(survey.kind)?;
-            let cut = survey.managed_fields.filter(|_| self.managed_fields == ManagedFields::Drop);
+            let cut = survey.managed_fields.filter(|_| self.managed_fields == ManagedFieldsMode::Drop);
             let cut = cut.unwrap_or(object.len()..object.len());
             (meta, [Cow::Borrowed(&object[..cut.start]), Cow::Borrowed(&object[cut.end..])])
         } else {
@@ -77,7 +77,7 @@ impl<K> Ingest<K> {
         // If the metadata parses, rewriting normally works, too. Otherwise the object is stored unchanged.
         let Ok((rewritten, kind)) = scan::rewrite(object) else { return Ok((meta, Cow::Borrowed(object))) };
         self.check_kind(kind.as_deref())?;
-        let keep = self.managed_fields == ManagedFields::Keep;
+        let keep = self.managed_fields == ManagedFieldsMode::Keep;
         Ok((meta, if keep { Cow::Borrowed(object) } else { Cow::Owned(rewritten) }))
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::options::Decoding;
 
-    fn ingest<K>(managed_fields: ManagedFields) -> Ingest<K> {
+    fn ingest<K>(managed_fields: ManagedFieldsMode) -> Ingest<K> {
         Ingest::alone(Pod::api_resource(), managed_fields)
     }
 
@@ -107,16 +107,16 @@ mod tests {
 
     #[test]
     fn an_object_loses_its_managed_fields_unless_they_are_kept() {
-        let dropped = ingest::<Pod>(ManagedFields::Drop).read(POD).unwrap();
+        let dropped = ingest::<Pod>(ManagedFieldsMode::Drop).read(POD).unwrap();
         assert_eq!(dropped.get().unwrap().metadata.managed_fields, None);
         assert_eq!((dropped.meta().label("x"), dropped.key().to_string()), (Some("y"), "n/a".to_owned()));
-        let kept = ingest::<Pod>(ManagedFields::Keep).read(POD).unwrap();
+        let kept = ingest::<Pod>(ManagedFieldsMode::Keep).read(POD).unwrap();
         assert_eq!(&*kept.bytes(), POD);
     }
 
     #[test]
     fn a_body_pins_nothing_but_itself() {
-        let cached = ingest::<Pod>(ManagedFields::Drop).read(POD).unwrap();
+        let cached = ingest::<Pod>(ManagedFieldsMode::Drop).read(POD).unwrap();
         assert_eq!(cached.bytes().len(), POD.len() - r#","managedFields":[{}]"#.len());
         assert!(!POD.as_ptr_range().contains(&cached.bytes().as_ptr()));
     }
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     fn a_list_item_of_a_dynamic_kind_learns_its_type_when_decoded() {
         let types =
-            ingest::<DynamicObject>(ManagedFields::Drop).read(POD).unwrap().get().unwrap().types.clone().unwrap();
+            ingest::<DynamicObject>(ManagedFieldsMode::Drop).read(POD).unwrap().get().unwrap().types.clone().unwrap();
         assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "Pod"));
     }
 
     #[test]
     fn a_body_that_does_not_decode_names_kind_key_and_field_however_it_is_asked_for() {
         let odd = br#"{"metadata":{"name":"a","namespace":"n"},"spec":{"containers":"none"}}"#;
-        let cached = ingest::<Pod>(ManagedFields::Drop).read(odd).unwrap();
+        let cached = ingest::<Pod>(ManagedFieldsMode::Drop).read(odd).unwrap();
         #[derive(serde::Deserialize, Debug)]
         #[expect(dead_code, reason = "decoding it always fails")]
         struct Narrow {
@@ -154,13 +154,13 @@ mod tests {
         struct Spec {
             containers: Vec<u8>,
         }
-        let named: Named = ingest::<Pod>(ManagedFields::Drop).read(POD).unwrap().project().unwrap();
+        let named: Named = ingest::<Pod>(ManagedFieldsMode::Drop).read(POD).unwrap().project().unwrap();
         assert!(named.spec.containers.is_empty());
     }
 
     fn within(budget: usize) -> Ingest<DynamicObject> {
         let options = InformerOptions::default().budget(budget);
-        Ingest::new(Arc::new(Memory::new(Arc::new(Pod::api_resource()), &options)), ManagedFields::Drop)
+        Ingest::new(Arc::new(Memory::new(Arc::new(Pod::api_resource()), &options)), ManagedFieldsMode::Drop)
     }
 
     fn pod(number: usize) -> String {
@@ -210,7 +210,7 @@ mod tests {
     fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
         let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
         let memory = Memory::new(Arc::new(Pod::api_resource()), &options);
-        let mut ingest = Ingest::<DynamicObject>::new(Arc::new(memory), ManagedFields::Drop);
+        let mut ingest = Ingest::<DynamicObject>::new(Arc::new(memory), ManagedFieldsMode::Drop);
         let objects: Vec<_> = (0..50).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
         for object in &objects {
             object.get().unwrap();
@@ -230,7 +230,7 @@ mod tests {
             r#"{"spec":{"metadata":{"name":"inner"}},"metadata":{"name":"after","labels":null,"ownerReferences":null,"generation":null}}"#,
         ] {
             let survey = scan::survey(text.as_bytes()).unwrap();
-            let meta = ingest::<Pod>(ManagedFields::Drop).meta_of(&survey).unwrap();
+            let meta = ingest::<Pod>(ManagedFieldsMode::Drop).meta_of(&survey).unwrap();
             assert_eq!(meta, Meta::parse(text.as_bytes()).unwrap());
         }
     }
@@ -244,7 +244,7 @@ mod tests {
             (r#"{"metadata":{"name":"z"},"spec":{},"m\u0065tadata":{"name":"a","labels":{"x":"y"}}}"#, "y"),
             (r#"{"metadata":{"name":"a","labels":{"x":"1","x":"y"}}}"#, "y"),
         ] {
-            let cached = ingest::<DynamicObject>(ManagedFields::Drop).read(text.as_bytes()).unwrap();
+            let cached = ingest::<DynamicObject>(ManagedFieldsMode::Drop).read(text.as_bytes()).unwrap();
             assert_eq!((&**cached.meta().name(), cached.meta().label("x")), ("a", Some(label)), "{text}");
             assert_eq!(cached.get().unwrap().name(), "a", "{text}");
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_is_not_one_of_the_resource_s_objects_is_refused_by_reason() {
-        let read = |text: &str| ingest::<Pod>(ManagedFields::Drop).read(text.as_bytes()).unwrap_err().to_string();
+        let read = |text: &str| ingest::<Pod>(ManagedFieldsMode::Drop).read(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(read(r#"{"kind":"Table","metadata":{"name":"a"}}"#), "the object is a Table, not a Pod");
         assert_eq!(read(r#"{"k\u0069nd":"Table","metadata":{"name":"a"}}"#), "the object is a Table, not a Pod");
         assert_eq!(read(r#"{"metadata":{"namespace":"n"}}"#), "the object has no name");
@@ -260,6 +260,6 @@ mod tests {
             assert_eq!(read(odd), "the metadata cannot be read", "{odd}");
         }
         let partial = r#"{"kind":"PartialObjectMetadata","metadata":{"name":"a"}}"#;
-        assert!(ingest::<Pod>(ManagedFields::Drop).read(partial.as_bytes()).is_ok());
+        assert!(ingest::<Pod>(ManagedFieldsMode::Drop).read(partial.as_bytes()).is_ok());
     }
 }

@@ -140,5 +140,5 @@ pub use status::{Activity, InformerPhase, InformerStatus, MemoryUse};
 pub use store::Store;
 pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
-pub use windlass_api::managed_fields::ManagedFields;
+pub use windlass_api::managed_fields::ManagedFieldsMode;
 pub use write_journal::{WriteJournal, WriteJournals};

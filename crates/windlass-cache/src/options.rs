@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use windlass_api::{Backoff, Content, Entropy};
 
 use crate::{
-    ManagedFields, backoff, budget,
+    ManagedFieldsMode, backoff, budget,
     error::InformerError,
     metrics::{CacheMetrics, Contained, NoMetrics},
     transform::Transform,
@@ -28,7 +28,7 @@ pub struct InformerOptions {
     pub(crate) page_size: Option<u32>,
     pub(crate) min_watch_timeout: Duration,
     pub(crate) backoff: Backoff,
-    pub(crate) managed_fields: ManagedFields,
+    pub(crate) managed_fields: ManagedFieldsMode,
     pub(crate) transform: Option<Transform>,
     pub(crate) budget: usize,
     pub(crate) decoding: Decoding,
@@ -141,7 +141,7 @@ impl InformerOptions {
     }
 
     /// Sets whether managedFields are stored.
-    pub fn managed_fields(mut self, managed_fields: ManagedFields) -> Self {
+    pub fn managed_fields(mut self, managed_fields: ManagedFieldsMode) -> Self {
         self.managed_fields = managed_fields;
         self
     }
@@ -224,7 +224,7 @@ impl Default for InformerOptions {
             page_size: None,
             min_watch_timeout: MIN_WATCH_TIMEOUT,
             backoff: backoff::DEFAULT,
-            managed_fields: ManagedFields::default(),
+            managed_fields: ManagedFieldsMode::default(),
             transform: None,
             budget: budget::usual(),
             decoding: Decoding::default(),

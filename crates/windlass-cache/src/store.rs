@@ -221,12 +221,12 @@ mod tests {
     use windlass_api::{Entropy, Resource};
 
     use super::*;
-    use crate::{ManagedFields, ingest::Ingest};
+    use crate::{ManagedFieldsMode, ingest::Ingest};
 
     fn pod(namespace: &str, name: &str, version: u64, app: &str) -> Cached<Pod> {
         let body = json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": version.to_string(),
             "uid": name, "labels": {"app": app}}, "spec": {"nodeName": format!("node-{app}"), "containers": []}});
-        Ingest::alone(Pod::api_resource(), ManagedFields::Drop).read(body.to_string().as_bytes()).unwrap()
+        Ingest::alone(Pod::api_resource(), ManagedFieldsMode::Drop).read(body.to_string().as_bytes()).unwrap()
     }
 
     fn writer() -> StoreWriter<Pod> {
@@ -284,7 +284,7 @@ mod tests {
         writer.add_index(Index::on_path("node", ["spec", "nodeName"])).unwrap();
         let put = |writer: &mut StoreWriter<Pod>, name: &str, node: &str| {
             let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":{node}}}}}"#);
-            let object = Ingest::alone(Pod::api_resource(), ManagedFields::Drop).read(body.as_bytes()).unwrap();
+            let object = Ingest::alone(Pod::api_resource(), ManagedFieldsMode::Drop).read(body.as_bytes()).unwrap();
             writer.insert(object, None);
         };
         put(&mut writer, "a", r#""n1""#);

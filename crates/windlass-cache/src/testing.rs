@@ -24,7 +24,7 @@ use windlass_api::{
     ObjectKey, Oversize, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
-use crate::{ManagedFields, cached::Cached, error::UnreadableObject, ingest::Ingest};
+use crate::{ManagedFieldsMode, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
 /// A fake server of one resource. It stores objects, counts versions, and serves lists and watches like a real server:
 /// pages, watches from a version, WatchList, bookmarks, 410 for expired versions. It fails on request. Clones are one
@@ -453,7 +453,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 /// Creates a cache entry of an object, for tests.
 pub fn cached<K>(resource: ApiResource, object: &impl Serialize) -> Result<Cached<K>, UnreadableObject> {
     let body = serde_json::to_vec(object).map_err(|error| UnreadableObject::Meta(MetaError::from(error)))?;
-    Ingest::alone(resource, ManagedFields::Keep).read(&body)
+    Ingest::alone(resource, ManagedFieldsMode::Keep).read(&body)
 }
 
 /// Returns an error if the object is too large.

@@ -6,7 +6,7 @@ use clap::Args;
 use windlass_api::Clock;
 use windlass_client::{
     CachedDiscovery, Client, Config, ConfigError, Kubeconfig, RateLimit, cache_folder,
-    config::kubeconfig::{Cluster, Selection, User},
+    kubeconfig::{Cluster, Selection, User},
 };
 
 /// The same as in kubectl: resources seldom change, and an unknown name triggers a new request.

@@ -17,10 +17,8 @@ use windlass_api::Entropy;
 use windlass_cache::InformerOptions;
 use windlass_client::{
     Client, Config, Kubeconfig,
-    config::{
-        KubeconfigFiles,
-        kubeconfig::{Cluster, Context, Selection, User},
-    },
+    config::KubeconfigFiles,
+    kubeconfig::{Cluster, Context, Selection, User},
     warnings::IgnoreWarnings,
 };
 use windlass_controllers::{BuiltIn, Controllers};

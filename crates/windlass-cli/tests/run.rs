@@ -17,7 +17,7 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::time::{Instant, sleep};
 use windlass_api::Entropy;
-use windlass_client::{Client, Config, Kubeconfig, config::kubeconfig::Selection};
+use windlass_client::{Client, Config, Kubeconfig, kubeconfig::Selection};
 
 /// A timeout that is far longer than required.
 const PATIENCE: Duration = Duration::from_mins(1);

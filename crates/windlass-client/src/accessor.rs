@@ -4,7 +4,7 @@
 //! resources and call those of [`Resources`]. Calling a verb that a resource does not support is a compile error.
 
 #[cfg(feature = "clientset")]
-mod behind;
+mod kind_verbs;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -156,7 +156,7 @@ impl<R: Served> Accessor<R> {
 
 impl<R: Served<Object: Resource>> Accessor<R> {
     pub(crate) fn typed(client: &Client, namespace: impl Into<String>) -> Self {
-        Self::new(Resources::typed(client.clone()), namespace.into())
+        Self::new(client.resources(), namespace.into())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{Client, Error, Result, retry};
 /// and the denial of an approved one.
 #[derive(Clone)]
 #[must_use = "nothing is sent before `.await`"]
-pub struct Decide {
+pub struct ApprovalRequest {
     client: Client,
     request: ObjectRef<CertificateSigningRequest>,
     decision: &'static str,
@@ -33,17 +33,17 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn approve(&self, request: impl Into<ObjectRef<CertificateSigningRequest>>) -> Decide {
-        Decide::new(self, request.into(), "Approved")
+    pub fn approve(&self, request: impl Into<ObjectRef<CertificateSigningRequest>>) -> ApprovalRequest {
+        ApprovalRequest::new(self, request.into(), "Approved")
     }
 
     /// Denies a certificate signing request.
-    pub fn deny(&self, request: impl Into<ObjectRef<CertificateSigningRequest>>) -> Decide {
-        Decide::new(self, request.into(), "Denied")
+    pub fn deny(&self, request: impl Into<ObjectRef<CertificateSigningRequest>>) -> ApprovalRequest {
+        ApprovalRequest::new(self, request.into(), "Denied")
     }
 }
 
-impl Decide {
+impl ApprovalRequest {
     fn new(client: &Client, request: ObjectRef<CertificateSigningRequest>, decision: &'static str) -> Self {
         Self { client: client.clone(), request, decision, reason: decision.to_owned(), message: None }
     }
@@ -85,7 +85,7 @@ impl Decide {
     }
 }
 
-impl IntoFuture for Decide {
+impl IntoFuture for ApprovalRequest {
     type Output = Result<CertificateSigningRequest>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -94,9 +94,9 @@ impl IntoFuture for Decide {
     }
 }
 
-impl fmt::Debug for Decide {
+impl fmt::Debug for ApprovalRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decide")
+        f.debug_struct("ApprovalRequest")
             .field("request", &self.request)
             .field("decision", &self.decision)
             .finish_non_exhaustive()

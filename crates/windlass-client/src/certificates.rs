@@ -5,7 +5,7 @@
 //!   needed.
 //! - [`CertificateManager`] obtains a certificate from a cluster with a `CertificateSigningRequest`, stores it in a
 //!   [`CertificateStore`], and renews it in time. Clients use the current certificate through a
-//!   [`LiveIdentity`](crate::config::LiveIdentity), and servers through a [`ServingCertificate`].
+//!   [`LiveIdentity`](crate::connection_options::LiveIdentity), and servers through a [`ServingCertificate`].
 //!
 //! Requires the feature `certificates`.
 //!
@@ -40,7 +40,7 @@ pub use store::{CertificateStore, FileStore, MemoryStore};
 pub enum CertificateError {
     /// A key or certificate cannot be created.
     #[error("making a {what}")]
-    Make {
+    Create {
         /// The item.
         what: &'static str,
         /// The cause.
@@ -72,7 +72,7 @@ pub enum CertificateError {
     Store(#[source] BoxError),
     /// The request failed: the server was unreachable or rejected it, or the certificate was not signed in time.
     #[error(transparent)]
-    Ask(#[from] crate::Error),
+    Request(#[from] crate::Error),
     /// The request was denied, or its signer failed.
     #[error("the certificate signing request {request:?} was not granted: {condition}{}", told(message))]
     NotGranted {
@@ -85,15 +85,15 @@ pub enum CertificateError {
     },
     /// The request was deleted before it was signed.
     #[error("the certificate signing request {request:?} was deleted")]
-    Gone {
+    Deleted {
         /// The name of the request.
         request: String,
     },
 }
 
 impl CertificateError {
-    fn make(what: &'static str, source: impl Into<BoxError>) -> Self {
-        Self::Make { what, source: source.into() }
+    fn create(what: &'static str, source: impl Into<BoxError>) -> Self {
+        Self::Create { what, source: source.into() }
     }
 
     fn read(what: &'static str, source: impl Into<BoxError>) -> Self {

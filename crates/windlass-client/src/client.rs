@@ -1,4 +1,4 @@
-//! The client: one transport, and the verbs for kinds that are known at compile time.
+//! The client: a transport, the settings for sending requests, and default options. The modules above it add the verbs.
 
 mod options;
 
@@ -9,22 +9,21 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use tower::Service;
 use windlass_api::{
-    BoxError, DryRun, FieldValidation, ListWatchError, ObjectRef, Patch, Resource, Scope, WriteOptions,
-    k8s_openapi::api::autoscaling::v1::Scale, managed_fields::ManagedFields,
+    BoxError, DryRun, FieldValidation, ListWatchError, Scope, WriteOptions, managed_fields::ManagedFieldsMode,
 };
 
 use crate::{
-    Config, ConfigError, Error, Result,
+    Config, Error, Result,
+    body::Body,
     config::Compression,
-    error::Operation,
+    config_error::ConfigError,
+    operation::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
-    resources::Resources,
     response,
-    transport::{self, Body, Transport, Upgraded},
+    transport::{self, Transport, Upgraded},
     user_agent,
-    verbs::{Apply, Create, Delete, DeleteCollection, Get, GetOpt, List, PatchOne, Unnamed, Update, Watch},
-    written::WriteObserver,
+    write_observer::WriteObserver,
 };
 
 /// A client of one API server. Cheap to clone; clones share the connections.
@@ -41,12 +40,12 @@ use crate::{
 pub struct Client {
     shared: Arc<Shared>,
     policy: Arc<Policy>,
-    usual: Usual,
+    defaults: Defaults,
 }
 
 /// Defaults for the options of calls.
 #[derive(Clone, Debug)]
-struct Usual {
+struct Defaults {
     /// The field manager of writes. `None` leaves the choice to the server, which uses the user agent.
     field_owner: Option<Arc<str>>,
     dry_run: DryRun,
@@ -54,12 +53,12 @@ struct Usual {
     field_validation: Option<FieldValidation>,
     /// The only namespace that calls may use.
     confined_to: Option<Arc<str>>,
-    managed_fields: ManagedFields,
+    managed_fields: ManagedFieldsMode,
 }
 
-impl Default for Usual {
+impl Default for Defaults {
     fn default() -> Self {
-        let managed_fields = ManagedFields::Keep;
+        let managed_fields = ManagedFieldsMode::Keep;
         let dry_run = DryRun::default();
         Self { field_owner: None, dry_run, field_validation: None, confined_to: None, managed_fields }
     }
@@ -70,6 +69,15 @@ struct Shared {
     transport: Transport,
     default_namespace: String,
     user_agent: HeaderValue,
+}
+
+/// The default namespace of a call on a namespaced resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefaultNamespace {
+    /// The client's default namespace.
+    OfClient,
+    /// All namespaces.
+    All,
 }
 
 impl Client {
@@ -85,7 +93,7 @@ impl Client {
     /// Creates a client from a configuration. It connects when the first request is sent.
     #[allow(clippy::needless_pass_by_value, reason = "a configuration contains secrets and is consumed")]
     pub fn new(config: Config) -> Result<Self> {
-        let transport = transport::connect(&config)?;
+        let transport = config.connect()?;
         let policy = Policy { compression: config.compression, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
@@ -104,7 +112,7 @@ impl Client {
         B::Error: Into<BoxError>,
     {
         let transport = transport::erase(service);
-        let policy = Policy { throttle: Throttle::Chosen(None), compression: Compression::Off, ..Policy::default() };
+        let policy = Policy { throttle: Throttle::Explicit(None), compression: Compression::Off, ..Policy::default() };
         Self::assemble(transport, default_namespace.into(), &user_agent::of_this_program(), policy)
             .expect("the default user agent is plain text")
     }
@@ -113,13 +121,13 @@ impl Client {
         let user_agent = HeaderValue::from_str(user_agent)
             .map_err(|_| ConfigError::UserAgent { user_agent: user_agent.to_owned() })?;
         let shared = Arc::new(Shared { transport, default_namespace, user_agent });
-        Ok(Self { shared, policy: Arc::new(policy), usual: Usual::default() })
+        Ok(Self { shared, policy: Arc::new(policy), defaults: Defaults::default() })
     }
 
     /// Returns this client with a default field manager for its writes. A call's own field manager overrides it.
     #[must_use]
     pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
-        self.usual.field_owner = Some(owner.into());
+        self.defaults.field_owner = Some(owner.into());
         self
     }
 
@@ -129,7 +137,7 @@ impl Client {
     /// Reads, raw [requests](Self::request), and commands run in containers are not affected.
     #[must_use]
     pub fn with_dry_run(mut self) -> Self {
-        self.usual.dry_run = DryRun::All;
+        self.defaults.dry_run = DryRun::All;
         self
     }
 
@@ -137,7 +145,7 @@ impl Client {
     /// duplicate fields in writes. A call's own setting overrides it.
     #[must_use]
     pub fn with_field_validation(mut self, validation: FieldValidation) -> Self {
-        self.usual.field_validation = Some(validation);
+        self.defaults.field_validation = Some(validation);
         self
     }
 
@@ -148,7 +156,7 @@ impl Client {
     /// it is not a security boundary.
     #[must_use]
     pub fn confined_to(mut self, namespace: impl Into<Arc<str>>) -> Self {
-        self.usual.confined_to = Some(namespace.into());
+        self.defaults.confined_to = Some(namespace.into());
         self
     }
 
@@ -158,20 +166,20 @@ impl Client {
     /// `managedFields`.
     #[must_use]
     pub fn without_managed_fields(mut self) -> Self {
-        self.usual.managed_fields = ManagedFields::Drop;
+        self.defaults.managed_fields = ManagedFieldsMode::Drop;
         self
     }
 
     /// Returns the namespace that the client is [confined to](Self::confined_to), if any.
     #[must_use]
     pub fn confinement(&self) -> Option<&str> {
-        self.usual.confined_to.as_deref()
+        self.defaults.confined_to.as_deref()
     }
 
     /// Returns the default field manager of writes.
     #[must_use]
     pub fn field_owner(&self) -> Option<&str> {
-        self.usual.field_owner.as_deref()
+        self.defaults.field_owner.as_deref()
     }
 
     /// Returns the namespace of calls that name none.
@@ -182,7 +190,7 @@ impl Client {
 
     /// Returns the default options of writes.
     pub(crate) fn write_options(&self) -> WriteOptions {
-        let Usual { field_owner, dry_run, field_validation, .. } = &self.usual;
+        let Defaults { field_owner, dry_run, field_validation, .. } = &self.defaults;
         let field_manager = field_owner.as_deref().map(str::to_owned);
         WriteOptions { field_manager, dry_run: *dry_run, field_validation: *field_validation }
     }
@@ -193,17 +201,17 @@ impl Client {
     }
 
     /// Returns whether `managedFields` are retained in decoded objects.
-    pub(crate) fn managed_fields(&self) -> ManagedFields {
-        self.usual.managed_fields
+    pub(crate) fn managed_fields(&self) -> ManagedFieldsMode {
+        self.defaults.managed_fields
     }
 
     /// Returns the dry-run option that every deletion gets.
     pub(crate) fn dry_run(&self) -> DryRun {
-        self.usual.dry_run
+        self.defaults.dry_run
     }
 
     /// Sets the namespace of a target that names none. Returns an error if the client is confined to another namespace.
-    pub(crate) fn place(&self, target: &mut Target, unnamed: Unnamed) -> Result<(), RequestError> {
+    pub(crate) fn place(&self, target: &mut Target, default: DefaultNamespace) -> Result<(), RequestError> {
         if target.resource.scope == Scope::Cluster {
             return Ok(());
         }
@@ -211,7 +219,7 @@ impl Client {
             (Some(namespace), Some(own)) if namespace != own => {
                 Err(RequestError::Confined { namespace: namespace.clone(), own: own.to_owned() })
             }
-            (None, None) if unnamed == Unnamed::All => Ok(()),
+            (None, None) if default == DefaultNamespace::All => Ok(()),
             (Some(_), _) => Ok(()),
             (None, _) => {
                 target.namespace = Some(self.default_namespace().to_owned());
@@ -219,86 +227,6 @@ impl Client {
             }
         }
     }
-
-    // === Verbs ===
-
-    /// Returns the resource of a kind, with all verbs and further ways to name objects.
-    pub fn resources<K: Resource>(&self) -> Resources<K> {
-        Resources::typed(self.clone())
-    }
-
-    /// Reads an object.
-    pub fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<K> {
-        self.resources().get(key)
-    }
-
-    /// Reads an object. Returns `None` if it does not exist.
-    pub fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
-        self.resources().get_opt(key)
-    }
-
-    /// Lists objects, by default of all namespaces.
-    pub fn list<K: Resource>(&self) -> List<K> {
-        self.resources().list()
-    }
-
-    /// Watches objects, by default of all namespaces.
-    pub fn watch<K: Resource>(&self) -> Watch<K> {
-        self.resources().watch()
-    }
-
-    /// Creates an object in the namespace that it names.
-    pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
-        self.resources().create(object)
-    }
-
-    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
-    /// current version.
-    pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
-        self.resources().update(object)
-    }
-
-    /// Replaces the status of an object and leaves its other fields unchanged.
-    pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
-        self.resources().update_status(object)
-    }
-
-    /// Patches an object.
-    pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
-        self.resources().patch(key, patch)
-    }
-
-    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
-    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
-        self.resources().apply(object)
-    }
-
-    /// Deletes an object.
-    pub fn delete<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
-        self.resources().delete(key)
-    }
-
-    /// Deletes the objects of one namespace, by default of the client's default namespace.
-    pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
-        self.resources().delete_collection()
-    }
-
-    /// Reads the scale of an object.
-    pub fn get_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
-        self.resources::<K>().get_scale(key)
-    }
-
-    /// Replaces the scale of an object. `scale` contains the object's name and namespace.
-    pub fn update_scale<K: Resource>(&self, scale: &Scale) -> Update<Scale> {
-        self.resources::<K>().update_scale(scale)
-    }
-
-    /// Patches the scale of an object.
-    pub fn patch_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
-        self.resources::<K>().patch_scale(key, patch)
-    }
-
-    // === Requests ===
 
     /// Sends a raw request with the client's credentials and returns the response, including failures. The time to read
     /// the response body is not limited.
@@ -393,9 +321,5 @@ impl Client {
     }
 }
 
-#[cfg(test)]
-mod answers_tests;
-#[cfg(test)]
-mod cancellation_tests;
 #[cfg(test)]
 mod tests;

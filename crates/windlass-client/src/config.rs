@@ -7,39 +7,34 @@
 //! Kubeconfigs are read once, when the configuration is created. The certificate, key and token files that they refer
 //! to are read again while a client runs.
 
-mod dialer;
-mod error;
 mod in_cluster;
 mod infer;
-pub mod kubeconfig;
-mod live;
-mod proxy;
-mod tls;
+mod resolve;
 
 use std::{path::Path, time::Duration};
 
 use http::Uri;
 use windlass_api::Clock;
 
-pub use dialer::Dialer;
-pub(crate) use dialer::Wire;
-pub use error::{ConfigError, Place};
-pub use kubeconfig::{Kubeconfig, KubeconfigFiles, Selection};
-pub use live::LiveIdentity;
-pub(crate) use proxy::ProxyProtocol;
-pub use proxy::{Proxy, ProxyError, ProxyServer};
-pub use tls::{CipherSuite, Identity, Pem, Protocols, TlsOptions, TlsVersion, Verification};
-
 use crate::{
     auth::{Auth, Impersonation, PluginPolicy},
-    metrics::{Audience, TransportMetrics},
-    transport::{self, Closing, Connections, Transport},
+    credentials::{Authenticated, SharedCredentials},
+    environment::Environment,
+    metrics::{MetricsRecorder, TransportMetrics},
+    transport::{self, CONNECT_TIMEOUT, Closing, ConnectionKey, Connections, Transport},
     user_agent,
+};
+pub use crate::{
+    config_error::{ConfigError, Place},
+    connection_options::{
+        CipherSuite, Dialer, Identity, LiveIdentity, Pem, Protocols, Proxy, ProxyError, ProxyServer, TlsOptions,
+        TlsVersion, Verification,
+    },
+    kubeconfig::{Kubeconfig, KubeconfigFiles, Selection},
 };
 
 /// The default namespace if none is configured.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The configuration of a client.
 ///
@@ -72,9 +67,11 @@ pub struct Config {
     /// The clock that determines whether credentials have expired.
     pub clock: Clock,
     /// The recorder of connection metrics.
-    pub(crate) audience: Audience,
+    recorder: MetricsRecorder,
     /// The connections, shared by the clients of this configuration and its clones.
-    pub(crate) connections: Connections,
+    connections: Connections,
+    /// The renewable credentials, shared in the same way.
+    credentials: SharedCredentials,
 }
 
 /// Compression of responses.
@@ -103,8 +100,9 @@ impl Config {
             connect_timeout: CONNECT_TIMEOUT,
             user_agent: user_agent::of_this_program(),
             clock: Clock::system(),
-            audience: Audience::default(),
+            recorder: MetricsRecorder::default(),
             connections: Connections::default(),
+            credentials: SharedCredentials::default(),
         }
     }
 
@@ -116,7 +114,7 @@ impl Config {
 
     /// Like [`Self::infer`]. The values in `selection` override those of the kubeconfig.
     pub fn infer_with(selection: &Selection) -> Result<Self, ConfigError> {
-        infer::infer(&infer::Surroundings::of_the_process(), selection)
+        infer::infer(&Environment::of_the_process(), selection)
     }
 
     /// Creates a configuration from the current context of a kubeconfig file.
@@ -126,12 +124,12 @@ impl Config {
 
     /// Creates a configuration from a context of a kubeconfig: the one named in `selection`, or else the current one.
     pub fn from_kubeconfig(kubeconfig: &Kubeconfig, selection: &Selection) -> Result<Self, ConfigError> {
-        kubeconfig::resolve(kubeconfig, selection)
+        resolve::resolve(kubeconfig, selection)
     }
 
     /// Creates a configuration from the service account of the pod that runs this program.
     pub fn in_cluster() -> Result<Self, ConfigError> {
-        in_cluster::load(&infer::Surroundings::of_the_process())
+        in_cluster::load(&Environment::of_the_process())
     }
 
     /// Returns the transport to the server as a service, with credentials, proxy, TLS and connections. Other `tower`
@@ -153,7 +151,17 @@ impl Config {
     /// # }
     /// ```
     pub fn connect(&self) -> Result<Transport, ConfigError> {
-        transport::connect(self)
+        let credentials = self.credentials.get(&self.auth, &self.clock, &self.recorder)?;
+        let key = ConnectionKey {
+            server: self.server.clone(),
+            tls: self.tls.clone(),
+            proxy: self.proxy.clone(),
+            dialer: self.dialer.clone(),
+            timeout: self.connect_timeout,
+            plugin_identity: credentials.live_identity().cloned(),
+        };
+        let server = transport::connect(key, &self.connections, &self.recorder)?;
+        Ok(transport::erase(Authenticated::new(server, credentials, self.impersonation.as_ref())?))
     }
 
     /// Returns this configuration with other credentials.
@@ -217,7 +225,7 @@ impl Config {
     /// Returns this configuration with a recorder of connection metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: impl TransportMetrics) -> Self {
-        self.audience = Audience::of(metrics);
+        self.recorder = MetricsRecorder::new(metrics);
         self
     }
 

@@ -3,10 +3,7 @@
 use bytes::Bytes;
 use windlass_api::{ApiResource, Content, DynamicObject, PartialObject, TypeMeta};
 
-use crate::{
-    Client,
-    resources::{Codec, Resources},
-};
+use crate::{Client, codec::Codec, resources::Resources};
 
 impl Client {
     /// Returns a resource whose objects are decoded with all their fields.

@@ -45,7 +45,7 @@ pub(crate) enum FrameError {
 
 /// An object above the size limit that is being skipped.
 #[derive(Debug)]
-struct Passing {
+struct Skipped {
     place: Place,
     /// The metadata found in its buffered start.
     meta: Option<Meta>,
@@ -53,7 +53,7 @@ struct Passing {
     size: u64,
 }
 
-impl Passing {
+impl Skipped {
     fn more(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
     }

@@ -2,24 +2,72 @@
 //!
 //! This is the only Windlass crate that contains TLS, an HTTP client and credentials.
 //!
-//! A call passes through the modules in this order:
+//! The modules in the order of the data flow. Each depends only on modules below it:
 //!
-//! 1. [`config`]: the address of the server and the credentials, from a kubeconfig, from the pod's service account, or
-//!    set explicitly.
-//! 2. [`Client`]: the verbs. Each verb returns a builder of [`verbs`]. Required parameters are arguments, options are
-//!    chained methods, and `.await` sends the request. Typed verbs name the kind (`client.get::<Pod>("p")`);
-//!    [`Client::dynamic`] and [`Client::metadata`] provide the same verbs for a resource that is only known at run
-//!    time. [`Clientset`] has an accessor for each built-in resource, with the verbs that the resource serves.
-//!    [`Client::rest`] builds requests of any verb from their parts.
-//! 3. [`request`]: verb, resource and options become an `http::Request` value. This module sends nothing.
-//! 4. `pipeline`: applies the rate limit ([`RateLimit`]) and an optional [`Gate`], sends requests and retries them.
-//!    [`warnings`] and [`metrics`] are reported here.
-//! 5. `transport` and [`auth`]: the one boxed `tower` service that carries requests, with credentials, TLS and the
-//!    connection pool. Requests are logged here as `curl` commands without their secrets, at level `debug` under
-//!    `windlass_client::curl`. [`Client::from_service`] replaces the transport with another service, such as an API
-//!    server in this process.
-//! 6. `response`, `frame`: the response becomes an object, an [`Error`], or a stream that is cut into objects while it
-//!    arrives.
+//! ```text
+//! certificates        keys and certificates, created or signed by the cluster (feature `certificates`)
+//! scale               the scale subresource of any resource
+//! rest_mapper         maps names and kinds to resources
+//! openapi             the OpenAPI documents
+//! discovery           the served resources
+//! table               tables, as `kubectl get` prints them
+//! manifest            reads YAML and JSON documents
+//! list_watch          the list and watch calls of caches
+//! clientset           an accessor for each built-in resource
+//! accessor            the verbs that one resource serves
+//! wait                waits for a condition of an object
+//! approval            approves and denies certificate signing requests
+//! admin               cordons nodes, restarts workloads
+//! remote_command      runs commands in containers
+//! port_forward        forwards ports of pods
+//! proxy               HTTP requests to pods, services and nodes
+//! logs                the logs of containers
+//! websocket           frames of the streaming protocols
+//! connect             requests to connect subresources
+//! rest                requests of any verb, built from their parts
+//! dynamic             resources that are known only at run time
+//! resources           the objects of one resource, with all verbs
+//! verbs               the builder that each verb returns; `.await` sends the request
+//! watch_stream        a watch response, cut into events
+//! list_stream         a list response, cut into objects
+//! client              the client: a transport with settings and default options
+//! retry               repeats a function after conflicts and other errors
+//! error               the errors of calls
+//! pipeline            rate limit, gate, retries, timeout
+//! warnings            warnings in responses
+//! write_observer      notifications of successful writes
+//! response            converts a response to an object or an error
+//! request             converts verb, resource and options to an HTTP request
+//! config              the configuration: from a kubeconfig, the pod's service account, or code
+//! credentials         adds credentials to requests and renews them
+//! transport           one boxed `tower` service: connection pools, proxies, TLS
+//! kubeconfig          kubeconfig files
+//! metrics             the metrics of requests and connections
+//! config_error        the errors of configurations
+//! auth                the description of credentials
+//! connection_options  TLS, proxy and dialer
+//! environment         the environment variables and home directory
+//! operation           the verb and target of a call, for errors and metrics
+//! codec               encodes and decodes objects
+//! frame               cuts a byte stream into objects
+//! body                the body of requests and responses
+//! secret              a text that is not printed
+//! file                replaces files atomically
+//! user_agent          the `User-Agent` header
+//! ```
+//!
+//! [`Config`] contains the address of the server and the credentials. [`Client`] has the verbs. Each verb returns a
+//! builder of [`verbs`]: required parameters are arguments, options are chained methods, and `.await` sends the request.
+//! There are four ways to name a resource:
+//!
+//! - by its type: `client.get::<Pod>("p")`,
+//! - by an accessor, which has only the verbs that the resource serves: [`Clientset`],
+//! - at run time: [`Client::dynamic`] and [`Client::metadata`],
+//! - by the parts of the request: [`Client::rest`].
+//!
+//! [`RateLimit`] and an optional [`Gate`] delay or reject requests. Requests are logged as `curl` commands without their
+//! secrets, at level `debug` under `windlass_client::curl`. [`Client::from_service`] replaces the transport with another
+//! service, such as an API server in this process.
 //!
 //! The optional feature `certificates` creates keys and certificates, and has the cluster sign and renew them.
 //!
@@ -51,77 +99,82 @@
 //! # }
 //! ```
 
-pub mod auth;
 #[cfg(feature = "certificates")]
 pub mod certificates;
-pub mod config;
-
-mod transport;
-
-mod accessor;
-mod client;
+mod scale;
+mod rest_mapper;
+mod openapi;
+mod discovery;
+mod table;
+mod manifest;
+mod list_watch;
 #[cfg(feature = "clientset")]
 pub mod clientset;
+mod accessor;
+pub mod wait;
+mod approval;
+mod admin;
+mod remote_command;
+mod port_forward;
+mod proxy;
+mod logs;
+mod websocket;
+mod connect;
+pub mod rest;
 mod dynamic;
 mod resources;
 pub mod verbs;
-
-pub mod request;
-pub mod rest;
-
-pub mod metrics;
-mod pipeline;
-pub mod retry;
-pub mod wait;
-pub mod warnings;
-
-mod frame;
-mod list_stream;
-mod response;
 mod watch_stream;
-mod written;
-
-mod approval;
-mod behind;
-mod logs;
-mod port_forward;
-mod proxy;
-mod remote_command;
-mod upkeep;
-mod websocket;
-
-mod discovery;
-mod list_watch;
-mod manifest;
-mod openapi;
-mod rest_mapper;
-mod scale;
-mod table;
-
+mod list_stream;
+mod client;
+pub mod retry;
 mod error;
+mod pipeline;
+pub mod warnings;
+mod write_observer;
+mod response;
+pub mod request;
+pub mod config;
+mod credentials;
+mod transport;
+pub mod kubeconfig;
+pub mod metrics;
+mod config_error;
+pub mod auth;
+mod connection_options;
+mod environment;
+mod operation;
+mod codec;
+mod frame;
+mod body;
+mod secret;
 mod file;
 mod user_agent;
-
 #[cfg(test)]
 mod testing;
 
 pub use accessor::{Accessor, Custom, Served, can};
-pub use approval::Decide;
-pub use auth::{Auth, AuthError, Impersonation, Secret};
+pub use admin::Restart;
+pub use approval::ApprovalRequest;
+pub use auth::{Auth, AuthError, Impersonation};
+pub use body::Body;
 pub use client::Client;
 #[cfg(feature = "clientset")]
 pub use clientset::Clientset;
-pub use config::{Config, ConfigError, Kubeconfig};
+pub use config::Config;
+pub use config_error::ConfigError;
 pub use discovery::{
     CachedDiscovery, DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery,
     FailedVersion, Peers, ServerVersion, cache_folder,
 };
-pub use error::{Error, Operation, Result, Tolerate, Verb};
+pub use error::{Error, Result, Tolerate};
+pub use kubeconfig::Kubeconfig;
 pub use list_watch::ResourceListWatch;
 pub use logs::{LINE_LIMIT, LogSource, LogStream, Logs};
 pub use manifest::{ManifestError, read_manifests};
 pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
+pub use operation::{Operation, Verb};
 pub use pipeline::{Gate, Outgoing, OverloadBackoff, RateLimit};
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
@@ -131,13 +184,13 @@ pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, 
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};
 pub use scale::{Scalable, Scales};
+pub use secret::Secret;
 pub use table::{Columns, GetTable, Headers, Table, TableColumn, TableEvent, TableRow, TableWriter, TextLayout};
-pub use transport::{Body, Closing, Transport, Upgraded};
-pub use upkeep::Restart;
+pub use transport::{Closing, Transport, Upgraded};
 pub use user_agent::user_agent;
 pub use warnings::{Warning, WarningHandler};
 pub use watch_stream::{Bookmark, WatchEvent};
-pub use written::{Stored, WriteObserver};
+pub use write_observer::{Stored, WriteObserver};
 
 /// Arguments of verbs.
 pub use windlass_api::{DeleteOptions, DryRun, FieldValidation, Preconditions, Propagation};

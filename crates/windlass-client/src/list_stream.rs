@@ -9,7 +9,7 @@ use futures::Stream;
 use http_body::Body as _;
 use windlass_api::{ListItem, ListWatchError};
 
-use crate::{frame::ListDecoder, transport::Body};
+use crate::{body::Body, frame::ListDecoder};
 
 /// Yields each object as it arrives, then [`ListItem::End`] once. The stream ends after an error, except for
 /// [`ListWatchError::Oversize`], which stands for one object and is followed by the next.

@@ -8,11 +8,11 @@ use windlass_api::{ApiResource, Content, ListItem, ListOptions, ListWatch, ListW
 
 use crate::{
     Client,
-    error::{Operation, Verb},
+    body::Body,
+    client::DefaultNamespace,
     list_stream::ListStream,
+    operation::{Operation, Verb},
     request::{RequestError, Target},
-    transport::Body,
-    verbs::Unnamed,
     watch_stream::RawWatchStream,
 };
 
@@ -57,7 +57,7 @@ impl ResourceListWatch {
         build: impl FnOnce(&Target) -> Result<http::Request<bytes::Bytes>, RequestError>,
     ) -> Result<Body, ListWatchError> {
         let mut target = self.target.clone();
-        let placed = self.client.place(&mut target, Unnamed::All);
+        let placed = self.client.place(&mut target, DefaultNamespace::All);
         let operation: Operation = target.operation(verb);
         let request = placed.and_then(|()| build(&target));
         // An invalid request is a permanent failure, but `ListWatchError` has no better variant for it.

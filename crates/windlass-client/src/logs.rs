@@ -16,7 +16,7 @@ use http_body::Body as _;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, ReadBuf};
 use windlass_api::{ListWatchError, ObjectRef, k8s_openapi::api::core::v1::Pod};
 
-use crate::{Body, Client, Error, Result, behind::Behind, error::Operation};
+use crate::{Client, Error, Result, body::Body, connect::ConnectRequest, operation::Operation};
 
 /// The maximum length of a line in bytes. Longer lines are split, because a container may print gigabytes without a
 /// line break.
@@ -25,7 +25,7 @@ pub const LINE_LIMIT: usize = 1 << 20;
 /// Reads the log of a container. `.await` sends the request and returns a [`LogStream`].
 #[must_use = "nothing is sent before `.await`"]
 pub struct Logs {
-    behind: Behind,
+    connect: ConnectRequest,
     query: Vec<(&'static str, String)>,
 }
 
@@ -68,14 +68,14 @@ impl Client {
     /// # }
     /// ```
     pub fn logs(&self, pod: impl Into<ObjectRef<Pod>>) -> Logs {
-        Logs { behind: Behind::new(self, pod.into(), "log"), query: Vec::new() }
+        Logs { connect: ConnectRequest::new(self, pod.into(), "log"), query: Vec::new() }
     }
 }
 
 impl Logs {
     /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
-        self.behind.within(namespace);
+        self.connect.within(namespace);
         self
     }
 
@@ -143,7 +143,7 @@ impl Logs {
     }
 
     async fn send(self) -> Result<LogStream> {
-        let answer = self.behind.send(Method::GET, "", self.query, Bytes::new()).await?;
+        let answer = self.connect.send(Method::GET, "", self.query, Bytes::new()).await?;
         Ok(LogStream { body: answer.response.into_body(), chunk: Bytes::new(), operation: answer.operation })
     }
 }

@@ -15,16 +15,16 @@ use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use windlass_api::BoxError;
 
-pub(crate) use transport::Audience;
-pub use transport::{Found, Opened, Outcome, PluginCall, Source, TransportMetrics, Verdict};
+pub(crate) use transport::MetricsRecorder;
+pub use transport::{Opened, Outcome, PluginCall, PolicyDecision, Source, TlsReload, TransportMetrics};
 
-use crate::{error::Operation, transport::Body};
+use crate::{body::Body, operation::Operation};
 
 /// A recorder of metrics for the requests of a client. The default methods do nothing. Each method documents the name
 /// of client-go's metric.
 ///
 /// As metric labels, [`Operation::verb`], [`Operation::resource`] and [`Operation::subresource`] have low cardinality.
-/// Namespaces and names have high cardinality, as does the resource of [`Verb::Request`](crate::Verb::Request), which
+/// Namespaces and names have high cardinality, as does the resource of [`Verb::Request`](crate::operation::Verb::Request), which
 /// is a path.
 pub trait ClientMetrics: Debug + Send + Sync + 'static {
     /// A request waited this long for the rate limiter: `rest_client_rate_limiter_duration_seconds`.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use windlass_api::{GroupVersion, ListWatchError};
 
-use crate::{Body, Client, Error, Result, error::Operation};
+use crate::{Client, Error, Result, body::Body, operation::Operation};
 
 /// The locations of the OpenAPI v3 documents, one for each group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -31,14 +31,15 @@ pub use overload::OverloadBackoff;
 pub use rate_limit::RateLimit;
 
 use crate::{
+    body::Body,
     config::Compression,
-    error::{Operation, Verb},
     frame::OBJECT_LIMIT,
     metrics::{Attempt, ClientMetrics, Received},
+    operation::{Operation, Verb},
     response::RESPONSE_LIMIT,
-    transport::{Body, Transport},
+    transport::Transport,
     warnings::{LogWarnings, Warning, WarningHandler},
-    written::WriteObserver,
+    write_observer::WriteObserver,
 };
 use deadline::Deadline;
 pub(crate) use deadline::TimedOut;
@@ -80,13 +81,13 @@ pub(crate) struct Policy {
 #[derive(Clone, Debug)]
 pub(crate) enum Throttle {
     /// The default limits.
-    Usual {
+    Default {
         requests: RateLimit,
         /// The limit of discovery. It is higher, because legacy discovery sends a request per group while a user waits.
         discovery: RateLimit,
     },
     /// An explicit limit; `None` for no limit.
-    Chosen(Option<RateLimit>),
+    Explicit(Option<RateLimit>),
 }
 
 /// How a response is read, which determines retries, timeout and compression.
@@ -113,7 +114,7 @@ impl Default for Policy {
     /// Returns client-go's default settings.
     fn default() -> Self {
         Self {
-            throttle: Throttle::usual(),
+            throttle: Throttle::default_limits(),
             overload: None,
             retries: RETRIES,
             timeout: None,
@@ -130,14 +131,14 @@ impl Default for Policy {
 
 impl Throttle {
     /// Returns client-go's default limits.
-    pub(crate) fn usual() -> Self {
-        Self::Usual { requests: RateLimit::default(), discovery: RateLimit::per_second(50, 300) }
+    pub(crate) fn default_limits() -> Self {
+        Self::Default { requests: RateLimit::default(), discovery: RateLimit::per_second(50, 300) }
     }
 
     fn limit(&self) -> Option<&RateLimit> {
         match self {
-            Self::Usual { requests, .. } => Some(requests),
-            Self::Chosen(limit) => limit.as_ref(),
+            Self::Default { requests, .. } => Some(requests),
+            Self::Explicit(limit) => limit.as_ref(),
         }
     }
 }
@@ -199,7 +200,7 @@ impl Sending<'_> {
                 gate.admit(&Outgoing { operation: self.operation, method, body })?;
             }
             let outcome = gate::pass(gate, pin!(self.attempt(attempts.number(), request))).await;
-            let (Some(repeat), Some(again)) = (attempts.judge(&outcome), again) else {
+            let (Some(repeat), Some(again)) = (attempts.decide_retry(&outcome), again) else {
                 return attempts.conclude(outcome);
             };
             let Repeat { wait, why } = repeat;

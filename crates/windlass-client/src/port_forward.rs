@@ -36,7 +36,7 @@ use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::Pod};
 
 use crate::{
     Client, Result,
-    behind::Behind,
+    connect::ConnectRequest,
     websocket::{self, Protocol},
 };
 
@@ -55,7 +55,7 @@ const STREAM_BUFFER: usize = 64 << 10;
 #[derive(Clone)]
 #[must_use = "nothing happens before `connect` or `listen`"]
 pub struct PortForward {
-    behind: Behind,
+    connect: ConnectRequest,
     addresses: Vec<IpAddr>,
     ports: Vec<PortPair>,
     /// The maximum number of concurrent connections over all ports.
@@ -93,7 +93,7 @@ impl Client {
     /// ```
     pub fn port_forward(&self, pod: impl Into<ObjectRef<Pod>>) -> PortForward {
         PortForward {
-            behind: Behind::new(self, pod.into(), "portforward"),
+            connect: ConnectRequest::new(self, pod.into(), "portforward"),
             addresses: Vec::new(),
             ports: Vec::new(),
             limit: CONNECTION_LIMIT,
@@ -104,7 +104,7 @@ impl Client {
 impl PortForward {
     /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
-        self.behind.within(namespace);
+        self.connect.within(namespace);
         self
     }
 
@@ -131,7 +131,7 @@ impl PortForward {
     /// Succeeds even if no process listens on the port; in this case, reading returns the error.
     pub async fn connect(&self, port: u16) -> Result<PortStream> {
         let query = vec![("ports", port.to_string())];
-        let (sender, receiver) = websocket::open(&self.behind, query, &[Protocol::V4]).await?;
+        let (sender, receiver) = websocket::open(&self.connect, query, &[Protocol::V4]).await?;
         let (local, remote) = tokio::io::duplex(STREAM_BUFFER);
         let failure = Failure::default();
         let driver = tokio::spawn(driver::drive(sender, receiver, remote, Arc::clone(&failure)));
@@ -181,7 +181,7 @@ impl Drop for PortStream {
 
 impl fmt::Debug for PortForward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PortForward({}, {:?})", self.behind.operation(), self.ports)
+        write!(f, "PortForward({}, {:?})", self.connect.operation(), self.ports)
     }
 }
 

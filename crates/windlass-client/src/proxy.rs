@@ -10,7 +10,7 @@ use windlass_api::{
     k8s_openapi::api::core::v1::{Node, Pod, Service},
 };
 
-use crate::{Body, Client, Error, Result, behind::Behind, request::RequestError};
+use crate::{Client, Error, Result, body::Body, connect::ConnectRequest, request::RequestError};
 
 /// The characters that are not escaped in a path.
 const PATH: &AsciiSet =
@@ -20,7 +20,7 @@ const PATH: &AsciiSet =
 #[derive(Clone)]
 #[must_use = "nothing is sent before `get` or `request`"]
 pub struct Proxied {
-    behind: Behind,
+    connect: ConnectRequest,
     /// The object's name, without the scheme and port that surround it in the path.
     name: String,
     scheme: Option<String>,
@@ -38,30 +38,30 @@ impl Client {
     /// ```
     pub fn service_proxy(&self, service: impl Into<ObjectRef<Service>>) -> Proxied {
         let service = service.into();
-        Proxied::new(service.name().to_owned(), Behind::new(self, service, "proxy"))
+        Proxied::new(service.name().to_owned(), ConnectRequest::new(self, service, "proxy"))
     }
 
     /// Sends requests to a pod through the API server.
     pub fn pod_proxy(&self, pod: impl Into<ObjectRef<Pod>>) -> Proxied {
         let pod = pod.into();
-        Proxied::new(pod.name().to_owned(), Behind::new(self, pod, "proxy"))
+        Proxied::new(pod.name().to_owned(), ConnectRequest::new(self, pod, "proxy"))
     }
 
     /// Sends requests to the kubelet of a node through the API server.
     pub fn node_proxy(&self, node: impl Into<ObjectRef<Node>>) -> Proxied {
         let node = node.into();
-        Proxied::new(node.name().to_owned(), Behind::new(self, node, "proxy"))
+        Proxied::new(node.name().to_owned(), ConnectRequest::new(self, node, "proxy"))
     }
 }
 
 impl Proxied {
-    const fn new(name: String, behind: Behind) -> Self {
-        Self { behind, name, scheme: None, port: None }
+    const fn new(name: String, connect: ConnectRequest) -> Self {
+        Self { connect, name, scheme: None, port: None }
     }
 
     /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
-        self.behind.within(namespace);
+        self.connect.within(namespace);
         self
     }
 
@@ -86,13 +86,13 @@ impl Proxied {
     pub async fn request(mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>> {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let path = format!("/{}", utf8_percent_encode(path.trim_start_matches('/'), PATH));
-        self.behind.rename(match (self.scheme, self.port) {
+        self.connect.rename(match (self.scheme, self.port) {
             (None, None) => self.name,
             (None, Some(port)) => format!("{}:{port}", self.name),
             (Some(scheme), port) => format!("{scheme}:{}:{}", self.name, port.unwrap_or_default()),
         });
-        let operation = self.behind.operation();
-        let mut request = self.behind.request(method, &path, Vec::new(), body)?;
+        let operation = self.connect.operation();
+        let mut request = self.connect.request(method, &path, Vec::new(), body)?;
         if let Some(query) = query {
             let uri = format!("{}?{query}", request.uri());
             let uri: Result<Uri, _> = uri.parse();
@@ -103,13 +103,13 @@ impl Proxied {
         }
         // The proxied program may respond with any media type.
         request.headers_mut().remove(http::header::ACCEPT);
-        self.behind.client().execute(request, &operation).await.map_err(|error| Error::new(operation, error))
+        self.connect.client().execute(request, &operation).await.map_err(|error| Error::new(operation, error))
     }
 }
 
 impl fmt::Debug for Proxied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Proxied({})", self.behind.operation())
+        write!(f, "Proxied({})", self.connect.operation())
     }
 }
 

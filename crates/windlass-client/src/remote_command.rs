@@ -34,8 +34,8 @@ use windlass_api::{ListWatchError, ObjectRef, k8s_openapi::api::core::v1::Pod};
 
 use crate::{
     Client, Error, Result,
-    behind::Behind,
-    error::Operation,
+    connect::ConnectRequest,
+    operation::Operation,
     websocket::{self, Protocol},
 };
 
@@ -45,7 +45,7 @@ const STREAM_BUFFER: usize = 64 << 10;
 /// Runs a command in a container, or attaches to its main process. `.await` starts it and returns a [`RemoteCommand`].
 #[must_use = "nothing is sent before `.await`"]
 pub struct Exec {
-    behind: Behind,
+    connect: ConnectRequest,
     container: Option<String>,
     command: Vec<String>,
     input: Input,
@@ -134,23 +134,23 @@ impl Client {
     /// ```
     pub fn exec<S: Into<String>>(&self, pod: impl Into<ObjectRef<Pod>>, command: impl IntoIterator<Item = S>) -> Exec {
         let command = command.into_iter().map(Into::into).collect();
-        Exec::new(Behind::new(self, pod.into(), "exec"), command)
+        Exec::new(ConnectRequest::new(self, pod.into(), "exec"), command)
     }
 
     /// Attaches to the main process of a container.
     pub fn attach(&self, pod: impl Into<ObjectRef<Pod>>) -> Exec {
-        Exec::new(Behind::new(self, pod.into(), "attach"), Vec::new())
+        Exec::new(ConnectRequest::new(self, pod.into(), "attach"), Vec::new())
     }
 }
 
 impl Exec {
-    fn new(behind: Behind, command: Vec<String>) -> Self {
-        Self { behind, container: None, command, input: Input::None, output: Output::Separate }
+    fn new(connect: ConnectRequest, command: Vec<String>) -> Self {
+        Self { connect, container: None, command, input: Input::None, output: Output::Separate }
     }
 
     /// Sets the namespace. Overrides any namespace set before.
     pub fn within(mut self, namespace: impl Into<String>) -> Self {
-        self.behind.within(namespace);
+        self.connect.within(namespace);
         self
     }
 
@@ -173,9 +173,9 @@ impl Exec {
     }
 
     async fn send(self) -> Result<RemoteCommand> {
-        let operation = self.behind.operation();
+        let operation = self.connect.operation();
         let (input, output) = (self.input, self.output);
-        let (sender, receiver) = websocket::open(&self.behind, self.query(), &[Protocol::V5, Protocol::V4]).await?;
+        let (sender, receiver) = websocket::open(&self.connect, self.query(), &[Protocol::V5, Protocol::V4]).await?;
         let pipe = || tokio::io::duplex(STREAM_BUFFER);
         let stdin = (input == Input::Piped).then(pipe);
         let stdout = Some(pipe());

@@ -13,7 +13,7 @@ use windlass_api::{
     ApiResource, Content, DeleteOptions, ListOptions, Patch, PatchOptions, Scope, WatchOptions, WriteOptions,
 };
 
-use crate::error::{Operation, Verb};
+use crate::operation::{Operation, Verb};
 
 /// The target of a request: a resource, with the namespace, name and subresource that the verb requires.
 #[derive(Clone, Debug, PartialEq, Eq)]

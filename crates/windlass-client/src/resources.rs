@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use bytes::Bytes;
-use memchr::memmem;
-use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 use windlass_api::{
     ApiResource, Content, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
@@ -13,8 +10,9 @@ use windlass_api::{
 
 use crate::{
     Client,
+    codec::Codec,
     request::Target,
-    verbs::{Apply, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
+    verbs::{Apply, Call, Create, Delete, DeleteCollection, Evict, Get, GetOpt, List, PatchOne, Submit, Update, Watch},
 };
 
 /// The objects of one resource, decoded as `K`.
@@ -27,71 +25,88 @@ pub struct Resources<K> {
     pub(crate) codec: Codec<K>,
 }
 
-/// The encoding and decoding of a resource's objects, for kinds for which serde alone does not suffice.
-pub(crate) struct Codec<K> {
-    /// The requested content: whole objects or their metadata.
-    pub(crate) content: Content,
-    pub(crate) encode: fn(&ApiResource, &K) -> serde_json::Result<Bytes>,
-    /// Adds the fields that the encoded form omits.
-    pub(crate) complete: fn(&ApiResource, &mut K),
-}
+impl Client {
+    /// Returns the resource of a kind, with all verbs and further ways to name objects.
+    pub fn resources<K: Resource>(&self) -> Resources<K> {
+        Resources::typed(self.clone())
+    }
 
-impl<K: Object> Codec<K> {
-    /// The codec of objects whose encoded form is complete.
-    pub(crate) const fn plain(content: Content) -> Self {
-        Self { content, encode: |_, object| serde_json::to_vec(object).map(Bytes::from), complete: |_, _| {} }
+    /// Reads an object.
+    pub fn get<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<K> {
+        self.resources().get(key)
+    }
+
+    /// Reads an object. Returns `None` if it does not exist.
+    pub fn get_opt<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> GetOpt<K> {
+        self.resources().get_opt(key)
+    }
+
+    /// Lists objects, by default of all namespaces.
+    pub fn list<K: Resource>(&self) -> List<K> {
+        self.resources().list()
+    }
+
+    /// Watches objects, by default of all namespaces.
+    pub fn watch<K: Resource>(&self) -> Watch<K> {
+        self.resources().watch()
+    }
+
+    /// Creates an object in the namespace that it names.
+    pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
+        self.resources().create(object)
+    }
+
+    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
+    /// current version.
+    pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
+        self.resources().update(object)
+    }
+
+    /// Replaces the status of an object and leaves its other fields unchanged.
+    pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
+        self.resources().update_status(object)
+    }
+
+    /// Patches an object.
+    pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
+        self.resources().patch(key, patch)
+    }
+
+    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
+    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
+        self.resources().apply(object)
+    }
+
+    /// Deletes an object.
+    pub fn delete<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
+        self.resources().delete(key)
+    }
+
+    /// Deletes the objects of one namespace, by default of the client's default namespace.
+    pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
+        self.resources().delete_collection()
+    }
+
+    /// Reads the scale of an object.
+    pub fn get_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
+        self.resources::<K>().get_scale(key)
+    }
+
+    /// Replaces the scale of an object. `scale` contains the object's name and namespace.
+    pub fn update_scale<K: Resource>(&self, scale: &Scale) -> Update<Scale> {
+        self.resources::<K>().update_scale(scale)
+    }
+
+    /// Patches the scale of an object.
+    pub fn patch_scale<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
+        self.resources::<K>().patch_scale(key, patch)
     }
 }
 
 impl<K: Resource> Resources<K> {
-    pub(crate) fn typed(client: Client) -> Self {
-        let codec = Codec { encode: encode_typed, ..Codec::plain(Content::Object) };
-        Self { client, resource: K::api_resource(), codec }
+    fn typed(client: Client) -> Self {
+        Self { client, resource: K::api_resource(), codec: Codec::typed() }
     }
-}
-
-/// The size of most encoded objects, in bytes; few are larger.
-const USUAL_SIZE: usize = 1024;
-
-/// Encodes an object with `apiVersion` and `kind`. Built-in types write both themselves; custom types may lack them.
-fn encode_typed<K: Resource>(resource: &ApiResource, object: &K) -> serde_json::Result<Bytes> {
-    // Reserve room for both in front of the object, so that most objects are not moved afterwards.
-    let mut bytes = Vec::with_capacity(USUAL_SIZE);
-    bytes.extend_from_slice(br#"{"apiVersion":"#);
-    serde_json::to_writer(&mut bytes, &resource.api_version())?;
-    let version_ends = bytes.len();
-    bytes.extend_from_slice(br#","kind":"#);
-    serde_json::to_writer(&mut bytes, &resource.kind)?;
-    let head_ends = bytes.len();
-    serde_json::to_writer(&mut bytes, object)?;
-
-    let own = &bytes[head_ends..];
-    // A built-in type starts with `apiVersion` and has both fields.
-    if own.starts_with(br#"{"apiVersion":"#) {
-        return Ok(Bytes::from(bytes).slice(head_ends..));
-    }
-    #[derive(Deserialize)]
-    struct Types {
-        #[serde(rename = "apiVersion")]
-        api_version: Option<IgnoredAny>,
-        kind: Option<IgnoredAny>,
-    }
-    let mentions = |key: &[u8]| memmem::find(own, key).is_some();
-    // Most objects without their own `apiVersion` and `kind` contain no nested ones either.
-    let types = if mentions(br#""apiVersion":"#) || mentions(br#""kind":"#) {
-        serde_json::from_slice(own)?
-    } else {
-        Types { api_version: None, kind: None }
-    };
-    // The object has at least `metadata`, so a comma after the header is valid JSON.
-    bytes[head_ends] = b',';
-    match (types.api_version, types.kind) {
-        (None, None) => {}
-        (None, Some(_)) => drop(bytes.drain(version_ends..head_ends)),
-        (Some(_), None) => drop(bytes.drain(1..=version_ends)),
-        (Some(_), Some(_)) => drop(bytes.drain(1..=head_ends)),
-    }
-    Ok(bytes.into())
 }
 
 impl<K: Object> Resources<K> {
@@ -103,7 +118,7 @@ impl<K: Object> Resources<K> {
 
     /// Reads an object.
     pub fn get(&self, key: impl Into<ObjectRef<K>>) -> Get<K> {
-        Get::new(self, self.target_of(key.into().key()))
+        Get::new(self.call_of(key.into().key()))
     }
 
     /// Reads an object. Returns `None` if it does not exist.
@@ -113,24 +128,24 @@ impl<K: Object> Resources<K> {
 
     /// Lists objects, by default of all namespaces.
     pub fn list(&self) -> List<K> {
-        List::new(self, self.target())
+        List::new(self.call(self.target()))
     }
 
     /// Watches objects, by default of all namespaces.
     pub fn watch(&self) -> Watch<K> {
-        Watch::new(self, self.target())
+        Watch::new(self.call(self.target()))
     }
 
     /// Creates an object in the namespace that it names.
     pub fn create(&self, object: &K) -> Create<K> {
         let target = self.target().within(object.namespace().unwrap_or_default());
-        Create::new(self, target, object)
+        Create::new(self.call(target), object)
     }
 
     /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
     /// current version.
     pub fn update(&self, object: &K) -> Update<K> {
-        Update::new(self, self.target_of(object.object_ref().key()), object)
+        Update::new(self.call_of(object.object_ref().key()), object)
     }
 
     /// Replaces the status of an object and leaves its other fields unchanged.
@@ -140,55 +155,55 @@ impl<K: Object> Resources<K> {
 
     /// Patches an object.
     pub fn patch(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
-        PatchOne::new(self, self.target_of(key.into().key()), patch)
+        PatchOne::new(self.call_of(key.into().key()), patch)
     }
 
     /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
     pub fn apply(&self, object: &K) -> Apply<K> {
-        Apply::new(self, self.target_of(object.object_ref().key()), object)
+        Apply::new(self.call_of(object.object_ref().key()), object)
     }
 
     /// Deletes an object.
     pub fn delete(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
-        Delete::new(self, self.target_of(key.into().key()))
+        Delete::new(self.call_of(key.into().key()))
     }
 
     /// Deletes the objects of one namespace, by default of the client's default namespace.
     pub fn delete_collection(&self) -> DeleteCollection<K> {
-        DeleteCollection::new(self, self.target())
+        DeleteCollection::new(self.call(self.target()))
     }
 
     /// Reads the scale of an object.
     pub fn get_scale(&self, key: impl Into<ObjectRef<K>>) -> Get<Scale> {
-        Get::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"))
+        Get::new(self.subresource(key.into().key(), "scale"))
     }
 
     /// Replaces the scale of an object. `scale` contains the object's name and namespace.
     pub fn update_scale(&self, scale: &Scale) -> Update<Scale> {
-        Update::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
+        Update::new(self.subresource(scale.object_ref().key(), "scale"), scale)
     }
 
     /// Patches the scale of an object.
     pub fn patch_scale(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<Scale> {
-        PatchOne::new(&self.cast(), self.target_of(key.into().key()).subresource("scale"), patch)
+        PatchOne::new(self.subresource(key.into().key(), "scale"), patch)
     }
 
     /// Applies the scale of an object (server-side apply). `scale` contains the object's name and namespace.
     pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
-        Apply::new(&self.cast(), self.target_of(scale.object_ref().key()).subresource("scale"), scale)
+        Apply::new(self.subresource(scale.object_ref().key(), "scale"), scale)
     }
 
     /// Posts an object that is not stored. The response is a `Status` instead of an object.
     pub(crate) fn submit(&self, object: &K) -> Submit {
         let target = self.target().within(object.namespace().unwrap_or_default());
-        Submit::new(&self.cast(), target, serde_json::to_value(object).unwrap_or_default())
+        Submit::new(self.call_as(target), serde_json::to_value(object).unwrap_or_default())
     }
 
     // === Verbs of pods and service accounts, for any type that decodes them ===
 
     /// Evicts a pod: deletes it if its disruption budget allows.
     pub fn evict(&self, pod: impl Into<ObjectRef<K>>) -> Evict {
-        Evict::new(&self.cast(), self.target_of(pod.into().key()).subresource("eviction"))
+        Evict::new(self.subresource(pod.into().key(), "eviction"))
     }
 
     /// Binds a pod to a node.
@@ -196,13 +211,13 @@ impl<K: Object> Resources<K> {
         let target = self.target_of(pod.into().key()).subresource("binding");
         let to = json!({ "apiVersion": "v1", "kind": "Node", "name": node });
         let body = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": target.name }, "target": to });
-        Submit::new(&self.cast(), target, body)
+        Submit::new(self.call_as(target), body)
     }
 
     /// Issues a token for a service account.
     pub fn create_token(&self, account: impl Into<ObjectRef<K>>, request: &TokenRequest) -> Create<TokenRequest> {
         let target = self.target_of(account.into().key()).subresource("token");
-        Create::new(&self.cast(), target, request)
+        Create::new(self.call_as(target), request)
     }
 
     fn target(&self) -> Target {
@@ -213,9 +228,22 @@ impl<K: Object> Resources<K> {
         self.target().within(key.namespace.as_deref().unwrap_or_default()).named(&*key.name)
     }
 
-    /// Returns the same resource with objects decoded as the type of a subresource.
-    fn cast<L: Object>(&self) -> Resources<L> {
-        Resources { client: self.client.clone(), resource: self.resource.clone(), codec: Codec::plain(Content::Object) }
+    fn call_of(&self, key: &ObjectKey) -> Call<K> {
+        self.call(self.target_of(key))
+    }
+
+    fn call(&self, target: Target) -> Call<K> {
+        Call::new(self.client.clone(), target, self.codec)
+    }
+
+    /// Returns a call on a subresource, whose objects have another type.
+    fn subresource<L: Object>(&self, key: &ObjectKey, subresource: &'static str) -> Call<L> {
+        self.call_as(self.target_of(key).subresource(subresource))
+    }
+
+    /// Returns a call whose response is decoded as another type.
+    fn call_as<L: Object>(&self, target: Target) -> Call<L> {
+        Call::new(self.client.clone(), target, Codec::plain(Content::Object))
     }
 }
 
@@ -231,11 +259,3 @@ impl<K> fmt::Debug for Resources<K> {
         write!(f, "Resources({})", self.resource.gvr())
     }
 }
-
-impl<K> Clone for Codec<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Codec<K> {}

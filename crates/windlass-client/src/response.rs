@@ -11,8 +11,8 @@ use thiserror::Error;
 use windlass_api::{Cause, ListWatchError, Status, StatusDetails, from_json, reason};
 
 use crate::{
-    error::{Operation, Verb},
-    transport::Body,
+    body::Body,
+    operation::{Operation, Verb},
 };
 
 /// The default maximum size of a response that is read whole. Servers reject objects of a twentieth of this size.

@@ -18,8 +18,8 @@
 //! The setters never fail. The first invalid part is recorded, and the method that sends the request returns it as an
 //! error.
 
-mod answer;
 mod path;
+mod rest_response;
 
 use std::{borrow::Cow, fmt, future::IntoFuture, time::Duration};
 
@@ -28,16 +28,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use serde::Serialize;
 use windlass_api::{GroupResource, GroupVersion, ListWatchError, Object, PatchKind};
 
-pub use answer::Answer;
+pub use rest_response::RestResponse;
 
 use crate::{
     Client, Error, Result,
-    error::{Operation, Verb},
+    body::Body,
+    operation::{Operation, Verb},
     pipeline::{RateLimit, Reading},
     request::{RequestError, append_query},
     response,
-    transport::Body,
-    verbs::WatchStream,
+    verbs::{BuildError, WatchStream},
     warnings::WarningHandler,
 };
 use path::Path;
@@ -65,13 +65,7 @@ pub struct RestRequest {
     body: Body,
     timeout: Option<Duration>,
     /// The first error; later ones are ignored.
-    mistake: Option<Mistake>,
-}
-
-/// The reason why the request cannot be built.
-enum Mistake {
-    Request(RequestError),
-    Encode(serde_json::Error),
+    error: Option<BuildError>,
 }
 
 impl Client {
@@ -129,7 +123,7 @@ impl RestClient {
             headers: HeaderMap::from_iter([(header::ACCEPT, ACCEPT)]),
             body: Body::empty(),
             timeout: None,
-            mistake: None,
+            error: None,
         }
     }
 }
@@ -213,7 +207,7 @@ impl RestRequest {
         let name = name.as_ref();
         match (name.parse::<HeaderName>(), HeaderValue::from_str(value.as_ref())) {
             (Ok(name), Ok(value)) => drop(self.headers.insert(name, value)),
-            _ => self.fail(Mistake::Request(RequestError::Header { name: name.to_owned() })),
+            _ => self.fail(BuildError::Request(RequestError::Header { name: name.to_owned() })),
         }
         self
     }
@@ -236,20 +230,20 @@ impl RestRequest {
                 self.headers.entry(header::CONTENT_TYPE).or_insert(JSON);
                 self.body = bytes.into();
             }
-            Err(error) => self.fail(Mistake::Encode(error)),
+            Err(error) => self.fail(BuildError::Encode(error)),
         }
         self
     }
 
     fn on_path(mut self, set: impl FnOnce(&mut Path) -> Result<(), RequestError>) -> Self {
         if let Err(error) = set(&mut self.path) {
-            self.fail(Mistake::Request(error));
+            self.fail(BuildError::Request(error));
         }
         self
     }
 
-    fn fail(&mut self, mistake: Mistake) {
-        self.mistake.get_or_insert(mistake);
+    fn fail(&mut self, error: BuildError) {
+        self.error.get_or_insert(error);
     }
 }
 
@@ -283,7 +277,7 @@ impl RestRequest {
 
     /// Sends the request and reads the whole response. `.await` does the same. Returns an error if the response is not
     /// a success.
-    pub async fn send(self) -> Result<Answer> {
+    pub async fn send(self) -> Result<RestResponse> {
         let (client, request, operation) = self.build(None)?;
         let answer = async {
             let response = client.execute_as(request, &operation, Reading::Whole).await?;
@@ -292,7 +286,7 @@ impl RestRequest {
         };
         let outcome: Result<_, ListWatchError> = answer.await;
         match outcome {
-            Ok((head, body)) => Ok(Answer::new(operation, head, body)),
+            Ok((head, body)) => Ok(RestResponse::new(operation, head, body)),
             Err(error) => Err(Error::new(operation, error)),
         }
     }
@@ -327,12 +321,12 @@ impl RestRequest {
             append_query(&mut path, std::mem::take(&mut self.query));
             path.parse().map_err(|_| RequestError::Uri { path })
         });
-        let uri = match (self.mistake, uri) {
+        let uri = match (self.error, uri) {
             (None, Ok(uri)) => uri,
-            (Some(Mistake::Encode(source)), _) => {
+            (Some(BuildError::Encode(source)), _) => {
                 return Err(Error::Encode { operation: Box::new(operation), source });
             }
-            (Some(Mistake::Request(source)), _) | (None, Err(source)) => {
+            (Some(BuildError::Request(source)), _) | (None, Err(source)) => {
                 return Err(Error::Request { operation: Box::new(operation), source });
             }
         };
@@ -368,7 +362,7 @@ impl RestRequest {
 }
 
 impl IntoFuture for RestRequest {
-    type Output = Result<Answer>;
+    type Output = Result<RestResponse>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -92,7 +92,7 @@ impl RestMapper {
 
     /// Adds the resources of `other`. If both contain a name, this mapper's resource is preferred.
     #[must_use]
-    pub fn or(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         for resource in other.resources {
             if !self.resources.iter().any(|known| known.resource == resource.resource) {
                 self.resources.push(resource);

@@ -20,7 +20,7 @@ pub use text::{Columns, Headers, TableWriter, TextLayout};
 
 use crate::{
     Client, Error, Result,
-    error::{Operation, Verb},
+    operation::{Operation, Verb},
     request::{RequestError, Target},
     response,
     watch_stream::RawWatchStream,
@@ -202,7 +202,7 @@ async fn execute(
     rows: Rows,
     request: Result<Request<bytes::Bytes>, RequestError>,
     operation: &Operation,
-) -> Result<http::Response<crate::Body>> {
+) -> Result<http::Response<crate::body::Body>> {
     let refused = |source| Error::Request { operation: Box::new(operation.clone()), source };
     let request = request.and_then(|request| rows.asked_for(request)).map_err(refused)?;
     client.execute(request, operation).await.map_err(|error| Error::new(operation.clone(), error))

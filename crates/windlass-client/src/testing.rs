@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tower::Service;
 
-use crate::{Body, Client};
+use crate::{Client, body::Body};
 
 type Answer = dyn Fn(&Request<Bytes>) -> Response<Body> + Send + Sync;
 

@@ -1,12 +1,12 @@
 //! The transport: one cloneable `tower` service that carries requests to the server. Only this module erases its type.
 //!
-//! For a network server, its layers are, from the outside in: credentials ([`crate::auth`]), the server's address, the
-//! log of requests as [`curl`] commands, the connection [`pools`], and the [`connector`] with the [`route`] and TLS.
-//! Each pool has an [`http2`] connection and hyper-util's pool for HTTP/1.1. [`rotation`] follows changes of the TLS
-//! files. A layer for retries would be placed between the first two.
+//! For a network server, its layers are, from the outside in: the server's address, the log of requests as [`curl`]
+//! commands, the connection [`pools`], and the [`connector`] with the [`route`] and TLS. Each pool has an [`http2`]
+//! connection and hyper-util's pool for HTTP/1.1. [`rotation`] follows changes of the TLS files.
+//! [`Config::connect`](crate::Config::connect) adds the [credentials](crate::credentials) as the outermost layer.
 
 mod address;
-mod body;
+mod connections;
 mod connector;
 mod curl;
 mod http2;
@@ -14,7 +14,6 @@ mod pools;
 mod resolver;
 mod rotation;
 mod route;
-mod shared;
 mod tls;
 mod upgrade;
 
@@ -29,13 +28,12 @@ use hyper_util::{
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
-pub use body::Body;
+pub use connections::Closing;
+pub(crate) use connections::{CONNECT_TIMEOUT, ConnectionKey, Connections};
 pub(crate) use http2::NotBegun;
-pub use shared::Closing;
-pub(crate) use shared::Connections;
 pub use upgrade::Upgraded;
 
-use crate::{Config, ConfigError, auth::Authenticated};
+use crate::{body::Body, config_error::ConfigError, metrics::MetricsRecorder};
 use address::Addressed;
 use connector::Connector;
 use curl::Curl;
@@ -57,19 +55,23 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const STREAM_WINDOW: u32 = 4 << 20;
 
-/// Creates the transport to the server of a configuration.
-pub(crate) fn connect(config: &Config) -> Result<Transport, ConfigError> {
-    let credentials = config.connections.credentials(config)?;
-    let issuer = credentials.issuer_of_certificates();
-    let pools = config.connections.pools(config, issuer, || {
-        let route = Route::to(&config.server, &config.proxy, |name| std::env::var(name).ok())?;
-        let connector = Connector::new(config, route)?;
-        let rotation =
-            connector.needs_tls().then(|| Rotation::new(&config.tls, issuer.cloned(), config.audience.clone()));
-        let rotation = rotation.transpose()?;
+/// Creates the transport to a server, without credentials.
+pub(crate) fn connect(
+    key: ConnectionKey,
+    connections: &Connections,
+    recorder: &MetricsRecorder,
+) -> Result<Addressed<Curl<Pools>>, ConfigError> {
+    let server = key.server.clone();
+    let pools = connections.pools(key, recorder, |key| {
+        let route = Route::to(&key.server, &key.proxy, |name| std::env::var(name).ok())?;
+        let connector = Connector::new(key, route, recorder.clone())?;
+        let rotation = connector
+            .needs_tls()
+            .then(|| Rotation::new(&key.tls, key.plugin_identity.clone(), recorder.clone()))
+            .transpose()?;
         Ok(Pools::new(builder(), connector, rotation))
     })?;
-    Ok(erase(Authenticated::new(Addressed::new(Curl(pools), config)?, credentials, config)?))
+    Addressed::new(Curl(pools), server)
 }
 
 /// Returns a builder of HTTP/1.1 pools.
@@ -81,17 +83,6 @@ fn builder() -> legacy::Builder {
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(IDLE_CONNECTIONS);
     builder
-}
-
-/// Copies a request, if its body is in memory.
-pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let mut copy = Request::new(request.body().copy()?);
-    request.method().clone_into(copy.method_mut());
-    request.uri().clone_into(copy.uri_mut());
-    *copy.version_mut() = request.version();
-    request.headers().clone_into(copy.headers_mut());
-    request.extensions().clone_into(copy.extensions_mut());
-    Some(copy)
 }
 
 /// Creates a transport from any service.

@@ -29,30 +29,21 @@ pub use write::{Apply, Create, PatchOne, Update};
 
 use crate::{
     Client, Error, Result,
-    error::{Operation, Verb},
+    body::Body,
+    client::DefaultNamespace,
+    codec::Codec,
+    operation::{Operation, Verb},
     request::{RequestError, Target},
-    resources::{Codec, Resources},
-    response,
-    transport::Body,
-    written,
+    response, write_observer,
 };
 
 /// The part that all verbs share: the client, the target, and the decoding of the response.
-struct Call<K> {
+pub(crate) struct Call<K> {
     client: Client,
     target: Target,
     codec: Codec<K>,
     /// The name to use in errors if the target has none: that of an object to be created.
     subject: Option<String>,
-}
-
-/// The default namespace of a call on a namespaced resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unnamed {
-    /// The client's default namespace.
-    Default,
-    /// All namespaces.
-    All,
 }
 
 // Implemented by hand, because a derive would require `K: Clone`.
@@ -64,8 +55,12 @@ impl<K> Clone for Call<K> {
 }
 
 impl<K: Object> Call<K> {
-    fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { client: resources.client.clone(), target, codec: resources.codec, subject: None }
+    pub(crate) const fn new(client: Client, target: Target, codec: Codec<K>) -> Self {
+        Self { client, target, codec, subject: None }
+    }
+
+    fn encode(&self, object: &K) -> serde_json::Result<Bytes> {
+        (self.codec.encode)(&self.target.resource, object)
     }
 
     fn within(&mut self, namespace: impl Into<String>) {
@@ -85,10 +80,10 @@ impl<K: Object> Call<K> {
     async fn send(
         mut self,
         verb: Verb,
-        unnamed: Unnamed,
+        default: DefaultNamespace,
         build: impl FnOnce(&Self) -> Result<Request<Bytes>, BuildError>,
     ) -> Result<Sent<K>> {
-        let placed = self.client.place(&mut self.target, unnamed);
+        let placed = self.client.place(&mut self.target, default);
         let operation = self.operation(verb);
         let request = match placed.map_err(BuildError::Request).and_then(|()| build(&self)) {
             Ok(request) => request,
@@ -115,7 +110,7 @@ impl<K: DeserializeOwned> Call<K> {
 }
 
 /// The reason why a request cannot be built.
-enum BuildError {
+pub(crate) enum BuildError {
     Request(RequestError),
     Encode(serde_json::Error),
 }
@@ -141,18 +136,18 @@ struct Sent<K> {
 
 impl<K> Sent<K> {
     /// Reads the response to its end, so that the connection can be reused.
-    async fn pass_over(self) {
+    async fn drain(self) {
         let mut body = self.response.into_body();
         while let Some(Ok(_)) = body.frame().await {}
     }
 
     /// Reads the response to its end and reports the stored object to the write observer.
-    async fn pass_over_written(self, dry_run: DryRun) {
+    async fn drain_written(self, dry_run: DryRun) {
         let Some(observer) = self.call.client.write_observer().filter(|_| dry_run == DryRun::No) else {
-            return self.pass_over().await;
+            return self.drain().await;
         };
         if let Ok(body) = response::collect(self.response.into_body(), self.call.client.response_limit()).await {
-            written::stored_encoded(observer, &self.call.target, &body);
+            write_observer::stored_encoded(observer, &self.call.target, &body);
         }
     }
 }
@@ -174,7 +169,7 @@ impl<K: Object> Sent<K> {
         };
         let target = self.call.target.clone();
         let object = self.object().await?;
-        written::stored(observer, &target, &object);
+        write_observer::stored(observer, &target, &object);
         Ok(object)
     }
 }

@@ -25,7 +25,10 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_api::{Object, ObjectExt as _, ObjectKey, ObjectRef, Resource, Scope};
 
-use crate::{Client, Error, Operation, Resources, Result, Verb, WatchEvent};
+use crate::{
+    Client, Error, Resources, Result, WatchEvent,
+    operation::{Operation, Verb},
+};
 
 /// A builder that waits for one object. Returned by [`Client::wait_for`].
 #[must_use = "nothing is sent before `until`"]

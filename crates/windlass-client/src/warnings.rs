@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt, io::Write, sync::Arc};
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 
-use crate::error::Operation;
+use crate::operation::Operation;
 
 /// The code of persistent warnings for users.
 const PERSISTENT: &str = "299";

@@ -10,7 +10,7 @@ use http_body::Body as _;
 use serde::de::DeserializeOwned;
 use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status, from_json};
 
-use crate::{frame::WatchDecoder, transport::Body};
+use crate::{body::Body, frame::WatchDecoder};
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

@@ -23,7 +23,7 @@ use tokio_tungstenite::{
 };
 use windlass_api::{BoxError, ListWatchError};
 
-use crate::{Error, Result, behind::Behind, error::Operation, transport::Upgraded};
+use crate::{Error, Result, connect::ConnectRequest, operation::Operation, transport::Upgraded};
 
 /// The interval of pings.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -89,15 +89,15 @@ impl Protocol {
 
 /// Opens a connection with the first of the protocols that the server supports.
 pub(crate) async fn open(
-    behind: &Behind,
+    connect: &ConnectRequest,
     query: Vec<(&'static str, String)>,
     protocols: &[Protocol],
 ) -> Result<(Sender, Receiver)> {
-    let operation = behind.operation();
-    let mut request = behind.request(http::Method::GET, "", query, Bytes::new())?;
+    let operation = connect.operation();
+    let mut request = connect.request(http::Method::GET, "", query, Bytes::new())?;
     let key = generate_key();
     ask_for_upgrade(&mut request, &key, protocols);
-    let opened = match behind.client().switch(request.map(Into::into), &operation).await {
+    let opened = match connect.client().switch(request.map(Into::into), &operation).await {
         Ok((head, connection)) => {
             accept(&head, connection, &key, protocols).await.map_err(|error| ListWatchError::Transport(error.into()))
         }

@@ -10,7 +10,8 @@ use std::{
 use windlass_api::Entropy;
 use windlass_client::{
     Auth, Config, Kubeconfig,
-    config::{Compression, Pem, Proxy, Verification, kubeconfig::Selection},
+    config::{Compression, Pem, Proxy, Verification},
+    kubeconfig::Selection,
 };
 
 /// The directory of the files, relative to this crate, in which tests run.

@@ -23,7 +23,7 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 impl Environment {
     /// Installs the CustomResourceDefinition of a type, and waits until the kind is served. Its objects are defaulted,
     /// pruned and validated as in a cluster. For a kind with several versions, install its
-    /// [`Definition`](windlass_api::crd::Definition) with [`Self::install_definition`].
+    /// [`CrdBuilder`](windlass_api::crd::CrdBuilder) with [`Self::install_definition`].
     ///
     /// # Panics
     /// Panics with the server's message if the server rejects the definition.

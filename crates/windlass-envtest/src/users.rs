@@ -3,10 +3,8 @@
 use windlass_api::Entropy;
 use windlass_client::{
     Auth, Client, Config, Impersonation, Kubeconfig,
-    config::{
-        TlsOptions,
-        kubeconfig::{Cluster, User as Credentials},
-    },
+    config::TlsOptions,
+    kubeconfig::{Cluster, User as Credentials},
 };
 use windlass_server::User;
 

@@ -7,7 +7,7 @@ use windlass_api::{
     ObjectBuilder as _,
     k8s_openapi::api::core::v1::{ConfigMap, Namespace},
 };
-use windlass_client::{Client, Config, config::kubeconfig::Selection};
+use windlass_client::{Client, Config, kubeconfig::Selection};
 use windlass_envtest::{Environment, User};
 
 #[tokio::test]

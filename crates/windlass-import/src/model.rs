@@ -17,7 +17,7 @@ use serde_json::Value;
 use syn::{DeriveInput, ImplItem, Item, ItemImpl, Type};
 use windlass_api::{
     Quantity,
-    crd::{Definition, schema_of, unfit},
+    crd::{CrdBuilder, schema_of, unsupported_schema},
 };
 
 use crate::{
@@ -65,7 +65,7 @@ pub fn definition(source: &str) -> Result<CustomResourceDefinition, Error> {
 pub(crate) fn merged(declared: Vec<CustomResourceDefinition>) -> Result<Value, Error> {
     let name = declared.first().and_then(|first| first.metadata.name.clone()).unwrap_or_default();
     let wrong = |why: String| Error::Model { what: name.clone(), why };
-    let definition = Definition::declared(declared).build().map_err(|error| wrong(error.to_string()))?;
+    let definition = CrdBuilder::declared(declared).build().map_err(|error| wrong(error.to_string()))?;
     serde_json::to_value(definition).map_err(|error| wrong(error.to_string()))
 }
 
@@ -103,7 +103,7 @@ impl Types {
             return Ok(known.clone());
         }
         if self.open.borrow().iter().any(|open| open == name) {
-            return Ok(unfit(format!("{name} contains itself, and a structural schema ends")));
+            return Ok(unsupported_schema(format!("{name} contains itself, and a structural schema ends")));
         }
         let input = self.types.get(name).ok_or_else(|| format!("there is no type {name}"))?;
         self.open.borrow_mut().push(name.to_owned());

@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
 use serde_json::Value;
-use windlass_api::{JsonPath, crd::DefinitionError};
+use windlass_api::{JsonPath, crd::CrdError};
 use windlass_cel::{RuleError, check_rules, compile_pattern};
 
 use crate::{Manifests, Policy, webhook::Webhook};
@@ -54,10 +54,7 @@ const KEYWORDS: [(&str, &[&str]); 16] = [
     ("x-kubernetes-map-type", &["object"]),
 ];
 
-pub(crate) fn check(
-    manifests: &Manifests,
-    definitions: &[Result<CustomResourceDefinition, DefinitionError>],
-) -> Vec<Problem> {
+pub(crate) fn check(manifests: &Manifests, definitions: &[Result<CustomResourceDefinition, CrdError>]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut names = Vec::new();
     for definition in definitions {

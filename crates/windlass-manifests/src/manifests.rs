@@ -13,7 +13,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use windlass_api::{
-    crd::{CustomResource, Definition, DefinitionError},
+    crd::{CrdBuilder, CrdError, CustomResource},
     rbac::Rule,
 };
 
@@ -43,7 +43,7 @@ use crate::{
 pub struct Manifests {
     pub(crate) project: String,
     pub(crate) role: String,
-    definitions: Vec<Result<CustomResourceDefinition, DefinitionError>>,
+    definitions: Vec<Result<CustomResourceDefinition, CrdError>>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) webhooks: Vec<Webhook>,
     pub(crate) policies: Vec<Policy>,
@@ -82,11 +82,11 @@ impl Manifests {
 
     /// Adds a kind with one version.
     pub fn kind<K: CustomResource>(self) -> Self {
-        self.definition(Definition::of::<K>())
+        self.definition(CrdBuilder::of::<K>())
     }
 
     /// Adds a kind with several versions.
-    pub fn definition(mut self, definition: Definition) -> Self {
+    pub fn definition(mut self, definition: CrdBuilder) -> Self {
         self.definitions.push(definition.build());
         self
     }
@@ -124,7 +124,7 @@ impl Manifests {
     }
 
     /// Returns the CustomResourceDefinitions, ordered by name.
-    pub fn definitions(&self) -> Result<Vec<CustomResourceDefinition>, DefinitionError> {
+    pub fn definitions(&self) -> Result<Vec<CustomResourceDefinition>, CrdError> {
         let mut definitions = self.definitions.iter().cloned().collect::<Result<Vec<_>, _>>()?;
         definitions.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         if let Some(longest) = self.longest_description {

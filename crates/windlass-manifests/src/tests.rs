@@ -6,7 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
     serde::{Deserialize, Serialize},
 };
-use windlass_api::{crd::Definition, rbac::Rule};
+use windlass_api::{crd::CrdBuilder, rbac::Rule};
 use windlass_derive::{CustomResource, Schema};
 
 use super::*;
@@ -69,7 +69,7 @@ const RULES: &[Rule] = &[
 
 fn manifests() -> Manifests {
     Manifests::new("website-operator")
-        .definition(Definition::of::<Website>().and::<v1beta1::Website>())
+        .definition(CrdBuilder::of::<Website>().and::<v1beta1::Website>())
         .rules(RULES)
         .webhook(Webhook::validating::<Website>().timeout_seconds(5))
         .webhook(Webhook::defaulting::<Website>().again_if_needed())
@@ -236,7 +236,7 @@ fn what_is_wrong_with_versions_and_webhooks_is_told() {
         problems(&twice),
         ["websites.shop.example.com: it is defined twice: combine the versions of a kind in one definition"]
     );
-    let storage = Manifests::new("shop").definition(Definition::of::<v1beta1::Website>().and::<v1beta1::Website>());
+    let storage = Manifests::new("shop").definition(CrdBuilder::of::<v1beta1::Website>().and::<v1beta1::Website>());
     assert_eq!(problems(&storage), ["shop: websites.shop.example.com: version v1beta1 is declared twice"]);
     let webhooks = Manifests::new("x")
         .webhook(Webhook::validating::<Website>().named("a.b").timeout_seconds(31).again_if_needed().when("", " "))

@@ -143,7 +143,7 @@ pub use windlass_derive::Resource;
 pub use windlass_derive::{CustomResource, Schema, rbac};
 
 /// Traits of kinds with CRDs, and of types with schemas.
-pub use windlass_api::crd::{CustomResource, Definition, Schema};
+pub use windlass_api::crd::{CrdBuilder, CustomResource, Schema};
 
 #[cfg(feature = "v1_36")]
 pub use windlass_client::Clientset;

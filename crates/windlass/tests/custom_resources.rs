@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass::{
-    CustomResource, Definition, Schema,
+    CrdBuilder, CustomResource, Schema,
     api::{
-        crd::{DefinitionError, Objects, schema_of},
+        crd::{CrdError, GeneratedObjects, schema_of},
         k8s_openapi::apimachinery::pkg::{
             api::resource::Quantity,
             apis::meta::v1::{Condition, ObjectMeta, Time},
@@ -532,7 +532,7 @@ mod v1beta1 {
 
 #[test]
 fn versions_become_a_definition() {
-    let definition = Definition::of::<v1::Site>().and::<v1beta1::Site>().build().unwrap();
+    let definition = CrdBuilder::of::<v1::Site>().and::<v1beta1::Site>().build().unwrap();
     let definition = serde_json::to_value(definition).unwrap();
     assert_eq!(
         definition["metadata"],
@@ -592,17 +592,17 @@ fn one_version_alone_is_the_stored_one() {
 #[test]
 fn versions_that_do_not_fit_are_told() {
     let name = "sites.example.com".to_owned();
-    let storage = Definition::of::<v1beta1::Site>().and::<v1beta1::Odd>().build();
-    assert!(matches!(storage, Err(DefinitionError::Differ { what: "names", .. })), "{storage:?}");
-    let twice = Definition::of::<v1::Site>().and::<v1::Site>().build();
-    assert_eq!(twice.unwrap_err(), DefinitionError::Twice { name, version: "v1".to_owned() });
+    let storage = CrdBuilder::of::<v1beta1::Site>().and::<v1beta1::Odd>().build();
+    assert!(matches!(storage, Err(CrdError::Differ { what: "names", .. })), "{storage:?}");
+    let twice = CrdBuilder::of::<v1::Site>().and::<v1::Site>().build();
+    assert_eq!(twice.unwrap_err(), CrdError::Twice { name, version: "v1".to_owned() });
 }
 
 #[test]
 fn made_up_objects_are_of_their_type_and_the_same_each_time() {
-    let objects = || Objects::<v1::Site>::seeded(7).take(50).collect::<Vec<_>>();
+    let objects = || GeneratedObjects::<v1::Site>::seeded(7).take(50).collect::<Vec<_>>();
     assert_eq!(objects(), objects());
-    assert_ne!(objects(), Objects::<v1::Site>::seeded(8).take(50).collect::<Vec<_>>());
+    assert_ne!(objects(), GeneratedObjects::<v1::Site>::seeded(8).take(50).collect::<Vec<_>>());
     for object in objects() {
         let site: Result<v1::Site, _> = serde_json::from_value(object.clone());
         assert!(site.is_ok(), "{}: {object:#}", site.unwrap_err());

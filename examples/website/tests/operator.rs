@@ -21,7 +21,7 @@ use windlass::{
     api::Conditions as _,
     client::{
         Kubeconfig,
-        config::kubeconfig::{Cluster, User},
+        kubeconfig::{Cluster, User},
     },
     k8s::{
         apps::v1::Deployment,

@@ -110,10 +110,10 @@ type Wrote = bool;
 async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> {
     let wanted = settings_of(&widget);
     match cx.client().get_opt::<ConfigMap>(wanted.object_ref()).await? {
-        None => cx.client().create(&wanted).unread().await?,
+        None => cx.client().create(&wanted).discard_response().await?,
         Some(found) if found.data != wanted.data => {
             let changed = ConfigMap { data: wanted.data, ..ConfigMap::clone(&found) };
-            cx.client().update(&changed).unread().await?;
+            cx.client().update(&changed).discard_response().await?;
         }
         Some(_) => {}
     }
@@ -126,7 +126,7 @@ async fn reconcile(widget: Arc<Widget>, cx: Context) -> Result<(Action, Wrote)> 
         return Ok((Action::await_change(), false));
     }
     status.observed_generation = Some(generation);
-    cx.client().update_status(&widget).unread().await?;
+    cx.client().update_status(&widget).discard_response().await?;
     Ok((Action::await_change(), true))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::Arc};
 
-use windlass_client::{Auth, Client, Config, Kubeconfig, config::kubeconfig::Selection};
+use windlass_client::{Auth, Client, Config, Kubeconfig, kubeconfig::Selection};
 
 /// The address of the server, and the administrator's credentials.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Schema, schema::unfit, values::of_type};
+use super::{Schema, schema::unsupported_schema, values::of_type};
 use crate::openapi;
 
 const REFERENCE: &str = "#/components/schemas/";
@@ -79,7 +79,7 @@ fn said_better(name: &str) -> Option<Value> {
 
 /// Returns the schema of a recorded type.
 fn recorded(name: &str) -> JSONSchemaProps {
-    serde_json::from_value(resolved(name)).unwrap_or_else(|error| unfit(format!("{name}: {error}")))
+    serde_json::from_value(resolved(name)).unwrap_or_else(|error| unsupported_schema(format!("{name}: {error}")))
 }
 
 fn resolved(name: &str) -> Value {

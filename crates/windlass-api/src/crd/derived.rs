@@ -15,7 +15,7 @@ pub use serde_json::json;
 use serde_json::{Value, json as value};
 
 use super::values;
-pub use super::{Schema, schema_of, unfit};
+pub use super::{Schema, schema_of, unsupported_schema};
 pub use crate::Scope;
 
 /// The attributes of `#[resource(…)]`.
@@ -274,8 +274,8 @@ pub fn tagged_beside(tag: &str, content: &str, variants: Vec<(&str, Option<JSONS
 /// Returns the schema of an untagged enum.
 #[must_use]
 pub fn either(variants: Vec<JSONSchemaProps>) -> JSONSchemaProps {
-    if let Some(unfit) = variants.iter().find(|variant| variant.ref_path.is_some()) {
-        return unfit.clone();
+    if let Some(unsupported_schema) = variants.iter().find(|variant| variant.ref_path.is_some()) {
+        return unsupported_schema.clone();
     }
     let type_of = |variant: &JSONSchemaProps| variant.type_.clone().unwrap_or_default();
     let mut types = variants.iter().map(type_of).collect::<Vec<_>>();
@@ -307,7 +307,7 @@ pub fn either(variants: Vec<JSONSchemaProps>) -> JSONSchemaProps {
             if variants.all(|other| other == first) {
                 return first;
             }
-            unfit(
+            unsupported_schema(
                 "its variants are of different types, which no structural schema says: #[schema(schemaless)] leaves it open",
             )
         }
@@ -330,7 +330,7 @@ fn add(object: &mut JSONSchemaProps, name: String, schema: JSONSchemaProps) {
         Some(known) => {
             let same = JSONSchemaProps { description: known.description.clone(), ..schema } == *known;
             if !same {
-                *known = unfit(format!("`{name}` is there more than once, with different schemas"));
+                *known = unsupported_schema(format!("`{name}` is there more than once, with different schemas"));
             }
         }
     }
@@ -346,7 +346,7 @@ fn jsons(texts: &[&str]) -> Vec<JSON> {
 pub fn items(schema: &mut JSONSchemaProps, change: impl FnOnce(&mut JSONSchemaProps)) {
     let mut items = match schema.items.take() {
         Some(JSONSchemaPropsOrArray::Schema(items)) => items,
-        _ => Box::new(unfit("items(…) is for lists")),
+        _ => Box::new(unsupported_schema("items(…) is for lists")),
     };
     change(&mut items);
     schema.items = Some(JSONSchemaPropsOrArray::Schema(items));
@@ -356,7 +356,7 @@ pub fn items(schema: &mut JSONSchemaProps, change: impl FnOnce(&mut JSONSchemaPr
 pub fn values(schema: &mut JSONSchemaProps, change: impl FnOnce(&mut JSONSchemaProps)) {
     let mut values = match schema.additional_properties.take() {
         Some(JSONSchemaPropsOrBool::Schema(values)) => values,
-        _ => Box::new(unfit("values(…) is for maps")),
+        _ => Box::new(unsupported_schema("values(…) is for maps")),
     };
     change(&mut values);
     schema.additional_properties = Some(JSONSchemaPropsOrBool::Schema(values));
@@ -380,7 +380,7 @@ pub fn raw(schema: &mut JSONSchemaProps, text: &str) {
     let description = schema.description.take();
     *schema = match serde_json::from_str(text) {
         Ok(json) => read(json),
-        Err(error) => unfit(format!("raw: {error}")),
+        Err(error) => unsupported_schema(format!("raw: {error}")),
     };
     schema.description = schema.description.take().or(description);
 }
@@ -388,7 +388,7 @@ pub fn raw(schema: &mut JSONSchemaProps, text: &str) {
 /// Decodes a schema from JSON.
 #[must_use]
 pub fn read(json: Value) -> JSONSchemaProps {
-    serde_json::from_value(json).unwrap_or_else(|error| unfit(format!("this is no schema: {error}")))
+    serde_json::from_value(json).unwrap_or_else(|error| unsupported_schema(format!("this is no schema: {error}")))
 }
 
 /// Changes the schema to an embedded object of any kind.

@@ -23,7 +23,7 @@ thread_local! {
     static OPEN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the schema of a type. The schema of a recursive type is [`unfit`].
+/// Returns the schema of a type. The schema of a recursive type is [`unsupported_schema`].
 ///
 /// ```
 /// use windlass_api::crd::schema_of;
@@ -38,7 +38,7 @@ thread_local! {
 pub fn schema_of<T: Schema + ?Sized>() -> JSONSchemaProps {
     let name = type_name::<T>();
     if OPEN.with_borrow(|open| open.contains(&name)) {
-        return unfit(format!(
+        return unsupported_schema(format!(
             "{name} contains itself, and a structural schema ends: #[schema(schemaless)] leaves a field open"
         ));
     }
@@ -50,7 +50,7 @@ pub fn schema_of<T: Schema + ?Sized>() -> JSONSchemaProps {
 
 /// Returns a placeholder for a schema that cannot exist, with the reason. Servers reject it.
 #[must_use]
-pub fn unfit(why: impl Into<String>) -> JSONSchemaProps {
+pub fn unsupported_schema(why: impl Into<String>) -> JSONSchemaProps {
     JSONSchemaProps { ref_path: Some(why.into()), ..JSONSchemaProps::default() }
 }
 

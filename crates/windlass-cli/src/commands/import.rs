@@ -122,7 +122,7 @@ pub(crate) fn types(from: &[PathBuf], version: Option<&str>) -> Result<Types, Bo
             let Imported { modules, differences, .. } = definition.import(version)?;
             for difference in differences {
                 if difference.place.starts_with(ELSEWHERE) {
-                    let place = "configure it in code (Definition::converted_by)";
+                    let place = "configure it in code (CrdBuilder::converted_by)";
                     tracing::warn!("{}: {place}: {difference}", definition.name());
                 } else {
                     tracing::error!("{}: missing in the types: {difference}", definition.name());

@@ -52,7 +52,7 @@ fn named(name: &str) -> ObjectMeta {
 fn echo() -> Fake {
     Fake::new(|request| {
         let body = if request.body().is_empty() { "{}".into() } else { request.body().clone() };
-        Response::new(crate::Body::from(body))
+        Response::new(crate::body::Body::from(body))
     })
 }
 

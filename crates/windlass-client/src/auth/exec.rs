@@ -4,7 +4,6 @@
 //! A plugin is run when there is no credential yet, when the last one has expired, and when the server has rejected it.
 //! Concurrent requests share one run.
 
-mod plugin;
 mod policy;
 
 use std::io;
@@ -12,10 +11,9 @@ use std::io;
 use serde_json::Value;
 use thiserror::Error;
 
-pub(super) use plugin::Plugin;
 pub use policy::PluginPolicy;
 
-use super::Secret;
+use crate::secret::Secret;
 
 /// The configuration of a credential plugin. `Debug` hides the values of its environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +155,3 @@ impl Interaction {
         Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -38,7 +38,7 @@ impl Impersonation {
         self
     }
 
-    pub(super) fn headers(&self) -> Result<HeaderMap, AuthError> {
+    pub(crate) fn headers(&self) -> Result<HeaderMap, AuthError> {
         let mut headers = HeaderMap::new();
         headers.insert(USER, value("user", &self.user)?);
         if let Some(uid) = &self.uid {
@@ -59,7 +59,7 @@ impl Impersonation {
 }
 
 /// Adds the headers, unless the request already impersonates a user.
-pub(super) fn add(headers: &HeaderMap, request: &mut HeaderMap) {
+pub(crate) fn add_impersonation(headers: &HeaderMap, request: &mut HeaderMap) {
     if !request.contains_key(USER) {
         request.extend(headers.clone());
     }

@@ -6,10 +6,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 use jiff::Timestamp;
 use windlass_api::BoxError;
 
-use super::{
-    AuthError, Secret, bearer,
-    issuer::{Credential, Fresh},
-};
+use super::AuthError;
+use crate::secret::Secret;
 
 type Fetch = dyn Fn() -> BoxFuture<'static, Result<IssuedToken, BoxError>> + Send + Sync;
 
@@ -49,12 +47,8 @@ impl TokenSource {
         Self(Arc::new(move || fetch().boxed()))
     }
 
-    pub(super) async fn fetch(&self) -> Result<Credential, AuthError> {
-        let IssuedToken { token, expires } = (self.0)().await.map_err(|source| AuthError::Source { source })?;
-        let unprintable = || AuthError::Unprintable { origin: "the program's own source".to_owned() };
-        let header = bearer(token.expose()).ok_or_else(unprintable)?;
-        let fresh = expires.map_or(Fresh::Always, Fresh::Until);
-        Ok(Credential { header: Some(header), identity: None, fresh })
+    pub(crate) async fn fetch(&self) -> Result<IssuedToken, AuthError> {
+        (self.0)().await.map_err(|source| AuthError::Source { source })
     }
 }
 

@@ -78,7 +78,7 @@ impl CertificateAuthority {
             validity.apply(&mut params);
             params.self_signed(key.pair())
         });
-        let certificate = made.map_err(|error| CertificateError::make(WHAT, error))?.pem();
+        let certificate = made.map_err(|error| CertificateError::create(WHAT, error))?.pem();
         Self::new(KeyedCertificate::new(Certificate::from_pem(&certificate)?, key)?)
     }
 
@@ -111,7 +111,7 @@ impl CertificateAuthority {
             validity.apply(&mut params);
             params.signed_by(key.pair(), &self.issuer)
         });
-        let certificate = made.map_err(|error| CertificateError::make(WHAT, error))?.pem();
+        let certificate = made.map_err(|error| CertificateError::create(WHAT, error))?.pem();
         KeyedCertificate::new(Certificate::from_pem(&certificate)?, key)
     }
 
@@ -122,7 +122,7 @@ impl CertificateAuthority {
             .map_err(|error| CertificateError::read("certificate signing request", error))?;
         allow(&mut asked.params, usages);
         validity.apply(&mut asked.params);
-        let made = asked.signed_by(&self.issuer).map_err(|error| CertificateError::make(WHAT, error))?;
+        let made = asked.signed_by(&self.issuer).map_err(|error| CertificateError::create(WHAT, error))?;
         Certificate::from_pem(&made.pem())
     }
 }

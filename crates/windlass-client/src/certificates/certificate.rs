@@ -12,7 +12,7 @@ use x509_parser::{
 };
 
 use super::{CertificateError, PrivateKey};
-use crate::config::{Identity, Pem};
+use crate::connection_options::{Identity, Pem};
 
 const WHAT: &str = "certificate";
 
@@ -107,7 +107,7 @@ impl KeyedCertificate {
 
     /// Returns both as one PEM text, the key last.
     #[must_use]
-    pub fn to_pem(&self) -> crate::auth::Secret {
+    pub fn to_pem(&self) -> crate::secret::Secret {
         format!("{}{}", self.certificate.pem, self.key.to_pem().expose()).into()
     }
 

@@ -6,7 +6,7 @@ use rcgen::KeyPair;
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 
 use super::CertificateError;
-use crate::{auth::Secret, file};
+use crate::{file, secret::Secret};
 
 const WHAT: &str = "private key";
 
@@ -17,7 +17,7 @@ pub struct PrivateKey(Arc<KeyPair>);
 impl PrivateKey {
     /// Generates a key, ECDSA over P-256, with the system's randomness.
     pub fn generate() -> Result<Self, CertificateError> {
-        KeyPair::generate().map(Self::of).map_err(|error| CertificateError::make(WHAT, error))
+        KeyPair::generate().map(Self::of).map_err(|error| CertificateError::create(WHAT, error))
     }
 
     /// Parses PEM in PKCS #8, for any algorithm that TLS supports. Other sections are ignored.

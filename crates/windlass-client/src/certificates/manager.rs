@@ -21,7 +21,7 @@ use windlass_api::{
 };
 
 use super::{Certificate, CertificateError, CertificateRequest, CertificateStore, KeyedCertificate, PrivateKey};
-use crate::{Client, config::LiveIdentity};
+use crate::{Client, connection_options::LiveIdentity};
 
 /// The time to wait for a signature before creating a new request, as in Go's manager.
 const SIGNATURE_TIMEOUT: Duration = Duration::from_mins(15);
@@ -214,7 +214,7 @@ impl CertificateManager {
         let decided =
             decided.until(|found| found.is_none_or(|found| !is_it(found) || outcome(found).is_some())).await?;
         match decided.filter(is_it).as_ref().and_then(outcome) {
-            None => Err(CertificateError::Gone { request: name }),
+            None => Err(CertificateError::Deleted { request: name }),
             Some(Outcome::NotGranted { condition, message }) => {
                 let (condition, message) = (condition.to_owned(), message.to_owned());
                 Err(CertificateError::NotGranted { request: name, condition, message })

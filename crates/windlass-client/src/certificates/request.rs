@@ -77,7 +77,7 @@ impl CertificateRequest {
     pub fn to_pem(&self, key: &PrivateKey) -> Result<String, CertificateError> {
         let params = params(self.names.clone(), &self.common_name, self.organization.as_deref());
         let request = params.and_then(|params| params.serialize_request(key.pair())?.pem());
-        request.map_err(|error| CertificateError::make(WHAT, error))
+        request.map_err(|error| CertificateError::create(WHAT, error))
     }
 
     /// Reports whether a certificate contains everything that this request contains. It may contain more.

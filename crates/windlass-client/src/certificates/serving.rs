@@ -11,18 +11,18 @@ use rustls::{
 };
 use windlass_api::BoxError;
 
-use crate::config::{Identity, LiveIdentity, Pem};
+use crate::connection_options::{Identity, LiveIdentity, Pem};
 
 /// A certificate resolver that serves the current certificate on each new connection, for rustls' `with_cert_resolver`.
 ///
 /// While there is no certificate, connections fail. If a new certificate is unusable, the previous one remains in use.
 pub struct ServingCertificate {
     live: LiveIdentity,
-    last: Mutex<Option<Made>>,
+    last: Mutex<Option<Converted>>,
 }
 
 /// The result of the last conversion, with its source.
-struct Made {
+struct Converted {
     identity: Arc<Identity>,
     /// `None` if no conversion has succeeded yet.
     certified: Option<Arc<CertifiedKey>>,
@@ -38,17 +38,17 @@ impl ServingCertificate {
     fn current(&self) -> Option<Arc<CertifiedKey>> {
         let identity = self.live.current()?;
         let mut last = self.last.lock();
-        if let Some(made) = last.as_ref().filter(|made| Arc::ptr_eq(&made.identity, &identity)) {
-            return made.certified.clone();
+        if let Some(converted) = last.as_ref().filter(|converted| Arc::ptr_eq(&converted.identity, &identity)) {
+            return converted.certified.clone();
         }
         let certified = match certified(&identity) {
             Ok(certified) => Some(Arc::new(certified)),
             Err(error) => {
                 tracing::warn!(error, "the last serving certificate remains in use");
-                last.take().and_then(|made| made.certified)
+                last.take().and_then(|converted| converted.certified)
             }
         };
-        *last = Some(Made { identity, certified: certified.clone() });
+        *last = Some(Converted { identity, certified: certified.clone() });
         certified
     }
 }

@@ -19,7 +19,7 @@ pub trait CertificateStore: fmt::Debug + Send + Sync + 'static {
 /// A store in one file that contains certificate and key. The file is replaced atomically and is readable only by its
 /// owner.
 ///
-/// A kubeconfig or an [`Identity`](crate::config::Identity) may name the same file as certificate and as key.
+/// A kubeconfig or an [`Identity`](crate::connection_options::Identity) may name the same file as certificate and as key.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     path: PathBuf,

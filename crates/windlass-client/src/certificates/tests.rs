@@ -3,7 +3,7 @@ use windlass_api::ErrorChain;
 
 use super::*;
 use crate::{
-    config::{Identity, Pem},
+    connection_options::{Identity, Pem},
     testing::Folder,
 };
 
@@ -141,7 +141,7 @@ fn a_store_gives_back_what_was_last_saved() {
 #[test]
 fn a_server_shows_the_certificate_that_is_in_use() {
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
-    let live = crate::config::LiveIdentity::new();
+    let live = crate::connection_options::LiveIdentity::new();
     let serving = std::sync::Arc::new(ServingCertificate::new(live.clone()));
     let shown = |name: &str| shake(serving.clone(), authority.certificate().to_pem(), name);
     assert!(shown("one").is_err(), "there is none");
@@ -156,7 +156,7 @@ fn a_server_shows_the_certificate_that_is_in_use() {
 
 /// Checks whether a client that trusts `authority` accepts a server with this identity for `name`.
 fn handshake(identity: &Identity, authority: &str, name: &str) -> Result<(), rustls::Error> {
-    let live = crate::config::LiveIdentity::new();
+    let live = crate::connection_options::LiveIdentity::new();
     live.set(identity.clone());
     shake(std::sync::Arc::new(ServingCertificate::new(live)), authority, name)
 }

@@ -8,20 +8,20 @@ use crate::{
     metrics::{Both, ClientMetrics},
     pipeline::{Gate, OverloadBackoff, Policy, RateLimit, Throttle},
     warnings::WarningHandler,
-    written::WriteObserver,
+    write_observer::WriteObserver,
 };
 
 impl Client {
     /// Returns this client with a rate limit for its requests. Watches are exempt.
     #[must_use]
     pub fn with_rate_limit(self, limit: RateLimit) -> Self {
-        self.with(|policy| policy.throttle = Throttle::Chosen(Some(limit)))
+        self.with(|policy| policy.throttle = Throttle::Explicit(Some(limit)))
     }
 
     /// Returns this client without a rate limit. Fairness among clients is then left to the server.
     #[must_use]
     pub fn without_rate_limit(self) -> Self {
-        self.with(|policy| policy.throttle = Throttle::Chosen(None))
+        self.with(|policy| policy.throttle = Throttle::Explicit(None))
     }
 
     /// Returns this client without the default rate limit; a limit that was set explicitly stays in force. Use it for
@@ -29,8 +29,8 @@ impl Client {
     #[must_use]
     pub fn without_default_rate_limit(self) -> Self {
         match self.policy.throttle {
-            Throttle::Usual { .. } => self.without_rate_limit(),
-            Throttle::Chosen(_) => self,
+            Throttle::Default { .. } => self.without_rate_limit(),
+            Throttle::Explicit(_) => self,
         }
     }
 
@@ -130,8 +130,8 @@ impl Client {
     /// Returns this client with the default rate limit of discovery, unless a limit was set explicitly.
     pub(crate) fn for_discovery(&self) -> Self {
         match &self.policy.throttle {
-            Throttle::Usual { discovery, .. } => self.clone().with_rate_limit(discovery.clone()),
-            Throttle::Chosen(_) => self.clone(),
+            Throttle::Default { discovery, .. } => self.clone().with_rate_limit(discovery.clone()),
+            Throttle::Explicit(_) => self.clone(),
         }
     }
 

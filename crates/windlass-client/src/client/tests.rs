@@ -1,3 +1,6 @@
+mod answers;
+mod cancellation;
+
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -5,7 +8,7 @@ use http::Response;
 use serde_json::{Value, json};
 use windlass_api::{
     ApiResource, Content, DeleteOptions, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions,
-    ListWatch, ObjectExt as _, Propagation, RawEvent, VersionMatch, WatchOptions,
+    ListWatch, ObjectExt as _, ObjectRef, Patch, Propagation, RawEvent, Resource as _, VersionMatch, WatchOptions,
     k8s_openapi::{
         api::{
             apps::v1::Deployment,

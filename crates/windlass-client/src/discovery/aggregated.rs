@@ -9,7 +9,7 @@ use super::{
     DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery, FailedVersion, Peers,
     list,
 };
-use crate::{Client, Error, Result, error::Operation, response, transport::Body};
+use crate::{Client, Error, Result, body::Body, operation::Operation, response};
 
 const ACCEPT: HeaderValue = HeaderValue::from_static(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\

@@ -11,7 +11,7 @@ use windlass_api::{GroupVersion, ListWatchError};
 use documents::{GroupList, ResourceList};
 
 use super::{DiscoveredVersion, Discovery, list};
-use crate::{Client, Error, Result, error::Operation, transport::Body};
+use crate::{Client, Error, Result, body::Body, operation::Operation};
 
 /// The maximum number of concurrent requests.
 const CONCURRENCY: usize = 8;

@@ -2,7 +2,7 @@ use http::Response;
 use windlass_api::Scope;
 
 use super::*;
-use crate::{Body, RateLimit, pipeline::Throttle, testing::Fake};
+use crate::{RateLimit, body::Body, pipeline::Throttle, testing::Fake};
 
 const AGGREGATED_CORE: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
   {"metadata":{"creationTimestamp":null},"versions":[{"version":"v1","freshness":"Current","resources":[
@@ -106,7 +106,7 @@ async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requ
             _ => r#"{"resources":[{"name":"foos","kind":"Foo"}]}"#.into(),
         })
     });
-    let client = fake.client().with(|policy| policy.throttle = Throttle::usual());
+    let client = fake.client().with(|policy| policy.throttle = Throttle::default_limits());
     let began = tokio::time::Instant::now();
     assert_eq!(client.discovery().await.unwrap().resources().count(), 101);
     assert_eq!((fake.seen().len(), began.elapsed().as_secs()), (103, 0));

@@ -3,7 +3,7 @@
 use http::Request;
 use serde::Deserialize;
 
-use crate::{Body, Client, Result};
+use crate::{Client, Result, body::Body};
 
 /// The content of `/version`. Any field may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

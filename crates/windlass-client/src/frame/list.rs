@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use windlass_api::{ListMeta, Meta, Place, Skipper};
 
-use super::{FrameError, Passing};
+use super::{FrameError, Skipped};
 
 /// The maximum size of the envelope. Real ones have a few hundred bytes, mostly a continue token.
 const ENVELOPE_LIMIT: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) struct ListDecoder {
     /// The number of items started so far.
     items: u64,
     /// `Some` while an item above the size limit is being skipped.
-    passing: Option<Passing>,
+    skipped: Option<Skipped>,
     limit: usize,
 }
 
@@ -93,7 +93,7 @@ impl ListDecoder {
             item: BytesMut::new(),
             skipper: Skipper::default(),
             items: 0,
-            passing: None,
+            skipped: None,
             limit,
         }
     }
@@ -237,16 +237,16 @@ impl ListDecoder {
         let end = self.skipper.advance(&self.chunk);
         let rest = self.chunk.split_off(end.unwrap_or(self.chunk.len()));
         let part = std::mem::replace(&mut self.chunk, rest);
-        if self.passing.is_none() && self.item.len() + part.len() > self.limit {
-            self.pass_over(&part);
+        if self.skipped.is_none() && self.item.len() + part.len() > self.limit {
+            self.skip(&part);
         }
-        if let Some(mut passing) = self.passing.take() {
-            passing.more(&part);
+        if let Some(mut skipped) = self.skipped.take() {
+            skipped.more(&part);
             if end.is_some() {
                 self.state = State::Items(Expect::CommaOrEnd);
-                return Err(passing.end(self.limit));
+                return Err(skipped.end(self.limit));
             }
-            self.passing = Some(passing);
+            self.skipped = Some(skipped);
             return Ok(None);
         }
         if end.is_some() && self.item.is_empty() {
@@ -257,12 +257,12 @@ impl ListDecoder {
     }
 
     /// Starts to skip the item, which continues with `part`.
-    fn pass_over(&mut self, part: &Bytes) {
+    fn skip(&mut self, part: &Bytes) {
         let mut start = std::mem::take(&mut self.item);
         let held = start.len();
         start.extend_from_slice(&part[..self.limit - held]);
         let (place, meta) = (Place::Item(self.items), Meta::parse_start(&start));
-        self.passing = Some(Passing { place, meta, size: held as u64 });
+        self.skipped = Some(Skipped { place, meta, size: held as u64 });
     }
 }
 

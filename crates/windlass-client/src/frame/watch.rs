@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api::{EventType, Meta, Place, RawEvent};
 
-use super::{FrameError, Passing};
+use super::{FrameError, Skipped};
 
 /// Splits a watch into events.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct WatchDecoder {
     /// The number of events so far.
     events: u64,
     /// `Some` while a line above the size limit is being skipped.
-    passing: Option<Passing>,
+    skipped: Option<Skipped>,
     limit: usize,
 }
 
 impl WatchDecoder {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { chunk: Bytes::new(), line: BytesMut::new(), events: 0, passing: None, limit }
+        Self { chunk: Bytes::new(), line: BytesMut::new(), events: 0, skipped: None, limit }
     }
 
     /// Adds a chunk. [`Self::next_event`] must have returned `None` before.
@@ -41,10 +41,10 @@ impl WatchDecoder {
             let rest = self.chunk.split_off(end + 1);
             let mut line = std::mem::replace(&mut self.chunk, rest);
             line.truncate(end);
-            if self.passing.is_some() || self.line.len() + line.len() > self.limit {
-                self.pass_over(&line)?;
-                if let Some(passing) = self.passing.take() {
-                    return Err(passing.end(self.limit));
+            if self.skipped.is_some() || self.line.len() + line.len() > self.limit {
+                self.skip(&line)?;
+                if let Some(skipped) = self.skipped.take() {
+                    return Err(skipped.end(self.limit));
                 }
             }
             if !self.line.is_empty() {
@@ -57,8 +57,8 @@ impl WatchDecoder {
             }
         }
         let rest = std::mem::take(&mut self.chunk);
-        if self.passing.is_some() || self.line.len() + rest.len() > self.limit {
-            self.pass_over(&rest)?;
+        if self.skipped.is_some() || self.line.len() + rest.len() > self.limit {
+            self.skip(&rest)?;
         } else {
             self.line.extend_from_slice(&rest);
         }
@@ -67,7 +67,7 @@ impl WatchDecoder {
 
     /// Ends the stream. Returns a last event without a newline, if it is complete.
     pub(crate) fn finish(&mut self) -> Result<Option<RawEvent>, FrameError> {
-        if self.passing.is_some() {
+        if self.skipped.is_some() {
             return Err(FrameError::Truncated { within: "an event" });
         }
         let line = self.line.split().freeze();
@@ -79,17 +79,17 @@ impl WatchDecoder {
 
     /// Skips the line, which continues with `part`. Only events that change an object are skipped; any other line of
     /// this size is an error.
-    fn pass_over(&mut self, part: &[u8]) -> Result<(), FrameError> {
-        let mut passing = match self.passing.take() {
-            Some(passing) => passing,
-            None => self.begin_passing(part)?,
+    fn skip(&mut self, part: &[u8]) -> Result<(), FrameError> {
+        let mut skipped = match self.skipped.take() {
+            Some(skipped) => skipped,
+            None => self.begin_skip(part)?,
         };
-        passing.more(part);
-        self.passing = Some(passing);
+        skipped.more(part);
+        self.skipped = Some(skipped);
         Ok(())
     }
 
-    fn begin_passing(&mut self, part: &[u8]) -> Result<Passing, FrameError> {
+    fn begin_skip(&mut self, part: &[u8]) -> Result<Skipped, FrameError> {
         let mut start = std::mem::take(&mut self.line);
         let held = start.len();
         start.extend_from_slice(&part[..self.limit - held]);
@@ -98,7 +98,7 @@ impl WatchDecoder {
             .ok_or(FrameError::TooLarge { what: "a line that is no change of an object", limit: self.limit })?;
         self.events += 1;
         let (place, meta) = (Place::Event(self.events, event_type), Meta::parse_start(object));
-        Ok(Passing { place, meta, size: held as u64 })
+        Ok(Skipped { place, meta, size: held as u64 })
     }
 }
 

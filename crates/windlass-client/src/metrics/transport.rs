@@ -24,8 +24,8 @@ pub trait TransportMetrics: Debug + Send + Sync + 'static {
     }
 
     /// The certificate files of TLS were read again: `rest_client_transport_ca_reload_total`.
-    fn tls_files_read(&self, found: Found) {
-        let _ = found;
+    fn tls_files_read(&self, result: TlsReload) {
+        let _ = result;
     }
 
     /// A credential plugin was called: `rest_client_exec_plugin_call_total`.
@@ -34,8 +34,8 @@ pub trait TransportMetrics: Debug + Send + Sync + 'static {
     }
 
     /// The policy allowed or denied a credential plugin: `rest_client_exec_plugin_policy_call_total`.
-    fn plugin_judged(&self, verdict: Verdict) {
-        let _ = verdict;
+    fn plugin_policy_checked(&self, decision: PolicyDecision) {
+        let _ = decision;
     }
 
     /// A plugin returned credentials that expire at this time. `None` if they are valid until they are rejected.
@@ -76,7 +76,7 @@ pub enum Source {
 
 /// The result of reading files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
+pub enum TlsReload {
     /// The content is unchanged.
     Unchanged,
     /// The content has changed and is now in use.
@@ -101,21 +101,21 @@ pub enum PluginCall {
 /// The decision of the plugin policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
-pub enum Verdict {
+pub enum PolicyDecision {
     Allowed,
     Denied,
 }
 
 /// The recorder of metrics, if one is configured.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Audience(Option<Arc<dyn TransportMetrics>>);
+pub(crate) struct MetricsRecorder(Option<Arc<dyn TransportMetrics>>);
 
-impl Audience {
-    pub(crate) fn of(metrics: impl TransportMetrics) -> Self {
+impl MetricsRecorder {
+    pub(crate) fn new(metrics: impl TransportMetrics) -> Self {
         Self(Some(Arc::new(metrics)))
     }
 
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn TransportMetrics)) {
+    pub(crate) fn record(&self, what: impl FnOnce(&dyn TransportMetrics)) {
         if let Some(metrics) = &self.0 {
             what(&**metrics);
         }
@@ -125,16 +125,5 @@ impl Audience {
 impl Outcome {
     pub(crate) const fn of<T, E>(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Succeeded } else { Self::Failed }
-    }
-}
-
-impl PluginCall {
-    pub(crate) fn of_error(error: &crate::auth::PluginError) -> Self {
-        use crate::auth::PluginError as Error;
-        match error {
-            Error::Failed { code } => Self::Failed(*code),
-            Error::Missing { .. } => Self::Missing,
-            _ => Self::Unusable,
-        }
     }
 }

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use windlass_api::BoxError;
 
-use crate::transport::Body;
+use crate::body::Body;
 
 /// The error of a call that exceeded its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 use windlass_api::BoxError;
 
-use crate::error::Operation;
+use crate::operation::Operation;
 
 /// Checked before and during each attempt to send a request.
 ///

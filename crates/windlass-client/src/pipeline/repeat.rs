@@ -7,7 +7,7 @@ use thiserror::Error;
 use windlass_api::BoxError;
 
 use super::Reading;
-use crate::transport::{Body, NotBegun};
+use crate::{body::Body, transport::NotBegun};
 
 /// The delay before a retry if the server specifies none.
 const LOST_WAIT: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl Attempts {
     }
 
     /// Decides whether to retry after the current attempt.
-    pub(super) fn judge(&self, outcome: &Outcome) -> Option<Repeat> {
+    pub(super) fn decide_retry(&self, outcome: &Outcome) -> Option<Repeat> {
         let again = self.made < self.retries;
         match outcome {
             Ok(response) if again => asked(response),

@@ -11,7 +11,7 @@ use windlass_api::{ListWatchError, Status};
 use super::{ExitStatus, TerminalSize};
 use crate::{
     Error, Result,
-    error::Operation,
+    operation::Operation,
     websocket::{ConnectionError, PING_INTERVAL, Receiver, Sender},
 };
 

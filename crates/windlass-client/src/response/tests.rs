@@ -2,7 +2,7 @@ use http::HeaderValue;
 
 use super::*;
 use crate::{
-    Verb,
+    operation::Verb,
     testing::{End, chunks},
 };
 

@@ -20,12 +20,12 @@ const RELOAD_AFTER: Duration = Duration::from_secs(10);
 pub struct DeferredRestMapper {
     discovery: CachedDiscovery,
     reload_after: Duration,
-    made: Arc<Mutex<Option<Made>>>,
+    cached: Arc<Mutex<Option<CachedMapper>>>,
 }
 
 /// A mapper and the discovery that it was created from.
 #[derive(Clone, Debug)]
-struct Made {
+struct CachedMapper {
     from: Arc<Discovery>,
     mapper: Arc<RestMapper>,
 }
@@ -34,7 +34,7 @@ impl DeferredRestMapper {
     /// Creates a mapper from cached discovery.
     #[must_use]
     pub fn new(discovery: CachedDiscovery) -> Self {
-        Self { discovery, reload_after: RELOAD_AFTER, made: Arc::default() }
+        Self { discovery, reload_after: RELOAD_AFTER, cached: Arc::default() }
     }
 
     /// Sets the age of a discovery result from which an unknown name causes a new discovery. Defaults to ten seconds.
@@ -48,12 +48,12 @@ impl DeferredRestMapper {
     pub async fn mapper(&self) -> Result<Arc<RestMapper>> {
         // Boxed, because the result is mostly cached: this keeps the callers' futures small.
         let from = Box::pin(self.discovery.get()).await?;
-        let mut made = self.made.lock();
-        if let Some(made) = made.as_ref().filter(|made| Arc::ptr_eq(&made.from, &from)) {
-            return Ok(Arc::clone(&made.mapper));
+        let mut cached = self.cached.lock();
+        if let Some(cached) = cached.as_ref().filter(|cached| Arc::ptr_eq(&cached.from, &from)) {
+            return Ok(Arc::clone(&cached.mapper));
         }
         let mapper = Arc::new(RestMapper::new(&from));
-        *made = Some(Made { from, mapper: Arc::clone(&mapper) });
+        *cached = Some(CachedMapper { from, mapper: Arc::clone(&mapper) });
         Ok(mapper)
     }
 

@@ -144,8 +144,8 @@ fn preferences_and_further_mappers_change_the_order() {
     assert_eq!(preferred.resource_for(&gvr("", "", "deployments")).unwrap().resource.group, "apps.example.com");
     assert_eq!(preferred.resource_for(&gvr("", "", "po")).unwrap().resource.plural, "pods");
     let own = RestMapper { resources: vec![resource(("own.io", "v1", "Pod"), "pods")] };
-    assert_eq!(own.clone().or(mapper()).resolve("pods").unwrap().resource.group, "own.io");
-    assert_eq!(mapper().or(own).resolve("pods").unwrap().resource.group, "");
+    assert_eq!(own.clone().merge(mapper()).resolve("pods").unwrap().resource.group, "own.io");
+    assert_eq!(mapper().merge(own).resolve("pods").unwrap().resource.group, "");
 }
 
 #[test]

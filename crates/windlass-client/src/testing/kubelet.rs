@@ -18,7 +18,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::{Body, Client, Config};
+use crate::{Client, Config, body::Body};
 
 /// The kubelet's end of a connection.
 pub(crate) struct Channels {

@@ -13,7 +13,7 @@ use http::{
 use tower::Service;
 use windlass_api::BoxError;
 
-use crate::{Config, ConfigError, transport::Body};
+use crate::{body::Body, config_error::ConfigError};
 
 /// A service that receives paths and passes full URLs to its inner service.
 #[derive(Clone, Debug)]
@@ -26,10 +26,11 @@ pub(crate) struct Addressed<S> {
 }
 
 impl<S> Addressed<S> {
-    pub(crate) fn new(inner: S, config: &Config) -> Result<Self, ConfigError> {
-        let parts = config.server.clone().into_parts();
+    pub(crate) fn new(inner: S, server: Uri) -> Result<Self, ConfigError> {
+        let address = server.to_string();
+        let parts = server.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(ConfigError::Server { server: config.server.to_string() });
+            return Err(ConfigError::Server { server: address });
         };
         let prefix = parts.path_and_query.map_or_else(String::new, |path| path.path().trim_end_matches('/').to_owned());
         Ok(Self { inner, scheme, authority, prefix })
@@ -77,14 +78,14 @@ mod tests {
             ("https://h/", "https://h/api/v1/pods?limit=1"),
             ("http://h/k8s/clusters/c-1/", "http://h/k8s/clusters/c-1/api/v1/pods?limit=1"),
         ] {
-            let addressed = Addressed::new((), &Config::new(server.parse().unwrap())).unwrap();
+            let addressed = Addressed::new((), server.parse().unwrap()).unwrap();
             assert_eq!(addressed.address(&"/api/v1/pods?limit=1".parse().unwrap()).unwrap(), expected);
         }
     }
 
     #[test]
     fn a_server_without_a_scheme_is_refused() {
-        let error = Addressed::new((), &Config::new("/only/a/path".parse().unwrap())).unwrap_err();
+        let error = Addressed::new((), "/only/a/path".parse().unwrap()).unwrap_err();
         assert!(error.to_string().contains("/only/a/path"), "{error}");
     }
 }

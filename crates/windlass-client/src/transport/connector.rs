@@ -28,12 +28,12 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::{Service, ServiceExt, service_fn};
 use windlass_api::BoxError;
 
-use super::{resolver::Resolver, route::Route, tls};
+use super::{ConnectionKey, resolver::Resolver, route::Route, tls};
 use crate::{
-    Config, ConfigError,
     auth::basic,
-    config::{Dialer, ProxyProtocol, ProxyServer, Wire},
-    metrics::{Audience, Opened, Outcome},
+    config_error::ConfigError,
+    connection_options::{Dialer, ProxyProtocol, ProxyServer, Wire},
+    metrics::{MetricsRecorder, Opened, Outcome},
 };
 
 /// The interval of TCP keep-alive, which detects dead peers, because watches may be silent for long.
@@ -57,7 +57,7 @@ pub(crate) struct Connector {
     timeout: Duration,
     /// Notifies the connections that must end immediately.
     cutter: Arc<Notify>,
-    audience: Audience,
+    recorder: MetricsRecorder,
 }
 
 /// A connection as used by HTTP.
@@ -85,22 +85,22 @@ enum Peer {
 }
 
 impl Connector {
-    pub(super) fn new(config: &Config, route: Route) -> Result<Self, ConfigError> {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.audience.clone()));
+    pub(super) fn new(key: &ConnectionKey, route: Route, recorder: MetricsRecorder) -> Result<Self, ConfigError> {
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(recorder.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        let https = config.server.scheme() == Some(&Scheme::HTTPS);
-        let server_name = https.then(|| tls::server_name(config)).transpose()?;
+        let https = key.server.scheme() == Some(&Scheme::HTTPS);
+        let server_name = https.then(|| tls::server_name(&key.server, &key.tls)).transpose()?;
         Ok(Self {
             tcp,
-            dialer: config.dialer.clone(),
+            dialer: key.dialer.clone(),
             route,
             tls: None,
             server_name,
-            timeout: config.connect_timeout,
+            timeout: key.timeout,
             cutter: Arc::default(),
-            audience: config.audience.clone(),
+            recorder,
         })
     }
 
@@ -274,13 +274,13 @@ impl Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let server = with_port(&uri);
         let (timeout, connect) = (self.timeout, self.clone().connect(uri));
-        let (audience, began) = (self.audience.clone(), Instant::now());
+        let (recorder, began) = (self.recorder.clone(), Instant::now());
         Box::pin(async move {
             let connected = tokio::time::timeout(timeout, connect).await.unwrap_or_else(|_| {
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {timeout:?}")).into())
             });
             let (outcome, took) = (Outcome::of(&connected), began.elapsed());
-            audience.tell(|metrics| metrics.connected(&Opened { server: &server, outcome, took }));
+            recorder.record(|metrics| metrics.connected(&Opened { server: &server, outcome, took }));
             connected.map_err(|source| NotConnected { server, source }.into())
         })
     }

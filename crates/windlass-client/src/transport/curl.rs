@@ -10,7 +10,7 @@ use std::{
 use http::{HeaderName, HeaderValue, Request, header};
 use tower::Service;
 
-use super::Body;
+use crate::body::Body;
 
 const TARGET: &str = "windlass_client::curl";
 const MASK: &str = "<masked>";
@@ -19,7 +19,7 @@ const SECRET: [HeaderName; 3] = [header::AUTHORIZATION, header::PROXY_AUTHORIZAT
 
 /// Logs the requests to a service. Their URIs are full URLs.
 #[derive(Clone, Debug)]
-pub(super) struct Curl<S>(pub(super) S);
+pub(crate) struct Curl<S>(pub(super) S);
 
 /// A request, displayed as a command.
 struct Command<'r>(&'r Request<Body>);

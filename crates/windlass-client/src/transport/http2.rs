@@ -41,10 +41,11 @@ use tower::Service as _;
 use windlass_api::BoxError;
 
 use super::{
-    Body, CONNECTION_WINDOW, IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
+    CONNECTION_WINDOW, IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
     connector::{Connector, Socket},
     pools::Stream,
 };
+use crate::body::Body;
 
 /// The maximum size of response headers in bytes, as in hyper.
 const HEADERS: u32 = 16 * 1024;
@@ -69,7 +70,7 @@ pub(super) struct Http2(Arc<Shared>);
 struct Shared {
     connector: Connector,
     /// The place for a socket on which the server selected HTTP/1.1.
-    left: Left,
+    spare: SpareSocket,
     /// Counts one for the pool and one for each open request.
     streams: Weak<()>,
     state: Mutex<State>,
@@ -90,10 +91,10 @@ enum State {
 }
 
 /// An open socket, until a pool takes it.
-pub(super) type Left = Arc<Mutex<Option<TokioIo<Socket>>>>;
+pub(super) type SpareSocket = Arc<Mutex<Option<TokioIo<Socket>>>>;
 
 /// The state in which a request finds the connection.
-enum Found {
+enum BeginResult {
     /// A connection, with the result of starting the request on it.
     Connection(Result<(ResponseFuture, SendStream<Bytes>), h2::Error>),
     Nothing(Parts),
@@ -103,8 +104,8 @@ enum Found {
 type Opening = BoxFuture<'static, Result<(), NotOpened>>;
 
 /// The result of a request.
-pub(super) enum Carried {
-    Answered(Response<Answer>),
+pub(super) enum SendResult {
+    Answered(Response<ResponseBody>),
     /// The server supports only HTTP/1.1.
     Http1(Request<Body>),
 }
@@ -124,7 +125,7 @@ struct Idle {
 }
 
 /// The body of a response.
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     stream: RecvStream,
     /// The announced length. `None` if the server sent none.
     length: Option<u64>,
@@ -145,9 +146,9 @@ pub(crate) struct NotBegun(#[source] h2::Error);
 
 impl Http2 {
     /// Creates the state without opening a connection. `streams` counts the open requests plus one.
-    pub(super) fn new(connector: Connector, left: Left, streams: &Stream) -> Self {
+    pub(super) fn new(connector: Connector, spare: SpareSocket, streams: &Stream) -> Self {
         let streams = Arc::downgrade(streams);
-        Self(Arc::new(Shared { connector, left, streams, state: Mutex::new(State::Closed) }))
+        Self(Arc::new(Shared { connector, spare, streams, state: Mutex::new(State::Closed) }))
     }
 
     /// Forgets that the server supports only HTTP/1.1.
@@ -158,7 +159,7 @@ impl Http2 {
         }
     }
 
-    pub(super) async fn send(&self, request: Request<Body>) -> Result<Carried, Failure> {
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<SendResult, Failure> {
         let (mut head, body) = request.into_parts();
         for name in OF_ONE_CONNECTION {
             head.headers.remove(name);
@@ -169,16 +170,16 @@ impl Http2 {
         }
         for _ in 0..CONNECTIONS {
             match self.0.begin(head, body.is_end_stream()) {
-                Found::Http1(head) => return Ok(Carried::Http1(Request::from_parts(head, body))),
-                Found::Nothing(again) => {
+                BeginResult::Http1(head) => return Ok(SendResult::Http1(Request::from_parts(head, body))),
+                BeginResult::Nothing(again) => {
                     head = again;
                     self.0.open(&head.uri).await.map_err(|error| Failure::Connect(error.into()))?;
                 }
-                Found::Connection(begun) => {
+                BeginResult::Connection(begun) => {
                     let (answer, stream) = begun.map_err(not_begun)?;
                     let upload = upload(body, stream);
                     let answer = answer.await.map_err(|error| Failure::Stream(error.into()))?;
-                    return Ok(Carried::Answered(Answer::new(answer, upload)));
+                    return Ok(SendResult::Answered(ResponseBody::new(answer, upload)));
                 }
             }
         }
@@ -188,11 +189,11 @@ impl Http2 {
 
 impl Shared {
     /// Starts a request on the connection, if there is one.
-    fn begin(&self, head: Parts, ends: bool) -> Found {
+    fn begin(&self, head: Parts, ends: bool) -> BeginResult {
         let mut state = self.state.lock();
         match &mut *state {
-            State::Http1 => Found::Http1(head),
-            State::Closed | State::Opening(_) => Found::Nothing(head),
+            State::Http1 => BeginResult::Http1(head),
+            State::Closed | State::Opening(_) => BeginResult::Nothing(head),
             State::Open { sender, carried } => {
                 match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(Ok(())) => {}
@@ -202,11 +203,11 @@ impl Shared {
                     Poll::Ready(Err(error)) => {
                         tracing::debug!(%error, "the connection has ended");
                         *state = State::Closed;
-                        return Found::Nothing(head);
+                        return BeginResult::Nothing(head);
                     }
                 }
                 *carried += 1;
-                Found::Connection(sender.send_request(Request::from_parts(head, ()), ends))
+                BeginResult::Connection(sender.send_request(Request::from_parts(head, ()), ends))
             }
         }
     }
@@ -260,7 +261,7 @@ async fn connect(shared: Weak<Shared>, mut connector: Connector, uri: Uri) -> Re
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     match opened {
         Ok((state, socket)) => {
-            *shared.left.lock() = socket;
+            *shared.spare.lock() = socket;
             *shared.state.lock() = state;
             Ok(())
         }
@@ -364,7 +365,7 @@ impl Drop for Upload {
     }
 }
 
-impl Answer {
+impl ResponseBody {
     fn new(head: Response<RecvStream>, upload: Option<Upload>) -> Response<Self> {
         let length = head.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -372,7 +373,7 @@ impl Answer {
     }
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = h2::Error;
 

@@ -32,21 +32,20 @@ use tower::Service;
 use windlass_api::BoxError;
 
 use super::{
-    Body,
+    connections::Closing,
     connector::{Connector, Socket},
-    copy,
-    http2::{Answer, Carried, Failure, Http2, Left},
+    http2::{Failure, Http2, ResponseBody, SendResult, SpareSocket},
     rotation::{Generation, Rotation},
-    shared::Closing,
     upgrade,
 };
+use crate::body::{Body, copy};
 
 /// The maximum number of streams per pool. Less than the 100 of a real API server, because a cancelled stream counts
 /// there until the server has processed the cancellation.
 const STREAMS_PER_POOL: usize = 90;
 
 #[derive(Clone)]
-pub(super) struct Pools(Arc<Shared>);
+pub(crate) struct Pools(Arc<Shared>);
 
 pub(super) struct Shared {
     builder: Builder,
@@ -71,16 +70,16 @@ struct Grown {
 
 /// The HTTP versions of a pool's connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Speaks {
+enum HttpVersion {
     Http1,
     /// HTTP/2, or HTTP/1.1 if the server selects it.
-    WhatTheServerSays,
+    Negotiated,
 }
 
 struct Pool {
     /// `None` if HTTP/2 cannot be negotiated.
     http2: Option<Http2>,
-    http1: Client<Leftover, Body>,
+    http1: Client<SpareSocketFirst, Body>,
     streams: Stream,
 }
 
@@ -89,14 +88,14 @@ pub(super) type Stream = Arc<()>;
 
 /// Uses the socket left by HTTP/2 negotiation before opening another.
 #[derive(Clone)]
-struct Leftover {
+struct SpareSocketFirst {
     connector: Connector,
-    left: Left,
+    spare: SpareSocket,
 }
 
 /// The body of a response. Its request counts as open until the body is dropped.
-pub(super) struct Counted {
-    body: Either<Answer, Incoming>,
+pub(crate) struct Counted {
+    body: Either<ResponseBody, Incoming>,
     _stream: Stream,
 }
 
@@ -175,13 +174,13 @@ impl Shared {
         let Grown { connector, pools, http1, .. } = &mut *grown;
         if leaves_http {
             let pool =
-                http1.get_or_insert_with(|| Arc::new(Pool::new(&self.builder, connector.clone(), Speaks::Http1)));
+                http1.get_or_insert_with(|| Arc::new(Pool::new(&self.builder, connector.clone(), HttpVersion::Http1)));
             return (Arc::clone(pool), Stream::default());
         }
         let room = pools.iter().position(|pool| Arc::strong_count(&pool.streams) <= STREAMS_PER_POOL);
         let index = room.unwrap_or_else(|| {
-            let speaks = if connector.may_negotiate() { Speaks::WhatTheServerSays } else { Speaks::Http1 };
-            pools.push(Arc::new(Pool::new(&self.builder, connector.clone(), speaks)));
+            let version = if connector.may_negotiate() { HttpVersion::Negotiated } else { HttpVersion::Http1 };
+            pools.push(Arc::new(Pool::new(&self.builder, connector.clone(), version)));
             pools.len() - 1
         });
         (Arc::clone(&pools[index]), Arc::clone(&pools[index].streams))
@@ -189,23 +188,23 @@ impl Shared {
 }
 
 impl Pool {
-    fn new(builder: &Builder, connector: Connector, speaks: Speaks) -> Self {
-        let (left, streams) = (Left::default(), Stream::default());
+    fn new(builder: &Builder, connector: Connector, version: HttpVersion) -> Self {
+        let (spare, streams) = (SpareSocket::default(), Stream::default());
         let http2 =
-            (speaks == Speaks::WhatTheServerSays).then(|| Http2::new(connector.clone(), Arc::clone(&left), &streams));
+            (version == HttpVersion::Negotiated).then(|| Http2::new(connector.clone(), Arc::clone(&spare), &streams));
         let connector = connector.http1_only();
-        Self { http2, http1: builder.build(Leftover { connector, left }), streams }
+        Self { http2, http1: builder.build(SpareSocketFirst { connector, spare }), streams }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Either<Answer, Incoming>>, Failure> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Either<ResponseBody, Incoming>>, Failure> {
         let carried = match &self.http2 {
             Some(http2) => http2.send(request).await?,
-            None => Carried::Http1(request),
+            None => SendResult::Http1(request),
         };
         match carried {
-            Carried::Answered(answer) => Ok(answer.map(Either::Left)),
+            SendResult::Answered(answer) => Ok(answer.map(Either::Left)),
             // Boxed, because it is large and rare.
-            Carried::Http1(request) => match Box::pin(self.http1.request(request)).await {
+            SendResult::Http1(request) => match Box::pin(self.http1.request(request)).await {
                 Ok(answer) => Ok(answer.map(Either::Right)),
                 Err(error) if error.is_connect() => {
                     // The server may have been replaced since.
@@ -220,7 +219,7 @@ impl Pool {
     }
 }
 
-impl Service<Uri> for Leftover {
+impl Service<Uri> for SpareSocketFirst {
     type Response = TokioIo<Socket>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
@@ -230,7 +229,7 @@ impl Service<Uri> for Leftover {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        match self.left.lock().take() {
+        match self.spare.lock().take() {
             Some(socket) => Box::pin(ready(Ok(socket))),
             None => self.connector.call(uri),
         }

@@ -11,18 +11,18 @@ use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
 use tokio::time::Instant;
 use tower::Service;
 
-use crate::metrics::Audience;
+use crate::metrics::MetricsRecorder;
 
 /// The system's resolver. It is not used if the host is an IP address.
 #[derive(Clone)]
 pub(super) struct Resolver {
     system: GaiResolver,
-    audience: Audience,
+    recorder: MetricsRecorder,
 }
 
 impl Resolver {
-    pub(super) fn new(audience: Audience) -> Self {
-        Self { system: GaiResolver::new(), audience }
+    pub(super) fn new(recorder: MetricsRecorder) -> Self {
+        Self { system: GaiResolver::new(), recorder }
     }
 }
 
@@ -36,11 +36,11 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (host, audience, began) = (name.as_str().to_owned(), self.audience.clone(), Instant::now());
+        let (host, recorder, began) = (name.as_str().to_owned(), self.recorder.clone(), Instant::now());
         let looked_up = self.system.call(name);
         Box::pin(async move {
             let addresses = looked_up.await;
-            audience.tell(|metrics| metrics.resolved(&host, began.elapsed()));
+            recorder.record(|metrics| metrics.resolved(&host, began.elapsed()));
             addresses
         })
     }

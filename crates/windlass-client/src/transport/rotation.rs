@@ -13,10 +13,9 @@ use windlass_api::ErrorChain;
 
 use super::tls;
 use crate::{
-    ConfigError,
-    auth::Issuer,
-    config::{Identity, LiveIdentity, Pem, TlsOptions},
-    metrics::{Audience, Found},
+    config_error::ConfigError,
+    connection_options::{Identity, LiveIdentity, Pem, TlsOptions},
+    metrics::{MetricsRecorder, TlsReload},
 };
 
 const EVERY: Duration = Duration::from_mins(1);
@@ -24,9 +23,9 @@ const EVERY: Duration = Duration::from_mins(1);
 /// The sequence of TLS configurations.
 pub(super) struct Rotation {
     options: TlsOptions,
-    /// The source of client certificates, if the options contain none.
-    issuer: Option<Arc<Issuer>>,
-    audience: Audience,
+    /// The client certificate of a credential plugin, for options that contain none.
+    plugin_identity: Option<LiveIdentity>,
+    recorder: MetricsRecorder,
     current: Mutex<Current>,
 }
 
@@ -55,21 +54,23 @@ impl Rotation {
     /// Reads the files, so that unusable content is reported immediately.
     pub(super) fn new(
         options: &TlsOptions,
-        issuer: Option<Arc<Issuer>>,
-        audience: Audience,
+        plugin_identity: Option<LiveIdentity>,
+        recorder: MetricsRecorder,
     ) -> Result<Self, ConfigError> {
-        let material = Material::read(options, handed(options, issuer.as_deref()).as_deref())?;
+        let material = Material::read(options, renewed_identity(options, plugin_identity.as_ref()).as_deref())?;
         let config = Arc::new(tls::client_config(options, &material)?);
         let generation = Generation { number: 0, config };
         let current = Mutex::new(Current { generation, material, read: Instant::now() });
-        Ok(Self { options: options.clone(), issuer, audience, current })
+        Ok(Self { options: options.clone(), plugin_identity, recorder, current })
     }
 
     /// Reports whether the configuration may change.
     pub(super) fn may_change(&self) -> bool {
         let identity = self.options.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
         let mut parts = self.options.certificate_authority.iter().chain(identity);
-        self.issuer.is_some() || self.options.live_identity.is_some() || parts.any(|part| matches!(part, Pem::File(_)))
+        self.plugin_identity.is_some()
+            || self.options.live_identity.is_some()
+            || parts.any(|part| matches!(part, Pem::File(_)))
     }
 
     /// Returns the last configuration.
@@ -86,29 +87,30 @@ impl Rotation {
                 // One task reads the files; the others continue meanwhile.
                 current.read = Instant::now();
             }
-            (current.generation.clone(), old || self.is_handed_another(&current.material))
+            (current.generation.clone(), old || self.has_another_identity(&current.material))
         };
         if due { self.read_again().await } else { Ok(generation) }
     }
 
     /// Returns the configuration after reading the files again, because a failure suggests that they have changed.
     pub(super) async fn read_again(&self) -> Result<Generation, ConfigError> {
-        let (options, handed) = (self.options.clone(), handed(&self.options, self.issuer.as_deref()));
-        let is_handed = handed.is_some();
-        let read = tokio::task::spawn_blocking(move || Material::read(&options, handed.as_deref())).await;
+        let identity = renewed_identity(&self.options, self.plugin_identity.as_ref());
+        let options = self.options.clone();
+        let is_renewed = identity.is_some();
+        let read = tokio::task::spawn_blocking(move || Material::read(&options, identity.as_deref())).await;
         let read = read.map_err(|error| ConfigError::tls("TLS files", error)).and_then(|read| read);
         let mut current = self.current.lock();
         current.read = Instant::now();
         let made = match read {
             Ok(material) if material == current.material => {
-                self.audience.tell(|metrics| metrics.tls_files_read(Found::Unchanged));
+                self.recorder.record(|metrics| metrics.tls_files_read(TlsReload::Unchanged));
                 return Ok(current.generation.clone());
             }
             Ok(material) => tls::client_config(&self.options, &material).map(|config| (config, material)),
             Err(error) => Err(error),
         };
-        let found = if made.is_ok() { Found::Changed } else { Found::Unusable };
-        self.audience.tell(|metrics| metrics.tls_files_read(found));
+        let found = if made.is_ok() { TlsReload::Changed } else { TlsReload::Unusable };
+        self.recorder.record(|metrics| metrics.tls_files_read(found));
         match made {
             Ok((config, material)) => {
                 tracing::debug!("TLS files have changed: new connections use them");
@@ -117,7 +119,7 @@ impl Rotation {
                 Ok(current.generation.clone())
             }
             // No earlier certificate exists to fall back to.
-            Err(error) if is_handed => Err(error),
+            Err(error) if is_renewed => Err(error),
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "the last TLS files remain in use");
                 Ok(current.generation.clone())
@@ -125,17 +127,17 @@ impl Rotation {
         }
     }
 
-    fn is_handed_another(&self, material: &Material) -> bool {
-        let Some(handed) = handed(&self.options, self.issuer.as_deref()) else { return false };
-        let (Pem::Data(certificate), Pem::Data(key)) = (&handed.certificate, &handed.key) else { return true };
+    fn has_another_identity(&self, material: &Material) -> bool {
+        let Some(identity) = renewed_identity(&self.options, self.plugin_identity.as_ref()) else { return false };
+        let (Pem::Data(certificate), Pem::Data(key)) = (&identity.certificate, &identity.key) else { return true };
         material.identity.as_ref().is_none_or(|(old, old_key)| old != certificate || old_key != key)
     }
 }
 
 impl Material {
-    fn read(options: &TlsOptions, handed: Option<&Identity>) -> Result<Self, ConfigError> {
+    fn read(options: &TlsOptions, identity: Option<&Identity>) -> Result<Self, ConfigError> {
         let authority = options.certificate_authority.as_ref().map(read).transpose()?;
-        let identity = handed.or(options.identity.as_ref());
+        let identity = identity.or(options.identity.as_ref());
         let identity =
             identity.map(|identity| Ok::<_, ConfigError>((read(&identity.certificate)?, read(&identity.key)?)));
         Ok(Self { authority, identity: identity.transpose()? })
@@ -144,9 +146,9 @@ impl Material {
 
 /// Returns a certificate from outside the options. A live identity takes precedence over the options, and a plugin's
 /// certificate is used only without them.
-fn handed(options: &TlsOptions, issuer: Option<&Issuer>) -> Option<Arc<Identity>> {
+fn renewed_identity(options: &TlsOptions, plugin_identity: Option<&LiveIdentity>) -> Option<Arc<Identity>> {
     let live = options.live_identity.as_ref().and_then(LiveIdentity::current);
-    live.or_else(|| issuer.filter(|_| options.identity.is_none())?.identity())
+    live.or_else(|| plugin_identity.filter(|_| options.identity.is_none())?.current())
 }
 
 fn read(pem: &Pem) -> Result<Vec<u8>, ConfigError> {

@@ -6,8 +6,8 @@ use http::{Uri, uri::Scheme};
 use ipnet::IpNet;
 
 use crate::{
-    ConfigError,
-    config::{Proxy, ProxyServer},
+    config_error::ConfigError,
+    connection_options::{Proxy, ProxyServer},
 };
 
 /// The route to one server.

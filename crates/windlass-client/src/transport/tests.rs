@@ -37,9 +37,10 @@ use windlass_api::k8s_openapi::api::core::v1::Pod;
 
 use super::*;
 use crate::{
-    Client, Error, Kubeconfig,
+    Client, Config, Error, Kubeconfig,
     auth::Auth,
-    config::{Identity, Proxy, TlsOptions, kubeconfig},
+    connection_options::{Identity, Proxy, TlsOptions},
+    kubeconfig,
     testing::Folder,
 };
 

@@ -12,8 +12,8 @@ use rustls::{
 
 use super::rotation::Material;
 use crate::{
-    Config, ConfigError,
-    config::{CipherSuite, Protocols, TlsOptions, TlsVersion, Verification},
+    config_error::ConfigError,
+    connection_options::{CipherSuite, Protocols, TlsOptions, TlsVersion, Verification},
 };
 
 const HTTP1: &[u8] = b"http/1.1";
@@ -78,10 +78,10 @@ pub(super) fn http1_only(config: &ClientConfig) -> ClientConfig {
 }
 
 /// Returns the expected name in the server's certificate.
-pub(super) fn server_name(config: &Config) -> Result<ServerName<'static>, ConfigError> {
-    match &config.tls.server_name {
+pub(super) fn server_name(server: &Uri, options: &TlsOptions) -> Result<ServerName<'static>, ConfigError> {
+    match &options.server_name {
         Some(name) => parse_name(name),
-        None => name_of(&config.server),
+        None => name_of(server),
     }
 }
 

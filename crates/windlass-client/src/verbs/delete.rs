@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use windlass_api::{DeleteOptions, DryRun, ListOptions, Object, Propagation, Status};
 
-use super::{Call, Unnamed, into_future, within};
-use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response, written};
+use super::{Call, into_future, within};
+use crate::{Error, Result, client::DefaultNamespace, operation::Verb, response, write_observer};
 
 /// Deletes an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -68,8 +68,8 @@ macro_rules! delete_options {
 delete_options!(Delete DeleteCollection);
 
 impl<K: Object> Delete<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: DeleteOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: DeleteOptions::default() }
     }
 
     /// Requires this UID, so that a recreated object of the same name is not deleted.
@@ -92,14 +92,15 @@ impl<K: Object> Delete<K> {
 
     async fn send(self) -> Result<Deletion<K>> {
         let options = said(&self.call, self.options);
-        let sent = self.call.send(Verb::Delete, Unnamed::Default, |call| Ok(call.target.delete(&options)?)).await?;
+        let sent =
+            self.call.send(Verb::Delete, DefaultNamespace::OfClient, |call| Ok(call.target.delete(&options)?)).await?;
         let limit = sent.call.client.response_limit();
         let observer = sent.call.client.write_observer().filter(|_| options.dry_run == DryRun::No);
         let answer = match response::collect(sent.response.into_body(), limit).await {
             Ok(body) => match response::status_of(&body) {
                 Some(status) => {
                     if let (Some(observer), Some(details)) = (observer, &status.details) {
-                        written::removed(observer, &sent.call.target, &details.uid);
+                        write_observer::removed(observer, &sent.call.target, &details.uid);
                     }
                     return Ok(Deletion::Status(Box::new(status)));
                 }
@@ -108,15 +109,14 @@ impl<K: Object> Delete<K> {
             Err(error) => Err(error),
         };
         if let (Some(observer), Ok(object)) = (observer, &answer) {
-            written::removed(observer, &sent.call.target, object.metadata().uid.as_deref().unwrap_or_default());
+            write_observer::removed(observer, &sent.call.target, object.metadata().uid.as_deref().unwrap_or_default());
         }
         answer.map(|object| Deletion::Object(Box::new(object))).map_err(|error| Error::new(sent.operation, error))
     }
 }
 
 impl<K: Object> DeleteCollection<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>) -> Self {
         Self { call, options: DeleteOptions::default(), which: ListOptions::default() }
     }
 
@@ -134,7 +134,7 @@ impl<K: Object> DeleteCollection<K> {
 
     async fn send(self) -> Result<()> {
         let (options, which) = (said(&self.call, self.options), self.which);
-        let sent = self.call.send(Verb::DeleteCollection, Unnamed::Default, |call| {
+        let sent = self.call.send(Verb::DeleteCollection, DefaultNamespace::OfClient, |call| {
             Ok(call.target.delete_collection(&options, &which)?)
         });
         let sent = sent.await?;
@@ -142,7 +142,7 @@ impl<K: Object> DeleteCollection<K> {
         if let Some(observer) = sent.call.client.write_observer().filter(|_| options.dry_run == DryRun::No)
             && let Ok(list) = response::collect(sent.response.into_body(), sent.call.client.response_limit()).await
         {
-            written::removed_all(observer, &sent.call.target, &list);
+            write_observer::removed_all(observer, &sent.call.target, &list);
         }
         Ok(())
     }

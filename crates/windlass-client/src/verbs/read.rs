@@ -5,13 +5,12 @@ use std::{borrow::Cow, time::Duration};
 use futures::StreamExt;
 use windlass_api::{ListItem, ListMeta, ListOptions, ListWatchError, Object, ObjectList, VersionMatch};
 
-use super::{Call, Unnamed, into_future, within};
+use super::{Call, into_future, within};
 use crate::{
     Error, Result, Tolerate as _,
-    error::{Operation, Verb},
+    client::DefaultNamespace,
     list_stream::ListStream,
-    request::Target,
-    resources::Resources,
+    operation::{Operation, Verb},
 };
 
 /// Reads an object.
@@ -56,8 +55,8 @@ into_future! {
 within!(Get List);
 
 impl<K: Object> Get<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), resource_version: None }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, resource_version: None }
     }
 
     /// Selects a subresource, such as `status`.
@@ -74,9 +73,9 @@ impl<K: Object> Get<K> {
 
     async fn send(self) -> Result<K> {
         let version = self.resource_version;
-        let sent = self
-            .call
-            .send(Verb::Get, Unnamed::Default, |call| Ok(call.target.get(version.as_deref(), call.codec.content)?));
+        let sent = self.call.send(Verb::Get, DefaultNamespace::OfClient, |call| {
+            Ok(call.target.get(version.as_deref(), call.codec.content)?)
+        });
         sent.await?.object().await
     }
 }
@@ -98,8 +97,8 @@ impl<K: Object> GetOpt<K> {
 }
 
 impl<K: Object> List<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: ListOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: ListOptions::default() }
     }
 
     /// Sets the label selector, for example `app=web,tier in (a,b)`.
@@ -172,8 +171,8 @@ impl<K: Object> List<K> {
     /// Sends the request. The objects can be read while they arrive.
     pub(super) async fn open(&self) -> Result<Page<K>> {
         let call = self.call.clone();
-        let sent =
-            call.send(Verb::List, Unnamed::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
+        let sent = call
+            .send(Verb::List, DefaultNamespace::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
         let sent = sent.await?;
         let stream = ListStream::new(sent.response.into_body(), sent.call.client.object_limit());
         Ok(Page { stream, operation: sent.operation, call: sent.call })

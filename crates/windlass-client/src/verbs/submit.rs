@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::{DeleteOptions, DryRun, PartialObject, Preconditions, Propagation, Status, WriteOptions};
 
-use super::{Call, Unnamed};
-use crate::{Error, Result, error::Verb, request::Target, resources::Resources, response};
+use super::Call;
+use crate::{Error, Result, client::DefaultNamespace, operation::Verb, response};
 
 /// Posts a request to an object. Returns an error if the server does not carry it out.
 #[must_use = "nothing is sent before `.await`"]
@@ -32,8 +32,7 @@ pub struct Evict {
 }
 
 impl Submit {
-    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target, body: Value) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<PartialObject>, body: Value) -> Self {
         let options = WriteOptions { dry_run: call.client.dry_run(), ..WriteOptions::default() };
         Self { call, body, options }
     }
@@ -46,8 +45,10 @@ impl Submit {
 
     async fn send(self) -> Result<Status> {
         let (body, options) = (Bytes::from(self.body.to_string()), self.options);
-        let sent =
-            self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(body, &options)?)).await?;
+        let sent = self
+            .call
+            .send(Verb::Create, DefaultNamespace::OfClient, |call| Ok(call.target.create(body, &options)?))
+            .await?;
         let limit = sent.call.client.response_limit();
         response::decode(sent.response, limit).await.map_err(|error| Error::new(sent.operation, error))
     }
@@ -60,10 +61,11 @@ impl Submit {
 }
 
 impl Evict {
-    pub(crate) fn new(resources: &Resources<PartialObject>, target: Target) -> Self {
+    pub(crate) fn new(call: Call<PartialObject>) -> Self {
         // The body contains the name of the object that it is posted to.
-        let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": target.name } });
-        let submit = Submit::new(resources, target, body);
+        let metadata = json!({ "name": call.target.name });
+        let body = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata });
+        let submit = Submit::new(call, body);
         let options = DeleteOptions { dry_run: submit.options.dry_run, ..DeleteOptions::default() };
         Self { submit, options }
     }

@@ -9,16 +9,16 @@ use std::{
 
 use futures::{Stream, TryStreamExt as _};
 use windlass_api::{
-    Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions, managed_fields::ManagedFields,
+    Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions,
+    managed_fields::ManagedFieldsMode,
 };
 
-use super::{Call, Unnamed, into_future, within};
+use super::{Call, into_future, within};
 use crate::{
     Error, Result,
-    error::{Operation, Verb},
-    request::Target,
-    resources::Resources,
-    transport::Body,
+    body::Body,
+    client::DefaultNamespace,
+    operation::{Operation, Verb},
     watch_stream::{Bookmark, RawWatchStream, WatchEvent},
 };
 
@@ -54,8 +54,8 @@ into_future! {
 within!(Watch);
 
 impl<K: Object> Watch<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target) -> Self {
-        Self { call: Call::new(resources, target), options: WatchOptions::default() }
+    pub(crate) fn new(call: Call<K>) -> Self {
+        Self { call, options: WatchOptions::default() }
     }
 
     /// Sets the label selector, for example `app=web,tier in (a,b)`.
@@ -125,8 +125,9 @@ impl<K: Object> Watch<K> {
 
     pub(super) async fn send(self) -> Result<WatchStream<K>> {
         let options = self.options;
-        let sent =
-            self.call.send(Verb::Watch, Unnamed::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
+        let sent = self
+            .call
+            .send(Verb::Watch, DefaultNamespace::All, |call| Ok(call.target.watch(&options, call.codec.content)?));
         let sent = sent.await?;
         let limit = sent.call.client.object_limit();
         let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
@@ -134,7 +135,7 @@ impl<K: Object> Watch<K> {
         let stream = WatchStream::new(sent.response.into_body(), limit, sent.operation);
         let complete = move |object: &mut K| {
             complete(&resource, object);
-            if managed_fields == ManagedFields::Drop {
+            if managed_fields == ManagedFieldsMode::Drop {
                 object.metadata_mut().managed_fields = None;
             }
         };

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
 
-use super::{Call, Sent, Unnamed, into_future, within};
-use crate::{Result, error::Verb, request::Target, resources::Resources};
+use super::{Call, Sent, into_future, within};
+use crate::{Result, client::DefaultNamespace, operation::Verb};
 
 /// The field manager of an apply if neither the call nor the client sets one. The server requires one.
 const DEFAULT_OWNER: &str = "windlass";
@@ -83,13 +83,13 @@ macro_rules! write_options {
             /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
             /// # use windlass_client::{Client, Result};
             /// # async fn example(client: Client, pod: Pod) -> Result<()> {
-            /// client.update_status(&pod).unread().await
+            /// client.update_status(&pod).discard_response().await
             /// # }
             /// ```
-            pub fn unread(self) -> BoxFuture<'static, Result<()>> {
+            pub fn discard_response(self) -> BoxFuture<'static, Result<()>> {
                 Box::pin(async move {
                     let dry_run = self.$($path).+.dry_run;
-                    self.begin().await?.pass_over_written(dry_run).await;
+                    self.begin().await?.drain_written(dry_run).await;
                     Ok(())
                 })
             }
@@ -110,24 +110,24 @@ write_options! {
 }
 
 impl<K: Object> Create<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let mut call = Call::new(resources, target);
+    pub(crate) fn new(mut call: Call<K>, object: &K) -> Self {
         let metadata = object.metadata();
         call.subject = metadata.name.clone().or_else(|| metadata.generate_name.clone());
-        let object = (resources.codec.encode)(&resources.resource, object);
+        let object = call.encode(object);
         Self { object, options: call.client.write_options(), call }
     }
 
     async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        self.call.send(Verb::Create, Unnamed::Default, |call| Ok(call.target.create(object?, &options)?)).await
+        self.call
+            .send(Verb::Create, DefaultNamespace::OfClient, |call| Ok(call.target.create(object?, &options)?))
+            .await
     }
 }
 
 impl<K: Object> Update<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let call = Call::new(resources, target);
-        let object = (resources.codec.encode)(&resources.resource, object);
+    pub(crate) fn new(call: Call<K>, object: &K) -> Self {
+        let object = call.encode(object);
         Self { object, options: call.client.write_options(), call }
     }
 
@@ -139,13 +139,14 @@ impl<K: Object> Update<K> {
 
     async fn begin(self) -> Result<Sent<K>> {
         let (object, options) = (self.object, self.options);
-        self.call.send(Verb::Update, Unnamed::Default, |call| Ok(call.target.update(object?, &options)?)).await
+        self.call
+            .send(Verb::Update, DefaultNamespace::OfClient, |call| Ok(call.target.update(object?, &options)?))
+            .await
     }
 }
 
 impl<K: Object> PatchOne<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, patch: Patch) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>, patch: Patch) -> Self {
         let options = PatchOptions { write: call.client.write_options(), force: None };
         Self { call, patch, options }
     }
@@ -171,7 +172,7 @@ impl<K: Object> PatchOne<K> {
             Verb::Patch
         };
         let (patch, options) = (self.patch, self.options);
-        let sent = self.call.send(verb, Unnamed::Default, |call| {
+        let sent = self.call.send(verb, DefaultNamespace::OfClient, |call| {
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
         });
@@ -180,10 +181,9 @@ impl<K: Object> PatchOne<K> {
 }
 
 impl<K: Object> Apply<K> {
-    pub(crate) fn new(resources: &Resources<K>, target: Target, object: &K) -> Self {
-        let call = Call::new(resources, target);
+    pub(crate) fn new(call: Call<K>, object: &K) -> Self {
         let options = PatchOptions { write: call.client.write_options(), force: None };
-        let object = applied(resources, object);
+        let object = applied(&call, object);
         Self { call, object, options }
     }
 
@@ -202,7 +202,7 @@ impl<K: Object> Apply<K> {
     async fn begin(mut self) -> Result<Sent<K>> {
         self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
         let (object, options) = (self.object, self.options);
-        let sent = self.call.send(Verb::Apply, Unnamed::Default, |call| {
+        let sent = self.call.send(Verb::Apply, DefaultNamespace::OfClient, |call| {
             let patch = Patch::Apply(object?);
             // An apply patch is YAML, of which JSON is a subset.
             let body = serde_json::to_vec(patch.body())?;
@@ -213,13 +213,13 @@ impl<K: Object> Apply<K> {
 }
 
 /// Returns the object to send in an apply: without `managedFields`, which only the server may write.
-fn applied<K: Object>(resources: &Resources<K>, object: &K) -> serde_json::Result<Value> {
+fn applied<K: Object>(call: &Call<K>, object: &K) -> serde_json::Result<Value> {
     let bytes = if object.metadata().managed_fields.is_some() {
         let mut object = object.clone();
         object.metadata_mut().managed_fields = None;
-        (resources.codec.encode)(&resources.resource, &object)?
+        call.encode(&object)?
     } else {
-        (resources.codec.encode)(&resources.resource, object)?
+        call.encode(object)?
     };
     serde_json::from_slice(&bytes)
 }

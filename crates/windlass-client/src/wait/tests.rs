@@ -17,9 +17,11 @@ fn server(lists: Vec<&'static str>, watches: Vec<&'static str>) -> Fake {
             Some(items) => {
                 Response::new(format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{items}]}}"#).into())
             }
-            None => Response::new(crate::Body::wrap(http_body_util::StreamBody::new(futures::stream::pending::<
-                Result<http_body::Frame<bytes::Bytes>, std::convert::Infallible>,
-            >()))),
+            None => {
+                Response::new(crate::body::Body::wrap(http_body_util::StreamBody::new(futures::stream::pending::<
+                    Result<http_body::Frame<bytes::Bytes>, std::convert::Infallible>,
+                >())))
+            }
         }
     })
 }

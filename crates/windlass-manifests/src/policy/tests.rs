@@ -7,7 +7,7 @@ use k8s_openapi::{
     serde::{Deserialize, Serialize},
 };
 use serde_json::{Value, json};
-use windlass_api::crd::Definition;
+use windlass_api::crd::CrdBuilder;
 use windlass_cel::{Environment, Expected, LIMIT_PER_CALL, Presence, Rules, Schema as Shape};
 use windlass_derive::{CustomResource, Schema};
 
@@ -106,7 +106,7 @@ fn denied(object: &Value, old: &Value) -> Vec<String> {
 
 /// Returns the schema's errors for an object.
 fn refused(object: &Value, old: &Value) -> Vec<String> {
-    let definition = serde_json::to_value(Definition::of::<Gate>().build().unwrap()).unwrap();
+    let definition = serde_json::to_value(CrdBuilder::of::<Gate>().build().unwrap()).unwrap();
     let rules = Rules::compile(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap();
     let verdict = rules.validate(object, (!old.is_null()).then_some(old));
     verdict.causes.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()

@@ -28,10 +28,8 @@ use windlass_api::{
 use windlass_client::{
     Client, Kubeconfig,
     certificates::{Certificate, CertificateAuthority, Leaf, Validity},
-    config::{
-        Pem, TlsOptions,
-        kubeconfig::{Cluster, User},
-    },
+    config::{Pem, TlsOptions},
+    kubeconfig::{Cluster, User},
 };
 use windlass_runtime::{
     Action, Context, Controller, Error, Manager, ManagerBuilder, Runnable, RunnableContext, Task,

@@ -25,7 +25,7 @@ pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> 
 }
 
 /// Adds a version of a kind to the manifests. The first version is added as `.kind::<T>()` to the expression that
-/// `manifests` returns. For a second version, the kind gets its own function, which returns a `Definition` of all
+/// `manifests` returns. For a second version, the kind gets its own function, which returns a `CrdBuilder` of all
 /// versions.
 pub(crate) fn with_definition(
     path: &Path,
@@ -49,9 +49,9 @@ pub(crate) fn with_definition(
         return with_call(path, text, "manifests", &format!(".kind::<{version}>()"));
     };
     let (before, after) = (&text[..call.start], &text[call.end..]);
-    let definition = format!("windlass::Definition::of::<{first}>().and::<{version}>()");
+    let definition = format!("windlass::CrdBuilder::of::<{first}>().and::<{version}>()");
     let function =
-        format!("\n/// The versions of {kind}.\nfn {function}() -> windlass::Definition {{\n    {definition}\n}}\n");
+        format!("\n/// The versions of {kind}.\nfn {function}() -> windlass::CrdBuilder {{\n    {definition}\n}}\n");
     let name = function.split("fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap_or_default();
     let end = if after.ends_with('\n') { "" } else { "\n" };
     Ok(as_formatted(text, format!("{before}definition({name}()){after}{end}{function}")))
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(add(&one, "v1"), one);
         let two = add(&one, "v2");
         assert!(two.contains(".definition(site()) // mine"), "{two}");
-        let function = "fn site() -> windlass::Definition {\n    windlass::Definition::of::<a::v1::Site>().and::<a::v2::Site>()\n}\n";
+        let function = "fn site() -> windlass::CrdBuilder {\n    windlass::CrdBuilder::of::<a::v1::Site>().and::<a::v2::Site>()\n}\n";
         assert!(two.contains(function), "{two}");
         let three = add(&two, "v3");
         assert!(three.contains(".and::<a::v3::Site>()") && !three.contains(".kind::<"), "{three}");

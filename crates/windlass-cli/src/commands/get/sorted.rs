@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, str::FromStr};
 
 use serde_json::Value;
-use windlass_api::{Found, JsonPath, Quantity};
+use windlass_api::{JsonPath, JsonType, Quantity};
 
 use super::format;
 
@@ -58,7 +58,7 @@ impl Key {
             Value::Null => Ok(Self::Null),
             Value::Number(number) => Ok(Self::Number(number.as_f64().unwrap_or(f64::NAN))),
             Value::String(text) => Ok(Self::Text(text.clone(), text.parse().ok())),
-            other => Err(format!("objects cannot be sorted by values of type {}", Found::of(other))),
+            other => Err(format!("objects cannot be sorted by values of type {}", JsonType::of(other))),
         }
     }
 

@@ -23,7 +23,7 @@ pub enum PluginPolicy {
 
 impl PluginPolicy {
     /// Returns the path to run for `command`, if the policy permits it.
-    pub(super) fn admit(&self, command: &str) -> Result<PathBuf, PluginError> {
+    pub(crate) fn admit(&self, command: &str) -> Result<PathBuf, PluginError> {
         let listed = match self {
             Self::AllowAll => return Ok(command.into()),
             Self::DenyAll => return Err(PluginError::Denied),

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Body,
+    body::Body,
     certificates::{CertificateAuthority, Leaf, MemoryStore, Usage, Validity},
-    config::{Identity, Pem},
+    connection_options::{Identity, Pem},
     testing::Fake,
 };
 
@@ -268,7 +268,7 @@ async fn the_error_tells_what_became_of_the_request() {
         assert!(manager.live().current().is_none());
     }
     let forbidden = Cluster::new([Fate::Forbidden]).manager(MemoryStore::default()).renew().await.unwrap_err();
-    assert!(matches!(&forbidden, CertificateError::Ask(error) if error.is_forbidden()), "{forbidden}");
+    assert!(matches!(&forbidden, CertificateError::Request(error) if error.is_forbidden()), "{forbidden}");
 }
 
 #[tokio::test(start_paused = true)]

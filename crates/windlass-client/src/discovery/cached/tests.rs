@@ -4,7 +4,7 @@ use http::Response;
 
 use super::*;
 use crate::{
-    Body,
+    body::Body,
     testing::{Fake, Folder},
 };
 

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use windlass_api::{ApiResource, GroupVersion, GroupVersionKind};
 
-use super::super::{DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, list};
+use super::super::DiscoveredGroup;
+use super::super::DiscoveredResource;
+use super::super::DiscoveredSubresource;
+use super::super::DiscoveredVersion;
+use super::super::list;
 
 /// The response to `/apis`: groups and their versions.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use tokio::{io::ReadBuf, net::TcpStream};
 use super::*;
 use crate::{
     auth::{ExecConfig, ExecVersion},
-    config::Dialer,
+    connection_options::Dialer,
 };
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     auth::{ExecConfig, ExecVersion, PluginPolicy},
-    metrics::{Found, Opened, PluginCall, Source, TransportMetrics, Verdict},
+    metrics::{Opened, PluginCall, PolicyDecision, Source, TlsReload, TransportMetrics},
 };
 
 /// Records metrics, one per line, without the parts that vary between runs.
@@ -34,7 +34,7 @@ impl TransportMetrics for Counted {
         self.add(format!("taken {from:?} {open}"));
     }
 
-    fn tls_files_read(&self, found: Found) {
+    fn tls_files_read(&self, found: TlsReload) {
         self.add(format!("read {found:?}"));
     }
 
@@ -42,7 +42,7 @@ impl TransportMetrics for Counted {
         self.add(format!("called {outcome:?}"));
     }
 
-    fn plugin_judged(&self, verdict: Verdict) {
+    fn plugin_policy_checked(&self, verdict: PolicyDecision) {
         self.add(format!("judged {verdict:?}"));
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
-    config::Dialer,
+    connection_options::Dialer,
     metrics::{Attempt, ClientMetrics},
 };
 

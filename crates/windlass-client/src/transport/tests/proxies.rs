@@ -3,7 +3,7 @@
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::config::{Proxy, ProxyServer};
+use crate::connection_options::{Proxy, ProxyServer};
 
 /// The protocol of the proxy.
 #[derive(Clone, Copy)]

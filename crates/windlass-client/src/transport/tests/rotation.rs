@@ -7,7 +7,7 @@ use windlass_api::Clock;
 use super::*;
 use crate::{
     auth::{ExecConfig, ExecVersion},
-    config::{LiveIdentity, Pem},
+    connection_options::{LiveIdentity, Pem},
 };
 
 /// The files of a client, which another program keeps up to date.

@@ -3,7 +3,7 @@
 use rustls::{SupportedCipherSuite, crypto::ring::cipher_suite};
 
 use super::*;
-use crate::config::{CipherSuite, Protocols, TlsVersion};
+use crate::connection_options::{CipherSuite, Protocols, TlsVersion};
 
 async fn answered(pki: &Pki, suites: &[SupportedCipherSuite], change: impl FnOnce(TlsOptions) -> TlsOptions) -> bool {
     let server = Server::start(Some(pki.server_of("127.0.0.1", &["h2"], Clients::Any, suites))).await;

@@ -10,8 +10,8 @@ use windlass_api::{BoxError, ObjectExt as _, k8s_openapi::api::core::v1::ConfigM
 use super::*;
 use crate::{
     Client,
+    body::Body,
     testing::{End, Fake},
-    transport::Body,
 };
 
 /// A watch on a real kube-apiserver 1.36: two additions, two changes, a deletion, bookmarks.

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use windlass_api::{GroupKind, GroupVersion, LabelSelector, Quantity, parse_duration};
 use windlass_client::{
     CachedDiscovery, Client, DeferredRestMapper,
-    rest::{Answer, RestRequest},
+    rest::{RestRequest, RestResponse},
 };
 
 use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
@@ -214,7 +214,7 @@ async fn items<T: DeserializeOwned>(
     request: RestRequest,
     resource: &str,
 ) -> Result<Vec<T>, MetricError> {
-    let answer = request.send().await.and_then(Answer::into::<Items<T>>);
+    let answer = request.send().await.and_then(RestResponse::into::<Items<T>>);
     let list = answer.map_err(|error| MetricError::Fetch { api, why: why(api, resource, &error) })?;
     if list.items.is_empty() { Err(MetricError::Nothing(api)) } else { Ok(list.items) }
 }
