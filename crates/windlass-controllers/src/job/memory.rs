@@ -7,7 +7,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use parking_lot::Mutex;
 use windlass_api::{ObjectExt, ObjectKey, ResourceVersion};
 
-use super::{backoff::Failures, wish};
+use super::{backoff::Failures, spec};
 
 /// The state kept in memory for each unfinished job.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Memory {
             jobs.remove(key);
             return true;
         }
-        let still_held = |uid: &String| pods.iter().any(|pod| pod.uid() == Some(uid) && wish::is_tracked(pod));
+        let still_held = |uid: &String| pods.iter().any(|pod| pod.uid() == Some(uid) && spec::is_tracked(pod));
         known.released.retain(still_held);
         let shown = job.metadata.resource_version.as_ref().map(ResourceVersion::new);
         let outdated = known
