@@ -176,7 +176,7 @@ async fn connections_that_are_cut_lose_nothing() {
 }
 
 #[tokio::test]
-async fn reads_go_on_while_the_server_is_away_and_what_was_missed_comes_after() {
+async fn cache_serves_reads_during_outage_and_catches_up() {
     on_each_target(|target| async {
         let namespace = make_namespace(&target).await;
         let (client, wire) = (target.client.clone(), Wire::to(&target.config).await);

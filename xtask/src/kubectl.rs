@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_differently_must_be_listed_and_what_is_listed_must_differ() {
+    fn differences_in_output_equal_the_listed_ones() {
         let real = parse("=== get\na\n=== get\nb\n=== explain x\nprose\n");
         let ours = parse("=== get\na\n=== get\nc\n=== explain x\n");
         assert_eq!(real.keys().collect::<Vec<_>>(), ["explain x", "get", "get (2)"]);

@@ -12,7 +12,7 @@ mod graph;
 mod rows;
 
 mod clientset;
-mod derived;
+mod generated;
 mod queues;
 mod record;
 mod registry;
@@ -34,7 +34,7 @@ mod kubectl;
 mod labs;
 mod long;
 mod modules;
-mod peers;
+mod bench_programs;
 mod reconciles;
 mod scaffold;
 mod scripts;
@@ -176,9 +176,9 @@ fn main() -> ExitCode {
         Task::Graph => graph::check().and_then(|()| modules::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features => features::check(),
-        Task::Types { check } => derived::from_go(derived::Mode::of(check)),
-        Task::Record { check } => record::run(derived::Mode::of(check)),
-        Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
+        Task::Types { check } => generated::from_go(generated::Mode::of(check)),
+        Task::Record { check } => record::run(generated::Mode::of(check)),
+        Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),

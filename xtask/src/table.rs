@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::peers::{self, Figures};
+use crate::bench_programs::{self, Figures};
 
 /// An entry with a line in a table.
 pub(crate) trait Contending {
@@ -58,7 +58,7 @@ impl<C> Table<C> {
 
     /// Returns the median of the rounds that have the figure.
     pub(crate) fn median(&self, line: usize, column: &Column) -> Option<f64> {
-        peers::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
+        bench_programs::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
     }
 }
 

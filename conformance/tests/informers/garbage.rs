@@ -62,7 +62,7 @@ fn chain(error: &InformerError) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_and_a_watch_that_are_no_json_are_named_and_the_informer_goes_on() {
+async fn informer_reports_invalid_json_and_continues() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
     let serving = tokio::spawn(async move {

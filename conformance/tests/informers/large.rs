@@ -43,7 +43,7 @@ impl Told {
 }
 
 #[tokio::test]
-async fn an_object_beyond_the_limit_is_passed_over_by_lists_and_watches_of_each_server() {
+async fn oversized_object_is_skipped_in_list_and_watch() {
     on_each_target(|target| async {
         let namespace = make_namespace(&target).await;
         let client = target.client.clone();
@@ -133,7 +133,7 @@ async fn answer(connection: TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_of_100_mib_in_a_list_and_in_a_watch_does_not_stop_an_informer() {
+async fn object_of_100_mib_does_not_stop_the_informer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
     let serving = tokio::spawn(async move {

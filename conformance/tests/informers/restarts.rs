@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conformance::{
     eventually,
-    restartable::{Over, on_each_restartable},
+    restartable::{RestartData, on_each_restartable},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl Errors {
 }
 
 #[tokio::test]
-async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
+async fn informer_resumes_after_restart_with_same_storage() {
     on_each_restartable(|mut server| async {
         let client = server.client.clone();
         create(&client, "a").await;
@@ -61,7 +61,7 @@ async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
         run.informer.has_synced().await.unwrap();
         server.stop().await;
         assert_eq!(run.informer.store().len(), 1, "it can be read all the same");
-        server.start(Over::ItsStorage).await;
+        server.start(RestartData::Kept).await;
         touch(&client, NAMESPACE, "a").await;
         create(&client, "b").await;
         until_equal(&client, NAMESPACE, &run.informer, &belief).await;
@@ -89,7 +89,7 @@ async fn expired_watch_after_restart_is_relisted() {
         create(&client, "c").await;
         write_aside(&client).await;
         server.stop().await;
-        server.start(Over::CompactedStorage).await;
+        server.start(RestartData::Compacted).await;
         assert!(!errors.0.lock().iter().any(|error| error.contains("Expired")));
         wire.come_up().await;
         errors.until_any("the watch's version has expired", "Expired").await;
@@ -113,7 +113,7 @@ async fn a_server_that_lost_its_storage_is_read_from_scratch() {
         run.informer.has_synced().await.unwrap();
         server.stop().await;
         errors.until_any("the informer has noticed that the server is away", "").await;
-        server.start(Over::EmptyStorage).await;
+        server.start(RestartData::Empty).await;
         create(&client, "only").await;
         until_equal(&client, NAMESPACE, &run.informer, &belief).await;
         assert_eq!(run.informer.store().len(), 1);
@@ -124,7 +124,7 @@ async fn a_server_that_lost_its_storage_is_read_from_scratch() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
+async fn informer_detects_server_replaced_during_reconnect() {
     on_each_restartable(|mut server| async {
         let client = server.client.clone();
         for index in 0..50 {
@@ -139,7 +139,7 @@ async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
         until_equal(&client, NAMESPACE, &run.informer, &belief).await;
         wire.hold().await;
         server.stop().await;
-        server.start(Over::EmptyStorage).await;
+        server.start(RestartData::Empty).await;
         wire.come_up().await;
         eventually("what was there is gone", || async { run.informer.store().is_empty().then_some(()) }).await;
         create(&client, "only").await;

@@ -99,7 +99,7 @@ mod tests {
     use super::{super::part::PARTS, *};
 
     #[test]
-    fn the_longest_bar_fills_the_plot_and_the_others_are_in_proportion() {
+    fn bars_are_scaled_to_the_longest() {
         let part = &PARTS[0];
         let mut table = Table::new(part.heading, part.columns, part.contenders);
         let round = |cpu: f64| [("updates.cpu_us_per_event".to_owned(), cpu)].into();
