@@ -7,14 +7,14 @@
 const VERSIONS: &str = "  versions:\n";
 
 /// A CRD, split into its versions.
-struct Cut<'a> {
+struct SplitCrd<'a> {
     /// The text before the versions.
     head: &'a str,
     /// The name and text of each version.
     versions: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> SplitCrd<'a> {
     /// Splits a CRD; `None` if it is not in the generated format.
     fn of(text: &'a str) -> Option<Self> {
         let place = text.find(VERSIONS)? + VERSIONS.len();
@@ -38,7 +38,7 @@ impl<'a> Cut<'a> {
 /// Adds the version of another CRD of the same kind, which is not the storage version, sorted by name. Returns the text
 /// unchanged if it has that version.
 pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
-    let (Cut { head, mut versions }, other) = (Cut::of(text)?, Cut::of(other)?);
+    let (SplitCrd { head, mut versions }, other) = (SplitCrd::of(text)?, SplitCrd::of(other)?);
     let [(name, version)] = other.versions[..] else { return None };
     if versions.iter().any(|(existing, _)| *existing == name) {
         return Some(text.to_owned());
@@ -51,7 +51,7 @@ pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
 
 /// Adds the conversion webhook, unless one is configured.
 pub(crate) fn with_conversion(text: &str, conversion: &str) -> Option<String> {
-    let Cut { head, versions } = Cut::of(text)?;
+    let SplitCrd { head, versions } = SplitCrd::of(text)?;
     if head.contains("\n  conversion:\n") {
         return Some(text.to_owned());
     }
