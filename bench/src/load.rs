@@ -53,7 +53,7 @@ pub(crate) struct Width {
 
 /// The result of a load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct LoadResult {
     pub(crate) requests: usize,
     /// The time until the last response.
     pub(crate) took: Duration,
@@ -75,7 +75,7 @@ impl Address {
         objects: Objects,
         width: Width,
         lasting: Duration,
-    ) -> Result<Done, BoxError> {
+    ) -> Result<LoadResult, BoxError> {
         let authority = format!("{}:{}", self.host, self.port);
         let frames = Frames::of(request, &authority, &self.token)?;
         let open = || Connection::open(self, &frames, objects);
@@ -91,11 +91,11 @@ impl Address {
             })
         })
         .map_err(|error| format!("{} {}: {error}", request.method, request.path))?;
-        Ok(Done { requests: count.into_inner(), took: started.elapsed() })
+        Ok(LoadResult { requests: count.into_inner(), took: started.elapsed() })
     }
 }
 
-impl Done {
+impl LoadResult {
     pub(crate) fn per_second(self) -> f64 {
         crate::rate(self.requests, self.took)
     }

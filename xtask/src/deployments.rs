@@ -15,7 +15,7 @@ use crate::{
     Result,
     bench_programs::{self, Figures},
     embedded::Embedded,
-    table::{Column, Contending, Table, figure},
+    table::{Column, Table, TableEntry, figure},
     upstream::Upstream,
 };
 
@@ -189,7 +189,7 @@ impl Plane {
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",

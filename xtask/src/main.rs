@@ -42,7 +42,7 @@ mod servers;
 mod suites;
 mod table;
 
-use conformance::Against;
+use conformance::TargetServers;
 
 /// The result of a task, with an error for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -193,9 +193,9 @@ fn main() -> ExitCode {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
         }
         Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
-        Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
-        Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
-        Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),
+        Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
+        Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),
+        Task::Conformance { rest, .. } => conformance::run(TargetServers::Embedded, &rest),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use crate::{
     Result,
     bench_programs::{self, Figures},
     embedded::Embedded,
-    table::{Column, Contending, Table, figure},
+    table::{Column, Table, TableEntry, figure},
     upstream::root,
 };
 
@@ -150,7 +150,7 @@ impl Programs {
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",

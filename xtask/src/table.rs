@@ -5,7 +5,7 @@ use std::fmt;
 use crate::bench_programs::{self, Figures};
 
 /// An entry with a line in a table.
-pub(crate) trait Contending {
+pub(crate) trait TableEntry {
     fn name(&self) -> &'static str;
 }
 
@@ -63,7 +63,7 @@ impl<C> Table<C> {
 }
 
 /// Prints each figure, with its ratio to the first line if that is meaningful.
-impl<C: Contending> fmt::Display for Table<C> {
+impl<C: TableEntry> fmt::Display for Table<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns;
         let headings: Vec<_> = columns.iter().map(|column| column.heading).collect();
@@ -97,7 +97,7 @@ fn times(ratio: f64) -> String {
 mod tests {
     use super::*;
 
-    impl Contending for &'static str {
+    impl TableEntry for &'static str {
         fn name(&self) -> &'static str {
             self
         }

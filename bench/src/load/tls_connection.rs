@@ -48,7 +48,7 @@ impl TlsConnection {
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
@@ -163,9 +163,9 @@ fn encoded(
 
 /// Accepts every certificate.
 #[derive(Debug)]
-struct Unverified;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -38,8 +38,8 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
             continue;
         }
         match (step, stage.act(step).await) {
-            (_, Ok(Done::Something)) => {}
-            (_, Ok(Done::Nothing)) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
+            (_, Ok(StepOutcome::Something)) => {}
+            (_, Ok(StepOutcome::Nothing)) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
             (Step::Refused(_), Err(error)) => {
                 let why = error.status().map_or_else(|| error.chain(), |status| format!("{} {}", status.code, status));
                 told.push_str(&format!("--- refused: {}\n", why.replace(namespace, "NAMESPACE")));
@@ -54,7 +54,7 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
 
 /// The result of a step: whether it found an object to act on.
 #[derive(Clone, Copy, Debug)]
-enum Done {
+enum StepOutcome {
     Something,
     Nothing,
 }
@@ -97,7 +97,7 @@ impl Stage<'_> {
         }
     }
 
-    async fn act(&self, step: &Step) -> Result<Done, Error> {
+    async fn act(&self, step: &Step) -> Result<StepOutcome, Error> {
         match step {
             Step::Create { kind, name, object: given } => {
                 let (namespace, name) = self.place(name);
@@ -148,7 +148,7 @@ impl Stage<'_> {
                 for pod in &pods {
                     self.apply_change(pod, *change).await?;
                 }
-                return Ok(if pods.is_empty() { Done::Nothing } else { Done::Something });
+                return Ok(if pods.is_empty() { StepOutcome::Nothing } else { StepOutcome::Something });
             }
             Step::Refused(step) => return Box::pin(self.act(step)).await,
             Step::Until(kind) => {
@@ -167,7 +167,7 @@ impl Stage<'_> {
             Step::Wait(seconds) => sleep(Duration::from_secs(*seconds)).await,
             Step::Show(_) => {}
         }
-        Ok(Done::Something)
+        Ok(StepOutcome::Something)
     }
 
     /// Replaces UIDs that the scenario cannot know.

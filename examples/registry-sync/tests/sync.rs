@@ -22,13 +22,13 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("default")
 }
 
-struct Harbour {
+struct Fixture {
     env: Environment,
     registry: Arc<Memory>,
     reader: RegistryReader,
 }
 
-impl Harbour {
+impl Fixture {
     async fn open() -> Self {
         Self::with(Arc::new(Memory::default())).await
     }
@@ -59,37 +59,37 @@ fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String
 
 #[tokio::test(start_paused = true)]
 async fn first_seen_changed_and_deleted() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
-    let entry = harbour.reader.instances(&key("web"), 1).await?;
+    let entry = fixture.reader.instances(&key("web"), 1).await?;
     assert_eq!(entry.instances.first().unwrap().metadata, [("pod".to_owned(), "pod-10.0.0.1".to_owned())].into());
     move_to(&client, "default", "web", &["10.0.0.1", "10.0.0.2"]).await?;
-    harbour.reader.instances(&key("web"), 2).await?;
+    fixture.reader.instances(&key("web"), 2).await?;
     for reason in ["Registered", "RegistryUpdated"] {
         let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some(reason));
-        harbour.env.eventually_all::<Event>(told).await;
+        fixture.env.eventually_all::<Event>(told).await;
     }
     client.delete::<Service>("web").await?;
-    harbour.reader.until(&key("web"), |entry| entry.is_none()).await?;
+    fixture.reader.until(&key("web"), |entry| entry.is_none()).await?;
 
     // Unknown entries are not removed from the registry, and unchanged entries are not written again.
-    let writes = harbour.registry.writes();
+    let writes = fixture.registry.writes();
     client.delete::<EndpointSlice>("web").await?;
-    Harbour::rest().await;
-    assert_eq!(harbour.registry.writes(), writes);
-    Ok(harbour.env.stop().await?)
+    Fixture::rest().await;
+    assert_eq!(fixture.registry.writes(), writes);
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     let containers = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = json!({"metadata": {"name": "pod-10.0.0.1", "namespace": "default"}, "spec": containers});
     client.create(&from_value::<Pod>(pod)?).await?;
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
-    harbour.reader.instances(&key("web"), 1).await?;
+    fixture.reader.instances(&key("web"), 1).await?;
     let labels = Patch::Merge(json!({"metadata": {"labels": {"version": "v2"}}}));
     client.patch::<Pod>("pod-10.0.0.1", labels).await?;
     let told = |entry: Option<&Entry>| {
@@ -100,33 +100,33 @@ async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
                 .all(|instance| instance.metadata.get("version").is_some_and(|version| version == "v2"))
         })
     };
-    harbour.reader.until(&key("web"), told).await?;
-    Ok(harbour.env.stop().await?)
+    fixture.reader.until(&key("web"), told).await?;
+    Ok(fixture.env.stop().await?)
 }
 
 /// Verifies that the registry finally matches the cluster after changes during a failure.
 async fn survives(behavior: Behavior) -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     for name in ["changes", "goes", "stays"] {
         serve(&client, "default", name, &["10.0.0.1"]).await?;
-        harbour.reader.instances(&key(name), 1).await?;
+        fixture.reader.instances(&key(name), 1).await?;
     }
-    harbour.registry.set_behavior(behavior);
+    fixture.registry.set_behavior(behavior);
     move_to(&client, "default", "changes", &["10.0.0.2"]).await?;
     client.delete::<Service>("goes").await?;
     serve(&client, "default", "comes", &["10.0.0.3"]).await?;
     // Long enough for back-offs of several minutes.
     tokio::time::sleep(Duration::from_mins(30)).await;
-    harbour.registry.set_behavior(Behavior::Working);
-    Harbour::rest().await;
+    fixture.registry.set_behavior(Behavior::Working);
+    Fixture::rest().await;
     let right = [("changes", "[10.0.0.2:80]"), ("comes", "[10.0.0.3:80]"), ("stays", "[10.0.0.1:80]")];
-    assert_eq!(harbour.shown(), expected(right), "after {behavior:?}");
+    assert_eq!(fixture.shown(), expected(right), "after {behavior:?}");
     let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("RegistryFailed"));
     if behavior != Behavior::Hanging {
-        harbour.env.eventually_all::<Event>(told).await;
+        fixture.env.eventually_all::<Event>(told).await;
     }
-    Ok(harbour.env.stop().await?)
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,24 +146,24 @@ async fn answers_that_make_no_sense_are_not_believed() -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     for name in ["lost", "changed", "same"] {
         serve(&client, "default", name, &["10.0.0.1"]).await?;
-        harbour.reader.instances(&key(name), 1).await?;
+        fixture.reader.instances(&key(name), 1).await?;
     }
-    let writes = harbour.registry.writes();
-    harbour.registry.tamper(|entries| {
+    let writes = fixture.registry.writes();
+    fixture.registry.tamper(|entries| {
         entries.remove(&key("lost"));
         let other = Entry { instances: [Instance::at("10.9.9.9:1", BTreeMap::new()).unwrap()].into() };
         entries.insert(key("changed"), other.clone());
         entries.insert(key("made-up"), other);
     });
-    Harbour::rest().await;
+    Fixture::rest().await;
     let right = [("changed", "[10.0.0.1:80]"), ("lost", "[10.0.0.1:80]"), ("same", "[10.0.0.1:80]")];
-    assert_eq!(harbour.shown(), expected(right));
-    assert_eq!(harbour.registry.writes(), writes + 3, "correct entries are not written");
-    Ok(harbour.env.stop().await?)
+    assert_eq!(fixture.shown(), expected(right));
+    assert_eq!(fixture.registry.writes(), writes + 3, "correct entries are not written");
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,23 +171,23 @@ async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outco
     let registry = Arc::new(Memory::default());
     let old = Entry { instances: [Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap()].into() };
     registry.tamper(|entries| entries.extend([(key("web"), old.clone()), (key("deleted-meanwhile"), old)]));
-    let harbour = Harbour::with(registry).await;
-    serve(&harbour.env.client(), "default", "web", &["10.0.0.2"]).await?;
-    Harbour::rest().await;
-    assert_eq!(harbour.shown(), expected([("web", "[10.0.0.2:80]")]));
-    Ok(harbour.env.stop().await?)
+    let fixture = Fixture::with(registry).await;
+    serve(&fixture.env.client(), "default", "web", &["10.0.0.2"]).await?;
+    Fixture::rest().await;
+    assert_eq!(fixture.shown(), expected([("web", "[10.0.0.2:80]")]));
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_nobody_answers_for_has_an_empty_entry() -> Outcome {
-    let harbour = Harbour::open().await;
+    let fixture = Fixture::open().await;
     let service = Service::named("web").in_namespace("default");
     let mut service = serde_json::to_value(&service)?;
     service["spec"] = json!({"ports": [{"port": 80}]});
-    harbour.env.client().create(&from_value::<Service>(service)?).await?;
-    harbour.reader.instances(&key("web"), 0).await?;
+    fixture.env.client().create(&from_value::<Service>(service)?).await?;
+    fixture.reader.instances(&key("web"), 0).await?;
     let gone = ObjectRef::<Service>::new("web");
-    harbour.env.client().delete(gone).await?;
-    harbour.reader.until(&key("web"), |entry| entry.is_none()).await?;
-    Ok(harbour.env.stop().await?)
+    fixture.env.client().delete(gone).await?;
+    fixture.reader.until(&key("web"), |entry| entry.is_none()).await?;
+    Ok(fixture.env.stop().await?)
 }

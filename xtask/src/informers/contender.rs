@@ -10,7 +10,7 @@ use super::{Replay, part::Part};
 use crate::{
     Result,
     bench_programs::{self, Figures},
-    table::Contending,
+    table::TableEntry,
 };
 
 /// A measured informer.
@@ -35,7 +35,7 @@ pub(super) struct Programs {
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",

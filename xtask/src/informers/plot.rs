@@ -6,7 +6,7 @@ use super::{
     columns::{CPU, PER_OBJECT},
     contender::Contender,
 };
-use crate::table::{Column, Contending as _, Table};
+use crate::table::{Column, Table, TableEntry as _};
 
 /// The width of the names at the left of the bars.
 const NAMES: f64 = 190.0;

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     catalog::{AttackResult, Error},
     server::Server,
-    wire::Ask,
+    wire::PendingRequest,
 };
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -18,13 +18,14 @@ async fn create_pod(server: &Server, name: &str, grace: i64) -> Result<u16, Erro
             "containers": [{"name": "a", "image": "a"}],
         },
     });
-    Ok(Ask::new(server, "POST", PODS).json(&pod).send().await?.code)
+    Ok(PendingRequest::new(server, "POST", PODS).json(&pod).send().await?.code)
 }
 
 pub(crate) async fn grace_period_of_pod(server: Server) -> Result<AttackResult, Error> {
     let created = create_pod(&server, "patient", i64::MAX).await?;
-    let deleted = Ask::new(&server, "DELETE", &format!("{PODS}/patient")).send().await?.code;
-    let forced = Ask::new(&server, "DELETE", &format!("{PODS}/patient?gracePeriodSeconds=0")).send().await?.code;
+    let deleted = PendingRequest::new(&server, "DELETE", &format!("{PODS}/patient")).send().await?.code;
+    let forced =
+        PendingRequest::new(&server, "DELETE", &format!("{PODS}/patient?gracePeriodSeconds=0")).send().await?.code;
     let codes = format!("create {created}, delete {deleted}, force {forced}");
     Ok(AttackResult::when([created, deleted, forced].iter().all(|code| *code < 500), codes))
 }
@@ -32,8 +33,9 @@ pub(crate) async fn grace_period_of_pod(server: Server) -> Result<AttackResult, 
 pub(crate) async fn grace_period_of_request(server: Server) -> Result<AttackResult, Error> {
     create_pod(&server, "eternal", 30).await?;
     let path = format!("{PODS}/eternal?gracePeriodSeconds=300000000000");
-    let deleted = Ask::new(&server, "DELETE", &path).send().await?;
-    let forced = Ask::new(&server, "DELETE", &format!("{PODS}/eternal?gracePeriodSeconds=0")).send().await?.code;
+    let deleted = PendingRequest::new(&server, "DELETE", &path).send().await?;
+    let forced =
+        PendingRequest::new(&server, "DELETE", &format!("{PODS}/eternal?gracePeriodSeconds=0")).send().await?.code;
     Ok(AttackResult::when(deleted.code < 500 && forced < 500, format!("delete {}, force {forced}", deleted.brief())))
 }
 
@@ -56,7 +58,7 @@ pub(crate) async fn queries(server: Server) -> Result<AttackResult, Error> {
             format!("limit={number}&continue={number}"),
             format!("timeout={number}s"),
         ] {
-            let answer = Ask::new(&server, "GET", &format!("{PODS}?{query}")).send().await?;
+            let answer = PendingRequest::new(&server, "GET", &format!("{PODS}?{query}")).send().await?;
             // The real server also returns 504 for future versions.
             if answer.code >= 500 && answer.code != 504 {
                 failures.push(format!("{query}: {}", answer.brief()));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     catalog::{AttackResult, Error},
     server::Server,
-    wire::{Answer, Ask},
+    wire::{Answer, PendingRequest},
 };
 
 const DEFAULT: &str = "/api/v1/namespaces/default";
@@ -18,7 +18,7 @@ fn refused(answer: &Answer) -> AttackResult {
 }
 
 async fn post(server: &Server, path: &str, object: &Value) -> Result<Answer, Error> {
-    Ask::new(server, "POST", path).json(object).send().await
+    PendingRequest::new(server, "POST", path).json(object).send().await
 }
 
 pub(crate) async fn yaml_aliases(server: Server) -> Result<AttackResult, Error> {
@@ -28,7 +28,8 @@ pub(crate) async fn yaml_aliases(server: Server) -> Result<AttackResult, Error> 
         "x".repeat(500 << 10),
         "{key: *a},".repeat(5_000)
     );
-    let asks = (0..4).map(|_| Ask::new(&server, "POST", ACCESS).body("application/yaml", review.clone()).send());
+    let asks =
+        (0..4).map(|_| PendingRequest::new(&server, "POST", ACCESS).body("application/yaml", review.clone()).send());
     let answers = try_join_all(asks).await?;
     Ok(AttackResult::when(answers.iter().all(|answer| answer.code < 500), answers[0].brief()))
 }
@@ -38,8 +39,10 @@ pub(crate) async fn yaml_doubling(server: Server) -> Result<AttackResult, Error>
     for level in 1..30 {
         text.push_str(&format!("x{level}: &x{level} [*x{0}, *x{0}]\n", level - 1));
     }
-    let answer =
-        Ask::new(&server, "POST", &format!("{DEFAULT}/configmaps")).body("application/yaml", text).send().await?;
+    let answer = PendingRequest::new(&server, "POST", &format!("{DEFAULT}/configmaps"))
+        .body("application/yaml", text)
+        .send()
+        .await?;
     Ok(refused(&answer))
 }
 
@@ -133,7 +136,7 @@ pub(crate) async fn json_patch(server: Server) -> Result<AttackResult, Error> {
         .collect();
     let patch = Value::from(operations).to_string();
     let path = format!("{DEFAULT}/configmaps/patched");
-    let answer = Ask::new(&server, "PATCH", &path).body("application/json-patch+json", patch).send().await?;
+    let answer = PendingRequest::new(&server, "PATCH", &path).body("application/json-patch+json", patch).send().await?;
     Ok(finished(&answer))
 }
 
@@ -161,7 +164,7 @@ pub(crate) async fn deep_json(server: Server) -> Result<AttackResult, Error> {
         "]".repeat(100_000)
     );
     let path = format!("{DEFAULT}/configmaps");
-    Ok(refused(&Ask::new(&server, "POST", &path).body("application/json", object).send().await?))
+    Ok(refused(&PendingRequest::new(&server, "POST", &path).body("application/json", object).send().await?))
 }
 
 /// The server may accept or reject the request, but must respond.

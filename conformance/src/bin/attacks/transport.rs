@@ -13,7 +13,7 @@ use tokio::{io::AsyncWriteExt as _, time};
 use crate::{
     catalog::{AttackResult, Error},
     server::Server,
-    wire::{Ask, Http2, get, http2, tls},
+    wire::{Http2, PendingRequest, get, http2, tls},
 };
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -27,14 +27,14 @@ async fn fill(server: &Server) -> Result<(), Error> {
         let data = json!({"text": "x".repeat(1 << 20)});
         let name = format!("large-{number}");
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-        Ask::new(server, "POST", CONFIG_MAPS).json(&object).send().await?;
+        PendingRequest::new(server, "POST", CONFIG_MAPS).json(&object).send().await?;
     }
     Ok(())
 }
 
 async fn empty(server: &Server) -> Result<(), Error> {
     for number in 0..18 {
-        Ask::new(server, "DELETE", &format!("{CONFIG_MAPS}/large-{number}")).send().await?;
+        PendingRequest::new(server, "DELETE", &format!("{CONFIG_MAPS}/large-{number}")).send().await?;
     }
     Ok(())
 }

@@ -11,10 +11,10 @@ use super::{backoff::Failures, spec};
 
 /// The state kept in memory for each unfinished job.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
+pub(super) struct Memory(Mutex<HashMap<ObjectKey, JobRecord>>);
 
 #[derive(Debug, Default)]
-struct Remembered {
+struct JobRecord {
     /// The job's UID: a recreated job is treated as a different one.
     uid: String,
     /// The resource version of the last status write.
@@ -69,7 +69,7 @@ impl Memory {
         self.0.lock().remove(key);
     }
 
-    fn change(&self, key: &ObjectKey, job: &Job, change: impl FnOnce(&mut Remembered)) {
+    fn change(&self, key: &ObjectKey, job: &Job, change: impl FnOnce(&mut JobRecord)) {
         let mut jobs = self.0.lock();
         let known = jobs.entry_ref(key).or_default();
         job.uid().unwrap_or_default().clone_into(&mut known.uid);

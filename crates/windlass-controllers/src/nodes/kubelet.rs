@@ -55,7 +55,7 @@ pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics:
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
             // A recreated node queues its pods.
-            .watches_with(Watch::<Node>::all().filter(Appeared), move |node| pods_on(&pods, node))
+            .watches_with(Watch::<Node>::all().filter(NodeAdded), move |node| pods_on(&pods, node))
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&kubelets))),
     );
@@ -90,9 +90,9 @@ impl Predicate<Pod> for OnSimulatedNode {
 
 /// Selects nodes when they appear.
 #[derive(Debug)]
-struct Appeared;
+struct NodeAdded;
 
-impl Predicate<Node> for Appeared {
+impl Predicate<Node> for NodeAdded {
     fn updated(&self, _: &Cached<Node>, _: &Cached<Node>) -> bool {
         false
     }

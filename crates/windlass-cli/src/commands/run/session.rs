@@ -60,7 +60,7 @@ enum State {
 }
 
 /// The result of a round.
-enum Done {
+enum RoundOutcome {
     /// A new manager runs.
     Started,
     /// This many manifests were applied, and the manager is unchanged.
@@ -132,12 +132,12 @@ impl Session {
     }
 
     /// Returns the message for the result of a round; `None` if it has been printed already.
-    fn told(&self, outcome: Result<Done, String>, started: &str, begun: Instant) -> Option<String> {
+    fn told(&self, outcome: Result<RoundOutcome, String>, started: &str, begun: Instant) -> Option<String> {
         Some(match outcome {
-            Ok(Done::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
-            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
-            Ok(Done::Ended) => return None,
-            Ok(Done::Unready(why)) => format!("{why}; waiting for a change"),
+            Ok(RoundOutcome::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
+            Ok(RoundOutcome::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
+            Ok(RoundOutcome::Ended) => return None,
+            Ok(RoundOutcome::Unready(why)) => format!("{why}; waiting for a change"),
             Err(why) => match &self.manager {
                 Some(Manager { state: State::Ready, .. }) => format!("{why}; the previous manager keeps running"),
                 Some(Manager { state: State::Starting, .. }) => {
@@ -148,7 +148,7 @@ impl Session {
         })
     }
 
-    async fn try_round(&mut self) -> Result<Done, String> {
+    async fn try_round(&mut self) -> Result<RoundOutcome, String> {
         let folder = &self.location.folder;
         let built = cargo::build(folder, &self.location.name).await?;
         let mut manifests = Command::new(&built.manifests);
@@ -164,7 +164,7 @@ impl Session {
         match &self.manager {
             Some(Manager { program, state, .. }) if *program == built.manager => {
                 if *state == State::Ready {
-                    return Ok(Done::Kept(manifests.len()));
+                    return Ok(RoundOutcome::Kept(manifests.len()));
                 }
             }
             _ => {
@@ -176,7 +176,7 @@ impl Session {
     }
 
     /// Waits until the manager is ready or has ended, or the timeout has passed.
-    async fn come_up(&mut self, manifests: &Manifests) -> Done {
+    async fn come_up(&mut self, manifests: &Manifests) -> RoundOutcome {
         let (client, probes) = (self.client.clone(), self.flags.probes);
         let ready = async {
             if let Some(probes) = probes {
@@ -191,7 +191,7 @@ impl Session {
             status = ended(&mut self.manager) => {
                 self.manager = None;
                 tell_end(status);
-                return Done::Ended;
+                return RoundOutcome::Ended;
             }
         };
         match (ready, &mut self.manager) {
@@ -199,9 +199,9 @@ impl Session {
                 if let Some(manager) = manager {
                     manager.state = State::Ready;
                 }
-                Done::Started
+                RoundOutcome::Started
             }
-            (Err(why), _) => Done::Unready(why),
+            (Err(why), _) => RoundOutcome::Unready(why),
         }
     }
 
