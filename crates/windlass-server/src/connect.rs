@@ -39,13 +39,13 @@ impl Registry {
         &self,
         target: &Target,
         options: Value,
-        asked: RequestContext,
+        context: RequestContext,
     ) -> Result<(), Status> {
         let name = target.subresource.as_deref().unwrap_or_default();
         let Some(part) = target.resource.subresource(name) else { return Err(Status::unknown_resource()) };
         let part = SubresourceKind::from(part);
-        let write = Attributes::of(Operation::Connect, target, options, asked);
-        let mut write = Attributes { part: Some(part), ..write };
+        let write = Attributes::new(Operation::Connect, target, options, context);
+        let mut write = write.with_kind(part);
         self.admit(&mut write).await?;
         self.validate_admission(&mut write).await
     }

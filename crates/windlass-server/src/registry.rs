@@ -50,7 +50,7 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
-    admission::{Admission, Attributes, HookId, Operation, Reinvocation, RequestContext, SubresourceKind},
+    admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind},
     delete::DeleteParams,
     list::{ItemList, ListParams},
     list_lag::ListLag,
@@ -129,7 +129,7 @@ pub(crate) enum ResponseBody {
 
 impl WriteParams {
     /// Returns the write's user and options for admission.
-    pub(crate) fn asked(&self, target: &Target) -> RequestContext {
+    pub(crate) fn context(&self, target: &Target) -> RequestContext {
         let name = target.name().to_owned();
         RequestContext { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
     }

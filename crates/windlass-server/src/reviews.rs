@@ -121,13 +121,13 @@ pub(crate) async fn answer(
         tokens::default(&mut object);
     }
     let name = object.text(&["metadata", "name"]).to_owned();
-    let mut write = Attributes::of(Operation::Create, target, object, params.asked(target));
+    let mut write = Attributes::new(Operation::Create, target, object, params.context(target));
     if write.name.is_empty() {
         write.name = name;
     }
     if !kind.is_empty() {
         let (group, version) = (TOKENS.to_owned(), "v1".to_owned());
-        write.part = Some(SubresourceKind { group, version, kind: kind.to_owned() });
+        write.subresource_kind = Some(SubresourceKind { group, version, kind: kind.to_owned() });
     }
     reviewer.registry.admit(&mut write).await?;
     let object = write.object.take();

@@ -39,7 +39,7 @@ impl Admission for CertificateDecisions {
         // The server's own writes have no user.
         is_request(write)
             && write.operation == Operation::Update
-            && !write.asked.user.name.is_empty()
+            && !write.context.user.name.is_empty()
             && matches!(write.subresource.as_deref(), Some("approval" | "status"))
     }
 
@@ -55,7 +55,7 @@ impl Admission for CertificateDecisions {
             };
             // The signer of the old state, because the write may try to name another one.
             let signer = old.text(&["spec", "signerName"]);
-            if self.is_allowed(registry, &write.asked.user, verb, signer).await? {
+            if self.is_allowed(registry, &write.context.user, verb, signer).await? {
                 return Ok(());
             }
             let signer = go_quote(signer);

@@ -25,8 +25,8 @@ impl Admission for CreateOnUpdate {
         // A create by POST has no name in its path. The server's own writes have no user.
         write.operation == Operation::Create
             && write.subresource.is_none()
-            && !write.asked.name.is_empty()
-            && !write.asked.user.name.is_empty()
+            && !write.context.name.is_empty()
+            && !write.context.user.name.is_empty()
     }
 
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
@@ -37,10 +37,10 @@ impl Admission for CreateOnUpdate {
                 resource: &write.resource.plural,
                 subresource: "",
                 namespace: &write.namespace,
-                name: &write.asked.name,
+                name: &write.context.name,
             };
             let attempt = AccessAttributes { verb: "create", object };
-            self.0.require(&**registry.storage(), &write.asked.user, &attempt).await
+            self.0.require(&**registry.storage(), &write.context.user, &attempt).await
         })
     }
 }

@@ -27,7 +27,7 @@ const COLLECTED: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "mana
 impl Admission for NoEscalation {
     fn handles(&self, write: &Attributes) -> bool {
         // The server's own writes have no user.
-        let user = &write.asked.user;
+        let user = &write.context.user;
         write.operation != Operation::Delete
             && is_policy(&write.resource)
             && !user.name.is_empty()
@@ -50,7 +50,7 @@ impl Admission for NoEscalation {
 impl NoEscalation {
     /// Checks that the author of a role holds its permissions.
     async fn check_role(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
-        if self.is_allowed(registry, write, "escalate", &write.resource.plural, &write.asked.name).await? {
+        if self.is_allowed(registry, write, "escalate", &write.resource.plural, &write.context.name).await? {
             return Ok(());
         }
         self.check(registry, write, &Rule::all_of(&write.object)).await?;
@@ -93,12 +93,12 @@ impl NoEscalation {
         let namespace = &write.namespace;
         let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
         let decision =
-            self.0.decide(&**registry.storage(), &write.asked.user, &AccessAttributes { verb, object }).await?;
+            self.0.decide(&**registry.storage(), &write.context.user, &AccessAttributes { verb, object }).await?;
         Ok(decision.is_allowed())
     }
 
     async fn check(&self, registry: &Registry, write: &Attributes, rules: &[Rule]) -> Result<(), Status> {
-        let user = &write.asked.user;
+        let user = &write.context.user;
         let (held, lost) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
         let missing = missing(&held, rules);
         if missing.is_empty() {

@@ -133,7 +133,7 @@ async fn asked(
     invocation: &Invocation,
     write: &Attributes,
 ) -> Result<Option<Answer>, Status> {
-    if write.asked.dry_run == DryRun::All && !hook.has_no_side_effects() {
+    if write.context.dry_run == DryRun::All && !hook.has_no_side_effects() {
         return Err(Status::bad_request(format!("admission webhook {:?} does not support dry run", hook.name())));
     }
     let Some(version) = hook.review_version() else {
@@ -147,7 +147,7 @@ async fn asked(
         Ok(answer) => answer,
         Err(failure) => return hook.failed(&failure).map(|()| None),
     };
-    write.asked.warnings.extend(answer.warnings.iter().cloned());
+    write.context.warnings.extend(answer.warnings.iter().cloned());
     if answer.allowed { Ok(Some(answer)) } else { Err(denied(hook, answer)) }
 }
 
@@ -159,12 +159,12 @@ async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attri
 async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
     let (mut kind, resource) = invocation.resource.named();
     let (mut request_kind, request_resource) = write.resource.named();
-    if let Some(part) = &write.part {
+    if let Some(part) = &write.subresource_kind {
         kind = part.named();
         request_kind = part.named();
     }
     let subresource = write.subresource.as_deref().unwrap_or_default();
-    let user = &write.asked.user;
+    let user = &write.context.user;
     let mut asker = json!({});
     for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
         if !text.is_empty() {
@@ -183,7 +183,7 @@ async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Resu
         Operation::Delete => "DELETE",
         Operation::Connect => "CONNECT",
     };
-    let dry_run = write.asked.dry_run == DryRun::All;
+    let dry_run = write.context.dry_run == DryRun::All;
     let of_kind = |kind: &str| json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
     let mut options = match write.operation {
         Operation::Create => of_kind("CreateOptions"),
@@ -220,7 +220,7 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let before = invocation.object(write, &write.object).await?;
     let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
     let patched = patched.map_err(|status| Status::internal(status.message))?;
-    if let Some(part) = &write.part {
+    if let Some(part) = &write.subresource_kind {
         let object = part.shape()?.normalise(patched.value, FieldValidation::Ignore)?.value;
         let changed = part.shown(&object) != before;
         write.object = object;

@@ -11,6 +11,7 @@ use windlass_api::{DryRun, Status};
 use super::Registry;
 use crate::{
     identity::User,
+    object::Tree,
     resource::{ResourceInfo, SubresourceInfo, Target},
     warning::Warnings,
 };
@@ -51,9 +52,9 @@ pub(crate) struct Attributes {
     /// The old state. `None` for creations.
     pub(crate) old: Option<Value>,
     /// The user and the options of the request.
-    pub(crate) asked: RequestContext,
+    pub(crate) context: RequestContext,
     /// The kind of the objects, if it differs from the resource's kind.
-    pub(crate) part: Option<SubresourceKind>,
+    pub(crate) subresource_kind: Option<SubresourceKind>,
     pub(crate) reinvocation: Reinvocation,
 }
 
@@ -149,7 +150,7 @@ impl Registry {
 
 impl Attributes {
     /// Creates the attributes of a write to a target, without an old state.
-    pub(crate) fn of(operation: Operation, target: &Target, object: Value, asked: RequestContext) -> Self {
+    pub(crate) fn new(operation: Operation, target: &Target, object: Value, context: RequestContext) -> Self {
         Self {
             operation,
             resource: Arc::clone(&target.resource),
@@ -158,10 +159,30 @@ impl Attributes {
             name: target.name().to_owned(),
             object,
             old: None,
-            asked,
-            part: None,
+            context,
+            subresource_kind: None,
             reinvocation: Reinvocation::default(),
         }
+    }
+
+    /// Sets the state that the write replaces.
+    #[must_use]
+    pub(crate) fn replacing(self, old: Value) -> Self {
+        Self { old: Some(old), ..self }
+    }
+
+    /// Takes name and namespace from the object instead of the target.
+    #[must_use]
+    pub(crate) fn named_by_object(mut self) -> Self {
+        self.object.text(&["metadata", "name"]).clone_into(&mut self.name);
+        self.object.text(&["metadata", "namespace"]).clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Sets the kind of the objects, if it is not the kind of the resource.
+    #[must_use]
+    pub(crate) fn with_kind(self, kind: SubresourceKind) -> Self {
+        Self { subresource_kind: Some(kind), ..self }
     }
 
     /// Returns the `Status` that rejects this write.
@@ -171,7 +192,7 @@ impl Attributes {
 
     /// Reports whether a plugin handles the write.
     pub(crate) fn concerns(&self, plugin: &dyn Admission) -> bool {
-        plugin.handles(self) && (self.part.is_none() || plugin.handles_subresource_kinds())
+        plugin.handles(self) && (self.subresource_kind.is_none() || plugin.handles_subresource_kinds())
     }
 
     pub(crate) fn is_namespace(&self) -> bool {

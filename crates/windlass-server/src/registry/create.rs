@@ -1,14 +1,12 @@
 //! The `create` verb.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
 use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
 use crate::{
     encoded::Encoded,
-    registry::{Attributes, Operation, Reinvocation},
+    registry::{Attributes, Operation},
     storage::{Change, CommitError, Expect, Revision},
 };
 use crate::{
@@ -36,18 +34,8 @@ impl Registry {
         warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         let object = self.tracked(target, object, &params).await?;
-        let mut attributes = Attributes {
-            operation: Operation::Create,
-            resource: Arc::clone(resource),
-            subresource: None,
-            namespace: object.text(&["metadata", "namespace"]).to_owned(),
-            name: object.text(&["metadata", "name"]).to_owned(),
-            object,
-            old: None,
-            asked: params.asked(target),
-            part: None,
-            reinvocation: Reinvocation::default(),
-        };
+        let attributes = Attributes::new(Operation::Create, target, object, params.context(target));
+        let mut attributes = attributes.named_by_object();
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
         let prefix = object.text(&["metadata", "generateName"]).to_owned();
@@ -111,18 +99,8 @@ impl Registry {
         errors.check(&resource.group_kind(), &name)?;
         warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.shape.style());
-        let mut attributes = Attributes {
-            operation: Operation::Create,
-            resource: Arc::clone(resource),
-            subresource: None,
-            namespace: object.text(&["metadata", "namespace"]).to_owned(),
-            name: name.clone(),
-            object: object.take(),
-            old: None,
-            asked: params.asked(target),
-            part: None,
-            reinvocation: Reinvocation::default(),
-        };
+        let attributes = Attributes::new(Operation::Create, target, object.take(), params.context(target));
+        let mut attributes = attributes.named_by_object();
         self.validate_admission(&mut attributes).await?;
         let given = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
         let given = given.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));

@@ -14,7 +14,7 @@ use super::{ItemList, ListParams, Registry, ResponseBody, commit_failure, size::
 use crate::{
     encoded::Encoded,
     identity::User,
-    registry::{Attributes, Operation, Reinvocation, RequestContext},
+    registry::{Attributes, Operation, RequestContext},
     resource::ResourceInfo,
     storage::{Change, CommitError, Expect, StoredValue},
     warning::Warnings,
@@ -68,6 +68,18 @@ const COLLECTION_PAGE: u64 = 10_000;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+
+impl DeleteParams {
+    /// Returns the user and the options of the request, as admission sees them.
+    fn context(&self, target: &Target) -> RequestContext {
+        RequestContext {
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            warnings: self.warnings.clone(),
+            name: target.name().to_owned(),
+        }
+    }
+}
 
 impl Registry {
     /// Deletes one object, or marks it as being deleted.
@@ -184,23 +196,8 @@ impl Registry {
     }
 
     async fn admit_deletion(&self, target: &Target, old: Value, params: &DeleteParams) -> Result<Value, Status> {
-        let mut attributes = Attributes {
-            operation: Operation::Delete,
-            resource: Arc::clone(&target.resource),
-            subresource: None,
-            namespace: target.namespace().to_owned(),
-            name: target.name().to_owned(),
-            object: Value::Null,
-            old: Some(old),
-            asked: RequestContext {
-                user: params.user.clone(),
-                dry_run: params.dry_run,
-                warnings: params.warnings.clone(),
-                name: target.name().to_owned(),
-            },
-            part: None,
-            reinvocation: Reinvocation::default(),
-        };
+        let attributes = Attributes::new(Operation::Delete, target, Value::Null, params.context(target));
+        let mut attributes = attributes.replacing(old);
         self.admit(&mut attributes).await?;
         self.validate_admission(&mut attributes).await?;
         Ok(attributes.old.unwrap_or_default())

@@ -1,7 +1,5 @@
 //! The scale subresource: reads and writes the replicas of all scalable kinds through one type.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 use windlass_api::{FieldValidation, GroupKind, GroupResource, LabelSelector, Operator, Requirement, Status};
 
@@ -10,7 +8,7 @@ use crate::{
     codec,
     encoded::Encoded,
     object::requirement,
-    registry::{Attributes, Reinvocation, SubresourceKind},
+    registry::{Attributes, SubresourceKind},
 };
 use crate::{
     object::{Errors, Path, Tree, as_object},
@@ -48,23 +46,13 @@ pub(super) fn patchable_value(target: &Target, object: &Value) -> Result<Value, 
 
 /// Returns a write of an object as admission sees it: a write of the object's scale.
 pub(super) fn attributes(target: &Target, write: &Attributes) -> Result<Attributes, Status> {
-    let old = write.old.as_ref().map(|old| patchable_value(target, old)).transpose()?;
-    Ok(Attributes {
-        operation: write.operation,
-        resource: Arc::clone(&write.resource),
-        subresource: write.subresource.clone(),
-        namespace: write.namespace.clone(),
-        name: write.name.clone(),
-        object: patchable_value(target, &write.object)?,
-        old,
-        asked: write.asked.clone(),
-        part: Some(SubresourceKind {
-            group: "autoscaling".to_owned(),
-            version: "v1".to_owned(),
-            kind: "Scale".to_owned(),
-        }),
-        reinvocation: Reinvocation::default(),
-    })
+    let kind = SubresourceKind { group: "autoscaling".to_owned(), version: "v1".to_owned(), kind: "Scale".to_owned() };
+    let object = patchable_value(target, &write.object)?;
+    let scale = Attributes::new(write.operation, target, object, write.context.clone()).with_kind(kind);
+    match &write.old {
+        Some(old) => Ok(scale.replacing(patchable_value(target, old)?)),
+        None => Ok(scale),
+    }
 }
 
 fn view(rule: &ScaleRule, object: &Value, replicas: i64) -> Value {

@@ -34,8 +34,8 @@ impl Registry {
         let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
-        let write = Attributes::of(Operation::Create, target, object, params.asked(target));
-        let mut write = Attributes { part: Some(SubresourceKind::from(info)), ..write };
+        let write = Attributes::new(Operation::Create, target, object, params.context(target));
+        let mut write = write.with_kind(SubresourceKind::from(info));
         self.admit(&mut write).await?;
         if write.object.text(&["metadata", "name"]) != target.name() {
             return Err(Status::bad_request(format!("name in URL does not match name in {} object", info.kind)));
@@ -72,7 +72,7 @@ impl Registry {
         }
         let table = self.resources();
         let pods = table.get("", "v1", "pods").ok_or_else(Status::unknown_resource)?;
-        let write = Attributes::of(Operation::Create, target, object, params.asked(target));
+        let write = Attributes::new(Operation::Create, target, object, params.context(target));
         let mut write = Attributes { name: name.clone(), ..write };
         self.admit(&mut write).await?;
         check_binding(&write.object)?;

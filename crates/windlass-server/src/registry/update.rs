@@ -153,8 +153,8 @@ impl Registry {
         let present = Item::stored(current)?;
         let old = resource.hub_of(present.value()).await?;
         let new = params.conversions.settle(|| propose(Some(&old))).await?;
-        let attributes = Attributes::of(Operation::Update, target, new, params.asked(target));
-        let mut attributes = Attributes { old: Some(old), ..attributes };
+        let attributes = Attributes::new(Operation::Update, target, new, params.context(target));
+        let mut attributes = attributes.replacing(old);
         let is_scale = target.subresource.as_deref() == Some("scale");
         if is_scale {
             self.admit_scale(target, &mut attributes).await?;
@@ -269,7 +269,7 @@ impl Registry {
             return Err(precondition_failed(target, params.dry_run, "UID", uid, ""));
         }
         read_version(&object)?;
-        let mut attributes = Attributes::of(Operation::Create, target, object, params.asked(target));
+        let mut attributes = Attributes::new(Operation::Create, target, object, params.context(target));
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
         meta::wipe(&mut object);

@@ -83,7 +83,7 @@ pub(super) async fn request(mut question: Review<'_>) -> Result<Value, Status> {
         id: &id,
     };
     let token = issuer.issue(&grant, now)?;
-    tracing::debug!(namespace, name, id, dry_run = ?write.asked.dry_run, "issued a token");
+    tracing::debug!(namespace, name, id, dry_run = ?write.context.dry_run, "issued a token");
     let end = jiff::Timestamp::from_second(now.as_second().saturating_add(requested)).unwrap_or(jiff::Timestamp::MAX);
     let metadata = metadata_mut(&mut object);
     metadata.insert("name".to_owned(), name.into());

@@ -147,7 +147,7 @@ impl Invocation {
         if hub.is_null() {
             return Ok(Value::Null);
         }
-        if let Some(part) = &write.part {
+        if let Some(part) = &write.subresource_kind {
             return Ok(part.shown(hub));
         }
         let ResourceInfo { group, version, kind, .. } = &*self.resource;
