@@ -4,7 +4,7 @@
 //! The load is the same for each control plane: one connection with a fixed number of concurrent requests. A watch
 //! reports when a Deployment is ready. The request counts are those of the API server.
 
-mod asked;
+mod request_counts;
 mod readiness;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -21,7 +21,7 @@ use windlass_api::{BoxError, Entropy};
 use windlass_bench::process;
 use windlass_client::{Client, Config};
 
-use self::{asked::Asked, readiness::Readiness};
+use self::{readiness::Readiness, request_counts::RequestCounts};
 use crate::objects::{APPLY, JSON};
 
 /// The flags of `windlass-bench deployments`.
@@ -147,12 +147,12 @@ impl Bench {
     }
 
     /// Waits until writes have stopped. Returns the time of the last write and the request counts.
-    async fn settle(&self, started: Instant) -> Result<(Duration, Asked), BoxError> {
+    async fn settle(&self, started: Instant) -> Result<(Duration, RequestCounts), BoxError> {
         let (since, counts) = self.counts_at_rest().await?;
         Ok((since.saturating_duration_since(started), counts))
     }
 
-    async fn counts_at_rest(&self) -> Result<(Instant, Asked), BoxError> {
+    async fn counts_at_rest(&self) -> Result<(Instant, RequestCounts), BoxError> {
         let (mut since, mut known) = (Instant::now(), self.counts().await?);
         while since.elapsed() < QUIET {
             sleep(COUNTED_EVERY).await;
@@ -164,9 +164,9 @@ impl Bench {
         Ok((since, known))
     }
 
-    async fn counts(&self) -> Result<Asked, BoxError> {
+    async fn counts(&self) -> Result<RequestCounts, BoxError> {
         let text = self.send(Method::GET, "/metrics", JSON, &Value::Null).await?;
-        Asked::read(std::str::from_utf8(&text)?)
+        RequestCounts::read(std::str::from_utf8(&text)?)
     }
 
     fn cpu(&self) -> Result<Figures, BoxError> {

@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 /// The durations of one environment.
-struct Took {
+struct Durations {
     start: Duration,
     /// The time until the first response. The first request creates the default objects of a cluster.
     first: Duration,
@@ -35,7 +35,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let started = Instant::now();
     let all = join_all((0..options.number).map(|_| tokio::spawn(start()))).await;
     let all = all.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let median = |of: fn(&Took) -> Duration| {
+    let median = |of: fn(&Durations) -> Duration| {
         let mut all: Vec<_> = alone.iter().map(of).collect();
         all.sort_unstable();
         all.get(all.len() / 2).map_or(0, Duration::as_micros)
@@ -52,10 +52,10 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     Ok(())
 }
 
-async fn start() -> Result<(Environment, Took), BoxError> {
+async fn start() -> Result<(Environment, Durations), BoxError> {
     let began = Instant::now();
     let env = Environment::start().await;
     let start = began.elapsed();
     env.client().get::<Namespace>("default").await?;
-    Ok((env, Took { start, first: began.elapsed() }))
+    Ok((env, Durations { start, first: began.elapsed() }))
 }

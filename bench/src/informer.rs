@@ -40,8 +40,8 @@ pub(crate) struct Options {
     #[arg(long)]
     budget: Option<usize>,
     /// The resource to follow, in all namespaces
-    #[arg(long, value_enum, default_value_t = Followed::Pods)]
-    resource: Followed,
+    #[arg(long, value_enum, default_value_t = ObjectKind::Pods)]
+    resource: ObjectKind,
     /// The handler's work for an object
     #[arg(long, value_enum, default_value_t = Work::Key)]
     handler: Work,
@@ -54,7 +54,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Followed {
+enum ObjectKind {
     Pods,
     Secrets,
     Configmaps,
@@ -85,10 +85,10 @@ const BY_NODE: &str = "node";
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     match options.resource {
-        Followed::Pods => follow::<Pod>(Pod::api_resource(), options).await,
-        Followed::Secrets => follow::<Secret>(Secret::api_resource(), options).await,
-        Followed::Configmaps => follow::<ConfigMap>(ConfigMap::api_resource(), options).await,
-        Followed::Widgets => {
+        ObjectKind::Pods => follow::<Pod>(Pod::api_resource(), options).await,
+        ObjectKind::Secrets => follow::<Secret>(Secret::api_resource(), options).await,
+        ObjectKind::Configmaps => follow::<ConfigMap>(ConfigMap::api_resource(), options).await,
+        ObjectKind::Widgets => {
             let widgets =
                 ApiResource::namespaced(GroupVersionKind::new("bench.windlass.dev", "v1", "Widget"), "widgets");
             follow::<DynamicObject>(widgets, options).await

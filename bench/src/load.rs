@@ -17,14 +17,14 @@ use windlass_client::{Auth, Config};
 
 pub(crate) use self::request::{OBJECT, REQUEST, Request};
 use self::{
-    answers::{Answers, Outcome},
     request::Frames,
-    secured::Secured,
+    responses::{Outcome, ResponseParser},
+    tls_connection::TlsConnection,
 };
 
-mod answers;
+mod responses;
 mod request;
-mod secured;
+mod tls_connection;
 
 /// The address and credentials of a server.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Width {
 
 /// The result of a load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct LoadResult {
     pub(crate) requests: usize,
     /// The time until the last response.
     pub(crate) took: Duration,
@@ -75,16 +75,15 @@ impl Address {
         objects: Objects,
         width: Width,
         lasting: Duration,
-    ) -> Result<Done, BoxError> {
+    ) -> Result<LoadResult, BoxError> {
         let authority = format!("{}:{}", self.host, self.port);
         let frames = Frames::of(request, &authority, &self.token)?;
-        let open = || Conversation::open(self, &frames, objects);
+        let open = || Connection::open(self, &frames, objects);
         let mut open = (0..width.connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let count = AtomicUsize::new(0);
         let started = Instant::now();
         thread::scope(|scope| {
-            let spawn =
-                |conversation: &mut Conversation<'_>| conversation.run(width.requests, &count, started + lasting);
+            let spawn = |connection: &mut Connection<'_>| connection.run(width.requests, &count, started + lasting);
             let running: Vec<_> = open.iter_mut().map(|one| scope.spawn(move || spawn(one))).collect();
             running.into_iter().try_for_each(|thread| match thread.join() {
                 Ok(result) => result,
@@ -92,31 +91,31 @@ impl Address {
             })
         })
         .map_err(|error| format!("{} {}: {error}", request.method, request.path))?;
-        Ok(Done { requests: count.into_inner(), took: started.elapsed() })
+        Ok(LoadResult { requests: count.into_inner(), took: started.elapsed() })
     }
 }
 
-impl Done {
+impl LoadResult {
     pub(crate) fn per_second(self) -> f64 {
         crate::rate(self.requests, self.took)
     }
 }
 
 /// One connection.
-struct Conversation<'c> {
-    secured: Secured,
-    answers: Answers,
+struct Connection<'c> {
+    connection: TlsConnection,
+    responses: ResponseParser,
     frames: &'c Frames,
     objects: Objects,
     /// The stream of the next request.
     stream: u32,
 }
 
-impl<'c> Conversation<'c> {
+impl<'c> Connection<'c> {
     fn open(address: &Address, frames: &'c Frames, objects: Objects) -> Result<Self, BoxError> {
-        let mut secured = Secured::connect(&address.host, address.port)?;
-        secured.send(&answers::greeting())?;
-        Ok(Self { secured, answers: Answers::new(), frames, objects, stream: 1 })
+        let mut connection = TlsConnection::connect(&address.host, address.port)?;
+        connection.send(&responses::greeting())?;
+        Ok(Self { connection, responses: ResponseParser::new(), frames, objects, stream: 1 })
     }
 
     fn run(&mut self, at_once: usize, count: &AtomicUsize, until: Instant) -> Result<(), BoxError> {
@@ -138,11 +137,11 @@ impl<'c> Conversation<'c> {
             }
             out.append(&mut outcome.reply);
             if !out.is_empty() {
-                self.secured.send(&out)?;
+                self.connection.send(&out)?;
                 out.clear();
             }
-            let answers = &mut self.answers;
-            self.secured.read(&mut |bytes| answers.take(bytes, &mut outcome))?;
+            let responses = &mut self.responses;
+            self.connection.read(&mut |bytes| responses.take(bytes, &mut outcome))?;
             open -= outcome.ended;
             wanted = if Instant::now() < until { outcome.ended } else { 0 };
             outcome.ended = 0;

@@ -75,10 +75,10 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let mut told = json!({"server": format!("http://{address}"), "path": workload.path});
     let tls = match &options.tls {
         Some(directory) => {
-            let secured = tls::secure(directory, address)?;
+            let endpoint = tls::secure(directory, address)?;
             told["server"] = format!("https://{address}").into();
-            told["kubeconfig"] = secured.kubeconfig.display().to_string().into();
-            Some(secured.acceptor)
+            told["kubeconfig"] = endpoint.kubeconfig.display().to_string().into();
+            Some(endpoint.acceptor)
         }
         None => None,
     };

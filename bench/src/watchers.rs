@@ -117,7 +117,7 @@ struct Watched {
 }
 
 /// The result of one watcher.
-struct Followed {
+struct WatcherResult {
     versions: Vec<u64>,
     resumed: usize,
 }
@@ -284,8 +284,8 @@ async fn follow(
     mut events: Events,
     from: u64,
     wanted: usize,
-) -> Result<Followed, BoxError> {
-    let mut followed = Followed { versions: Vec::with_capacity(wanted), resumed: 0 };
+) -> Result<WatcherResult, BoxError> {
+    let mut followed = WatcherResult { versions: Vec::with_capacity(wanted), resumed: 0 };
     loop {
         // A connection error is handled like the end of the watch.
         while let Some(Ok(event)) = events.next().await {

@@ -12,14 +12,14 @@ pub enum Capability {
     /// A kubectl of the server's version.
     Kubectl,
     /// Compaction on request by [`Target::history`]: the test knows which versions are too old.
-    ForgetsWhenTold,
+    CompactsOnRequest,
 }
 
 /// Missing capabilities of targets, with the reason or the planned remedy. Remove an entry when it is implemented: a
 /// listed test that passes is an error.
 const LACKING: &[(&str, Capability, &str)] = &[
     (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
-    (Target::UPSTREAM, Capability::ForgetsWhenTold, "it compacts when it likes, minutes after its start"),
+    (Target::UPSTREAM, Capability::CompactsOnRequest, "it compacts when it likes, minutes after its start"),
 ];
 
 /// Runs a test with each target in turn. The test must fail with targets that lack a needed capability.
@@ -33,11 +33,11 @@ where
 {
     for target in Target::all().await {
         // Boxed, because the futures of tests are large.
-        judge(target, needed, |target| Box::pin(test(target))).await;
+        check(target, needed, |target| Box::pin(test(target))).await;
     }
 }
 
-async fn judge<F: Future<Output = Target>>(target: Target, needed: &[Capability], test: impl Fn(Target) -> F) {
+async fn check<F: Future<Output = Target>>(target: Target, needed: &[Capability], test: impl Fn(Target) -> F) {
     // Identifies the target in the output of a failed test.
     println!("target: {}", target.name);
     let lacking = LACKING.iter().find(|(name, lacks, _)| *name == target.name && needed.contains(lacks));
@@ -62,14 +62,14 @@ mod tests {
             assert!(passes, "as told");
             target
         };
-        AssertUnwindSafe(judge(Target::embedded().await, needed, test)).catch_unwind().await.is_ok()
+        AssertUnwindSafe(check(Target::embedded().await, needed, test)).catch_unwind().await.is_ok()
     }
 
     #[tokio::test]
-    async fn a_test_fails_where_a_target_lacks_what_it_needs_and_nowhere_else() {
+    async fn test_fails_only_on_targets_without_its_capabilities() {
         assert!(outcome(&[], true).await);
         assert!(!outcome(&[], false).await);
-        assert!(outcome(&[Capability::ForgetsWhenTold], true).await);
+        assert!(outcome(&[Capability::CompactsOnRequest], true).await);
         assert!(outcome(&[Capability::Kubectl], false).await);
         assert!(!outcome(&[Capability::Kubectl], true).await, "it is there, and still on the list");
     }

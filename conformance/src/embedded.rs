@@ -70,7 +70,7 @@ impl Embedded {
 }
 
 /// Compacts all versions but the current one.
-pub(crate) async fn forget(storage: &dyn Storage) {
+pub(crate) async fn compact(storage: &dyn Storage) {
     let present = storage.revision().await.expect("memory does not fail");
     storage.compact(present).await.expect("memory does not fail");
 }

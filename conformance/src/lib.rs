@@ -5,7 +5,7 @@
 //! --upstream` builds and starts the real server and sets the variable.
 //!
 //! Most tests are data: `cases/` contains requests, and `matrix/` templates of requests for every kind. `recorded/` has
-//! the normalized responses of the real server (written by `cargo xtask conformance --record`). [`hold`] compares a
+//! the normalized responses of the real server (written by `cargo xtask conformance --record`). [`assert_recorded`] compares a
 //! server's responses with them. `DIFFERENCES.md` lists the different responses of windlass-server with their reasons.
 //!
 //! The other tests exercise the client and declare their requirements. They use [`on_each_target`], or
@@ -15,7 +15,7 @@
 mod any_certificate;
 mod capability;
 mod case;
-mod dice;
+mod seeded_random;
 mod differential;
 mod embedded;
 mod known;
@@ -47,7 +47,7 @@ pub use any_certificate::trusting_any_certificate;
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};
-pub use suite::{RECORD, differences, files, hold, names};
+pub use suite::{RECORD, assert_recorded, differences, files, names};
 
 /// The environment variable with the real server's kubeconfig.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
@@ -126,7 +126,7 @@ impl Target {
         client_for(self.config.clone().with_impersonation(somebody))
     }
 
-    /// Returns the server's history. Needs [`Capability::ForgetsWhenTold`].
+    /// Returns the server's history. Needs [`Capability::CompactsOnRequest`].
     ///
     /// # Panics
     ///
@@ -146,8 +146,8 @@ impl Target {
 
 impl History {
     /// Compacts all versions but the current one.
-    pub async fn forget(&self) {
-        embedded::forget(&*self.0).await;
+    pub async fn compact(&self) {
+        embedded::compact(&*self.0).await;
     }
 }
 

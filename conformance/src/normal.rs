@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_objects_are_ordinals_and_versions_of_lists_lie_between() {
+    fn object_versions_are_ordinals_and_list_versions_between() {
         let mut normal = normal();
         let object = json!({"kind": "A", "metadata": {"resourceVersion": "12"}});
         assert_eq!(normal.value(&object), json!({"kind": "A", "metadata": {"resourceVersion": "{rv2}"}}));

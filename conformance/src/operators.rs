@@ -3,7 +3,7 @@
 //!
 //! The CRDs are read from the folder in [`CRDS`], with a subfolder per operator. All CRDs of an operator are created on
 //! both servers. The comparison covers the stored CRDs, discovery, OpenAPI, and responses about valid and invalid
-//! objects, which are generated from a seed ([`generate`], [`spoil`]). A difference counts if the real server repeats
+//! objects, which are generated from a seed ([`generate`], [`violation`]). A difference counts if the real server repeats
 //! its response.
 //!
 //! Causes of several fields are sorted by text, because the real server iterates over Go maps.
@@ -15,8 +15,8 @@ mod definition;
 mod documents;
 mod generate;
 mod imported;
-mod spoil;
-mod story;
+mod violation;
+mod object_scenario;
 mod text;
 
 use std::{
@@ -35,7 +35,7 @@ use crate::{Target, case::Case, client_for, known, play::play, recording};
 /// The environment variable with the folder of CRDs.
 pub const CRDS: &str = "WINDLASS_CRDS";
 
-/// The number of concurrent stories.
+/// The number of concurrent scenarios.
 const AT_ONCE: usize = 6;
 
 /// The options of a comparison.
@@ -64,9 +64,9 @@ pub struct Compared {
     pub accepted: usize,
     /// The number of compared responses.
     pub answers: usize,
-    /// The number of stories with an unstable response of the real server.
+    /// The number of scenarios with an unstable response of the real server.
     pub unsteady: usize,
-    /// The number of stories with a difference that `DIFFERENCES.md` lists for the CRD.
+    /// The number of scenarios with a difference that `DIFFERENCES.md` lists for the CRD.
     pub known: usize,
     /// The differences: the requests and the differing lines. Similar differences are reported once.
     pub differences: Vec<String>,
@@ -78,8 +78,8 @@ impl fmt::Display for Compared {
         let told = differences.len();
         write!(
             f,
-            "{definitions} definitions, {documents} documents the same; {objects} objects ({accepted} stories begin with one that \
-             was accepted), {answers} answers compared; {told} differences, {known} stories with listed ones, {unsteady} to which the real server gave two answers"
+            "{definitions} definitions, {documents} documents the same; {objects} objects ({accepted} scenarios begin with one that \
+             was accepted), {answers} answers compared; {told} differences, {known} scenarios with listed ones, {unsteady} to which the real server gave two answers"
         )
     }
 }
@@ -110,23 +110,24 @@ pub async fn operators(what: &Operators, mut tell: impl FnMut(&str)) -> Compared
         let versions = definitions
             .iter()
             .flat_map(|definition| definition.versions.iter().map(move |version| (definition, version)));
-        let stories = versions.flat_map(|(definition, version)| story::stories(definition, version, what));
-        let played = stream::iter(stories).map(async |story| {
-            let outcome = both.play(&story.case).await;
-            (story, outcome)
+        let scenarios =
+            versions.flat_map(|(definition, version)| object_scenario::scenarios(definition, version, what));
+        let played = stream::iter(scenarios).map(async |scenario| {
+            let outcome = both.play(&scenario.case).await;
+            (scenario, outcome)
         });
         let mut played = std::pin::pin!(played.buffered(AT_ONCE));
-        while let Some((story, outcome)) = played.next().await {
-            compared.objects += story.objects;
-            compared.answers += story.case.steps.len();
+        while let Some((scenario, outcome)) = played.next().await {
+            compared.objects += scenario.objects;
+            compared.answers += scenario.case.steps.len();
             compared.accepted += usize::from(outcome.accepted);
             compared.unsteady += usize::from(outcome.unsteady);
             if let Some(difference) = outcome.difference {
-                if known::is_listed_for(&story.definition, &difference) {
+                if known::is_listed_for(&scenario.definition, &difference) {
                     compared.known += 1;
                     continue;
                 }
-                let told = story.told();
+                let told = scenario.told();
                 if known.insert(signature(&difference)) {
                     let difference = format!("{told}\n{difference}");
                     tell(&format!("=== {name}\n{difference}"));

@@ -35,13 +35,13 @@ pub struct Restartable {
 
 /// The data of a restarted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum RestartData {
     /// All data.
-    ItsStorage,
+    Kept,
     /// The current objects, without history.
-    CompactedStorage,
+    Compacted,
     /// No data.
-    EmptyStorage,
+    Empty,
 }
 
 #[derive(Debug)]
@@ -86,21 +86,21 @@ impl Restartable {
     }
 
     /// Starts the stopped server again. Returns when it is ready.
-    pub async fn start(&mut self, over: Over) {
+    pub async fn start(&mut self, data: RestartData) {
         match &mut self.kind {
             Kind::Embedded(embedded) => {
-                match over {
-                    Over::ItsStorage => {}
-                    Over::CompactedStorage => embedded::forget(&*embedded.storage).await,
-                    Over::EmptyStorage => embedded.storage = Arc::new(MemoryStorage::default()),
+                match data {
+                    RestartData::Kept => {}
+                    RestartData::Compacted => embedded::compact(&*embedded.storage).await,
+                    RestartData::Empty => embedded.storage = Arc::new(MemoryStorage::default()),
                 }
                 embedded.start().await;
             }
             Kind::Upstream(upstream) => {
-                match over {
-                    Over::ItsStorage => {}
-                    Over::CompactedStorage => upstream.order("compact").await,
-                    Over::EmptyStorage => upstream.order("clear").await,
+                match data {
+                    RestartData::Kept => {}
+                    RestartData::Compacted => upstream.order("compact").await,
+                    RestartData::Empty => upstream.order("clear").await,
                 }
                 upstream.order("start").await;
             }

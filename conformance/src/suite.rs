@@ -39,7 +39,7 @@ const CHANCES: usize = 5;
 ///
 /// If windlass-server differs and `DIFFERENCES.md` does not list the case, or lists it although it does not differ. If
 /// the real server differs in every attempt.
-pub async fn hold(file: &str) {
+pub async fn assert_recorded(file: &str) {
     let cases = cases(file);
     let upstream = Target::upstream();
     if env::var_os(RECORD).is_some() {

@@ -57,7 +57,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_namespace_has_a_cache_of_its_own_and_the_others_have_one_without_it() {
+async fn namespace_with_own_cache_is_excluded_from_shared_cache() {
     on_each_target(|target| async move {
         let stage = Stage::new(&target.client).await;
         let manager =

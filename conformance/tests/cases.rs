@@ -1,6 +1,6 @@
 //! The cases of `cases/` and `matrix/`, with one test per file.
 
-use conformance::{differences, files, hold, names};
+use conformance::{assert_recorded, differences, files, names};
 
 /// Defines a test for each file, and their list.
 macro_rules! cases {
@@ -9,7 +9,7 @@ macro_rules! cases {
 
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $file() {
-            hold(stringify!($file)).await;
+            assert_recorded(stringify!($file)).await;
         })*
     };
 }

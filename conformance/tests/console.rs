@@ -87,7 +87,7 @@ async fn tell(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_console_tells_what_came_from_the_server_and_what_went_there() {
+async fn console_shows_events_and_writes() {
     on_each_target(|target| async {
         tell(&target.client).await;
         target

@@ -89,7 +89,7 @@ async fn stop(replicas: Vec<Replica>) {
 }
 
 #[tokio::test]
-async fn a_killed_leader_is_followed_within_the_lease_duration_and_a_retry_period() {
+async fn killed_leader_is_replaced_after_its_lease_expires() {
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 2).await;
         let (first, _) = next_leader(&replicas, None).await;

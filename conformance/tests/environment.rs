@@ -32,7 +32,7 @@ spec:
 }
 
 #[tokio::test]
-async fn an_environment_over_a_cluster_that_is_there_installs_waits_and_interferes() {
+async fn environment_uses_an_existing_cluster() {
     on_each_target(|target| async {
         let env = Environment::builder().existing(target.config.clone()).start().await.unwrap();
         let client = env.client();

@@ -56,7 +56,7 @@ fn config_map(name: &str) -> String {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn an_unknown_path_is_a_plain_404_and_an_unknown_resource_a_status() {
+async fn unknown_path_is_plain_404_and_unknown_resource_a_status() {
     on_each_target(|target| async {
         let answer = send(&target.client, Method::GET, "/nowhere", "").await;
         assert_eq!((answer.code, &*answer.body), (404, &b"404 page not found\n"[..]));

@@ -43,7 +43,7 @@ async fn the_same_said_again_counts_up_one_event_of_the_core_api() {
 }
 
 #[tokio::test]
-async fn the_same_said_again_is_a_series_of_the_newer_api_and_shown_in_both() {
+async fn repeated_event_is_a_series_visible_in_both_apis() {
     on_each_target(|target| async {
         let map = say(&target.client, EventApi::Series).await;
         let client = &target.client;

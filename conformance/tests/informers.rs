@@ -57,12 +57,12 @@ impl Run {
 
 /// The state that a handler derives from its notifications. Every notification must be a valid transition.
 #[derive(Clone, Default)]
-struct Belief(Arc<Mutex<BTreeMap<String, String>>>);
+struct HandlerState(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl Belief {
+impl HandlerState {
     fn of(informer: &Maps) -> Self {
-        let belief = Self::default();
-        let known = Arc::clone(&belief.0);
+        let handler_state = Self::default();
+        let known = Arc::clone(&handler_state.0);
         let registration = informer.add_handler(move |news: Notification<ConfigMap>| {
             let mut known = known.lock();
             let key = news.key().to_string();
@@ -79,7 +79,7 @@ impl Belief {
             }
         });
         drop(registration); // … which does not remove the handler.
-        belief
+        handler_state
     }
 }
 
@@ -110,11 +110,11 @@ async fn on_server(client: &Client, namespace: &str) -> BTreeMap<String, String>
 }
 
 /// Waits until the informer's store and the handler's state equal the server's state.
-async fn until_equal(client: &Client, namespace: &str, informer: &Maps, belief: &Belief) {
+async fn until_equal(client: &Client, namespace: &str, informer: &Maps, handler_state: &HandlerState) {
     eventually("the informer has what the server has", || async {
         let expected = on_server(client, namespace).await;
         let held = informer.store().list().iter().map(|map| (map.key().to_string(), version(map))).collect();
-        let believed = belief.0.lock().clone();
+        let believed = handler_state.0.lock().clone();
         (expected == held && expected == believed).then_some(())
     })
     .await;
@@ -131,17 +131,17 @@ async fn an_informer_follows_each_server() {
         let by_list = InformerOptions::default().initial_sync(InitialSync::List);
         for options in [InformerOptions::default(), by_list.clone(), by_list.page_size(2)] {
             let run = Run::start(&client, &namespace, options);
-            let belief = Belief::of(&run.informer);
+            let handler_state = HandlerState::of(&run.informer);
             let names = Index::on_meta("name", |meta| [Arc::clone(meta.name())]);
             run.informer.add_index(names).await.unwrap();
             run.informer.has_synced().await.unwrap();
-            until_equal(&client, &namespace, &run.informer, &belief).await;
+            until_equal(&client, &namespace, &run.informer, &handler_state).await;
             client.create(&map(&namespace, "new")).await.unwrap();
             touch(&client, &namespace, "a").await;
-            until_equal(&client, &namespace, &run.informer, &belief).await;
+            until_equal(&client, &namespace, &run.informer, &handler_state).await;
             assert_eq!(run.informer.store().by_index("name", "new").unwrap().len(), 1);
             client.delete::<ConfigMap>("new").within(&namespace).await.unwrap();
-            until_equal(&client, &namespace, &run.informer, &belief).await;
+            until_equal(&client, &namespace, &run.informer, &handler_state).await;
             assert!(run.informer.store().by_index("name", "new").unwrap().is_empty());
             run.stop().await;
         }
@@ -157,7 +157,7 @@ async fn connections_that_are_cut_lose_nothing() {
         let namespace = make_namespace(&target).await;
         let (client, wire) = (target.client.clone(), Wire::to(&target.config).await);
         let run = Run::start(&wire.client(&target.config), &namespace, InformerOptions::default());
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         for round in 0..5 {
             let name = format!("m{round}");
@@ -167,7 +167,7 @@ async fn connections_that_are_cut_lose_nothing() {
             client.create(&map(&namespace, &format!("x{round}"))).await.unwrap();
             client.delete::<ConfigMap>(format!("x{round}")).within(&namespace).await.unwrap();
         }
-        until_equal(&client, &namespace, &run.informer, &belief).await;
+        until_equal(&client, &namespace, &run.informer, &handler_state).await;
         run.stop().await;
         client.delete::<Namespace>(&*namespace).await.unwrap();
         target
@@ -176,14 +176,14 @@ async fn connections_that_are_cut_lose_nothing() {
 }
 
 #[tokio::test]
-async fn reads_go_on_while_the_server_is_away_and_what_was_missed_comes_after() {
+async fn cache_serves_reads_during_outage_and_catches_up() {
     on_each_target(|target| async {
         let namespace = make_namespace(&target).await;
         let (client, wire) = (target.client.clone(), Wire::to(&target.config).await);
         client.create(&map(&namespace, "a")).await.unwrap();
         client.create(&map(&namespace, "b")).await.unwrap();
         let run = Run::start(&wire.client(&target.config), &namespace, InformerOptions::default());
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         let before = on_server(&client, &namespace).await;
         wire.go_down().await;
@@ -196,7 +196,7 @@ async fn reads_go_on_while_the_server_is_away_and_what_was_missed_comes_after() 
         }
         assert_eq!(run.informer.store().len(), 2);
         wire.come_up().await;
-        until_equal(&client, &namespace, &run.informer, &belief).await;
+        until_equal(&client, &namespace, &run.informer, &handler_state).await;
         run.stop().await;
         client.delete::<Namespace>(&*namespace).await.unwrap();
         target
@@ -212,12 +212,12 @@ async fn a_slow_handler_holds_up_nobody_over_sockets_either() {
         let run = Run::start(&client, &namespace, InformerOptions::default());
         let (release, gate) = mpsc::channel::<()>();
         let slow = run.informer.add_handler(move |_: Notification<ConfigMap>| _ = gate.recv());
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         for index in 0..20 {
             client.create(&map(&namespace, &format!("m{index}"))).await.unwrap();
         }
-        until_equal(&client, &namespace, &run.informer, &belief).await;
+        until_equal(&client, &namespace, &run.informer, &handler_state).await;
         drop(release);
         slow.has_synced().await.unwrap();
         run.stop().await;

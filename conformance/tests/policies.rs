@@ -64,7 +64,7 @@ async fn refusal(client: &Client, gate: &RuledGate) -> String {
 }
 
 #[tokio::test]
-async fn the_rules_of_a_type_are_policies_that_both_take_and_the_real_one_enforces() {
+async fn generated_policies_are_accepted_and_enforced() {
     on_each_target(|target: Target| async move {
         let client = target.client.clone();
         client.create(&without_rules()).await.unwrap();

@@ -196,7 +196,7 @@ fn painters(owners: &BTreeMap<String, String>) -> BTreeSet<&str> {
 }
 
 #[tokio::test]
-async fn replicas_that_come_leave_and_die_hand_their_objects_over_and_each_has_one_owner() {
+async fn shards_have_one_owner_when_replicas_join_leave_or_die() {
     on_each_target(|target| async {
         let mut stage = Stage::new(target).await;
         let first = stage.join("a").await;

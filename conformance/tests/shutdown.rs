@@ -237,7 +237,7 @@ fn listener() -> std::net::TcpListener {
 }
 
 #[tokio::test]
-async fn a_busy_program_that_is_stopped_finishes_what_it_has_begun_and_begins_nothing() {
+async fn shutdown_finishes_running_reconciles_and_starts_none() {
     on_each_target(|target| async move {
         let client = &target.client;
         let mut program = Program::start(&target, LONG).await;
@@ -263,7 +263,7 @@ async fn a_busy_program_that_is_stopped_finishes_what_it_has_begun_and_begins_no
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_end_in_time_is_aborted_and_says_what_was_still_running() {
+async fn shutdown_after_timeout_aborts_and_names_running_tasks() {
     on_each_target(|target| async move {
         let client = &target.client;
         let mut program = Program::start(&target, SHORT).await;

@@ -67,100 +67,100 @@ fn differences(ours: &[(String, String)], real: &[(String, String)]) -> Vec<Stri
 
 #[tokio::test(start_paused = true)]
 async fn jobs_end_as_the_real_ones_do() {
-    hold("jobs").await;
+    assert_recorded("jobs").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn stateful_sets_end_as_the_real_ones_do() {
-    hold("statefulsets").await;
+    assert_recorded("statefulsets").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn daemon_sets_end_as_the_real_ones_do() {
-    hold("daemonsets").await;
+    assert_recorded("daemonsets").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn cron_jobs_end_as_the_real_ones_do() {
-    hold("cronjobs").await;
+    assert_recorded("cronjobs").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn replication_controllers_end_as_the_real_ones_do() {
-    hold("replicationcontrollers").await;
+    assert_recorded("replicationcontrollers").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn disruption_budgets_end_as_the_real_ones_do() {
-    hold("disruptionbudgets").await;
+    assert_recorded("disruptionbudgets").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn autoscalers_end_as_the_real_ones_do() {
-    hold("autoscalers").await;
+    assert_recorded("autoscalers").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn autoscalers_that_know_nothing_tell_it_as_the_real_ones_do() {
-    hold("unmeasured").await;
+    assert_recorded("unmeasured").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn replica_sets_end_as_the_real_ones_do() {
-    hold("replicasets").await;
+    assert_recorded("replicasets").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn deployments_end_as_the_real_ones_do() {
-    hold("deployments").await;
+    assert_recorded("deployments").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn garbage_is_collected_as_by_the_real_one() {
-    hold("garbage").await;
+    assert_recorded("garbage").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_end_as_the_real_ones_do() {
-    hold("namespaces").await;
+    assert_recorded("namespaces").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_wait_for_what_does_not_answer_as_the_real_ones_do() {
-    hold("unavailable").await;
+    assert_recorded("unavailable").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn accounts_are_what_the_real_ones_make() {
-    hold("accounts").await;
+    assert_recorded("accounts").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_deleted_as_by_the_real_one() {
-    hold("finished").await;
+    assert_recorded("finished").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_behind_a_service_is_what_the_real_ones_say() {
-    hold("endpoints").await;
+    assert_recorded("endpoints").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_get_what_the_real_ones_add() {
-    hold("nodes").await;
+    assert_recorded("nodes").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn claims_and_volumes_end_as_the_real_ones_do() {
-    hold("volumes").await;
+    assert_recorded("volumes").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn claims_without_a_class_get_the_default_as_from_the_real_one() {
-    hold("defaultclasses").await;
+    assert_recorded("defaultclasses").await;
 }
 
-async fn hold(file: &str) {
+async fn assert_recorded(file: &str) {
     let known = workloads::known_differences(file);
     let (ours, real) = (ours(file).await, workloads::recorded(file));
     let (listed, rest): (Vec<_>, Vec<_>) = ours.into_iter().partition(|(title, _)| known.contains(title));

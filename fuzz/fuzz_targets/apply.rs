@@ -3,18 +3,18 @@
 #![no_main]
 
 use bytes::Bytes;
-use windlass_fuzz::{JSON, SUBJECT, first_line};
+use windlass_fuzz::{JSON, TEST_SERVER, first_line};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (kind, applied) = first_line(data);
-    let object = SUBJECT.object(kind);
+    let object = TEST_SERVER.object(kind);
     let name = if object.kind == "CustomResourceDefinition" { "foos.ex.io" } else { "x" };
     let head = format!("apiVersion: {}\nkind: {}\nmetadata:\n  name: {name}\n", object.api_version, object.kind);
     for body in [[head.as_bytes(), applied].concat(), applied.to_vec()] {
         for force in ["false", "true"] {
             let path = format!("{}/{name}?dryRun=All&fieldManager=fuzz&force={force}", object.collection);
             let body = Bytes::copy_from_slice(&body);
-            SUBJECT.ask("PATCH", &path, "application/apply-patch+yaml", JSON, body).check();
+            TEST_SERVER.ask("PATCH", &path, "application/apply-patch+yaml", JSON, body).check();
         }
     }
 });

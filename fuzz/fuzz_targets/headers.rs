@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
-use windlass_fuzz::SUBJECT;
+use windlass_fuzz::TEST_SERVER;
 
 const NAMES: [&str; 10] = [
     "accept",
@@ -37,6 +37,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         for (name, value) in &headers {
             request = request.header(*name, value);
         }
-        SUBJECT.send(request.body(Bytes::from_static(BODY.as_bytes())).expect("its parts are valid"));
+        TEST_SERVER.send(request.body(Bytes::from_static(BODY.as_bytes())).expect("its parts are valid"));
     }
 });

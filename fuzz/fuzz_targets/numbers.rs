@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use windlass_fuzz::{JSON, SUBJECT};
+use windlass_fuzz::{JSON, TEST_SERVER};
 
 /// Query parameters of reads and deletions.
 const PARAMETERS: [&str; 5] =
@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let number = i64::from_le_bytes(*number);
     let other = rest.first_chunk::<8>().map_or(number, |bytes| i64::from_le_bytes(*bytes));
     let ask = |method: &str, path: &str, body: serde_json::Value| {
-        SUBJECT.ask(method, path, JSON, JSON, Bytes::from(body.to_string())).check();
+        TEST_SERVER.ask(method, path, JSON, JSON, Bytes::from(body.to_string())).check();
     };
     let pods = "/api/v1/namespaces/default/pods";
     for parameter in PARAMETERS.iter().take(1 + usize::from(number >= 0) * 4) {

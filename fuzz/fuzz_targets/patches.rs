@@ -3,16 +3,16 @@
 #![no_main]
 
 use bytes::Bytes;
-use windlass_fuzz::{JSON, SUBJECT, first_line};
+use windlass_fuzz::{JSON, TEST_SERVER, first_line};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (kind, patch) = first_line(data);
-    let object = SUBJECT.object(kind);
+    let object = TEST_SERVER.object(kind);
     let name = if object.kind == "CustomResourceDefinition" { "foos.ex.io" } else { "x" };
     for content_type in
         ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"]
     {
         let path = format!("{}/{name}?dryRun=All", object.collection);
-        SUBJECT.ask("PATCH", &path, content_type, JSON, Bytes::copy_from_slice(patch)).check();
+        TEST_SERVER.ask("PATCH", &path, content_type, JSON, Bytes::copy_from_slice(patch)).check();
     }
 });

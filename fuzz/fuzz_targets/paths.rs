@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::{Request, Uri};
-use windlass_fuzz::{JSON, SUBJECT, first_line};
+use windlass_fuzz::{JSON, TEST_SERVER, first_line};
 
 /// Prevents permanent changes, and long waits.
 const QUIET: &str = "dryRun=All&timeoutSeconds=1&";
@@ -19,5 +19,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     }
     let request = Request::builder().method(method).uri(uri).header("content-type", JSON);
-    SUBJECT.send(request.body(Bytes::from_static(b"{\"metadata\":{\"name\":\"y\"}}")).expect("its parts are valid"));
+    TEST_SERVER.send(request.body(Bytes::from_static(b"{\"metadata\":{\"name\":\"y\"}}")).expect("its parts are valid"));
 });

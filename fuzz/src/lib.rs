@@ -25,7 +25,7 @@ pub const YAML: &str = "application/yaml";
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The server under test. Its state never changes.
-pub static SUBJECT: LazyLock<Subject> = LazyLock::new(Subject::start);
+pub static TEST_SERVER: LazyLock<TestServer> = LazyLock::new(TestServer::start);
 
 /// The initial objects, each with its collection.
 const OBJECTS: &[(&str, &str)] = &[
@@ -70,7 +70,7 @@ const OBJECTS: &[(&str, &str)] = &[
 ];
 
 /// A server with its kinds and objects.
-pub struct Subject {
+pub struct TestServer {
     runtime: Runtime,
     service: Service,
     /// The kinds that support creation.
@@ -96,21 +96,21 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-// === impl Subject ===
+// === impl TestServer ===
 
-impl Subject {
+impl TestServer {
     fn start() -> Self {
         let runtime =
             Builder::new_current_thread().enable_time().build().expect("a runtime needs a thread, which is this one");
         let now = jiff::Timestamp::from_second(1_767_323_045).expect("a time of this century");
         let server = Server::builder().clock(Clock::from_fn(move || now)).entropy(Entropy::seeded(1)).build();
-        let mut subject = Self { runtime, service: server.service(), kinds: Vec::new(), objects: Vec::new() };
+        let mut test_server = Self { runtime, service: server.service(), kinds: Vec::new(), objects: Vec::new() };
         for (collection, object) in OBJECTS {
-            subject.make(collection, object);
-            subject.objects.push(Kind::of(collection, object));
+            test_server.make(collection, object);
+            test_server.objects.push(Kind::of(collection, object));
         }
-        subject.kinds = subject.discover();
-        subject
+        test_server.kinds = test_server.discover();
+        test_server
     }
 
     /// Creates an object. Retries, because the server may not serve the kind of a new CRD yet.
@@ -291,9 +291,9 @@ pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
 /// Sends a create request. Input: a line with the kind, then the body. Every response must be well-formed.
 pub fn create(data: &[u8], content_type: &str, accept: &str) {
     let (kind, body) = first_line(data);
-    let kind = SUBJECT.kind(kind);
+    let kind = TEST_SERVER.kind(kind);
     for validation in ["Strict", "Ignore"] {
         let path = format!("{}?dryRun=All&fieldValidation={validation}", kind.collection);
-        SUBJECT.ask("POST", &path, content_type, accept, Bytes::copy_from_slice(body)).check();
+        TEST_SERVER.ask("POST", &path, content_type, accept, Bytes::copy_from_slice(body)).check();
     }
 }

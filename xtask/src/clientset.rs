@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Result,
-    derived::{self, Mode},
+    generated::{self, Mode},
     upstream,
 };
 
@@ -76,7 +76,7 @@ struct Resource<'t> {
 pub(crate) fn run(mode: Mode) -> Result {
     let table = fs::read_to_string(upstream::root().join(DISCOVERY))?;
     let source = formatted(&render(&parse(&table)?))?;
-    derived::settle(&upstream::root().join(GROUPS), source.as_bytes(), mode)
+    generated::write_or_check(&upstream::root().join(GROUPS), source.as_bytes(), mode)
 }
 
 // === reading the table ===

@@ -31,7 +31,7 @@ const RECORD: &str = "WINDLASS_RECORD";
 
 /// The servers to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Against {
+pub(crate) enum TargetServers {
     /// The embedded server, compared with the recordings.
     Embedded,
     /// Both servers. Finds recordings that are out of date.
@@ -44,12 +44,12 @@ pub(crate) enum Against {
 const CONTROLLERS: &str = "loops::";
 
 /// Runs the suite. `rest` contains the arguments of the test binary.
-pub(crate) fn run(against: Against, rest: &[String]) -> Result {
-    if against == Against::Both && rest.is_empty() {
+pub(crate) fn run(against: TargetServers, rest: &[String]) -> Result {
+    if against == TargetServers::Both && rest.is_empty() {
         once(against, &["--skip".to_owned(), CONTROLLERS.to_owned()])?;
         return once(against, &[CONTROLLERS.to_owned()]);
     }
-    if against == Against::Record && rest.is_empty() {
+    if against == TargetServers::Record && rest.is_empty() {
         return once(against, &["cases::".to_owned()]);
     }
     once(against, rest)
@@ -93,16 +93,16 @@ fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
 }
 
 /// Runs a part of the suite with a new control plane.
-fn once(against: Against, rest: &[String]) -> Result {
+fn once(against: TargetServers, rest: &[String]) -> Result {
     let mut suite = cargo();
     // The workload scenarios are recorded and need no embedded server: the tests of the workspace run them.
     suite.args(["test", "--package", "conformance", "--test", "conformance", "--"]).args(rest);
-    let upstream = if against == Against::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
+    let upstream = if against == TargetServers::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
         suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
         suite.env(CONTROL, std::env::current_exe()?);
     }
-    if against == Against::Record {
+    if against == TargetServers::Record {
         suite.env(RECORD, "1");
     }
     let status = suite.status()?;

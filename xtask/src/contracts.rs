@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_contract_has_a_row_and_every_test_that_a_row_names_is_there() {
+    fn contracts_have_rows_and_named_tests_exist() {
         check().unwrap();
     }
 

@@ -13,9 +13,9 @@ use std::{
 
 use crate::{
     Result,
+    bench_programs::{self, Figures},
     embedded::Embedded,
-    peers::{self, Figures},
-    table::{Column, Contending, Table, figure},
+    table::{Column, Table, TableEntry, figure},
     upstream::Upstream,
 };
 
@@ -158,7 +158,7 @@ impl Programs {
         bench.args(["--nodes", &options.nodes.to_string(), "--within", &LONGEST.as_secs().to_string()]);
         bench.args(plane.processes().into_iter().map(|(name, process)| format!("--process={name}={process}")));
         bench.args(nodes.iter().map(|nodes| format!("--beside=nodes={}", nodes.0.id())));
-        peers::run_within(LONGEST, &mut bench)
+        bench_programs::run_within(LONGEST, &mut bench)
     }
 
     fn nodes(&self, plane: &Plane, options: &Options) -> Result<Stopped> {
@@ -189,7 +189,7 @@ impl Plane {
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",

@@ -14,7 +14,7 @@ use std::{fs, path::Path};
 use self::{contender::Programs, part::PARTS, replay::Replay};
 use crate::{
     Result,
-    table::{Contending as _, Table},
+    table::{Table, TableEntry as _},
     upstream::root,
 };
 

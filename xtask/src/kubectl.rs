@@ -22,12 +22,12 @@ const NODES: &str = "simulated_nodes";
 
 /// A child process that is killed on drop.
 #[derive(Debug)]
-struct Killed(Child);
+struct KilledOnDrop(Child);
 
 /// kubectl's output by check title. The second check with the same title is `title (2)`.
 type Transcript = BTreeMap<String, String>;
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // The process may have exited already, so the error is ignored.
         let _ = self.0.kill();
@@ -70,7 +70,7 @@ fn both(kubectl: Option<&Path>, nodes: &Path, windlass: &Path, listed: &str) -> 
 }
 
 /// Runs the script with a new real control plane.
-fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<Played> {
+fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<ScriptRun> {
     let upstream = Upstream::start(Profile::Identity)?;
     let kubeconfig = upstream.kubeconfig();
     let kubectl = kubectl.map_or_else(|| upstream.kubectl(), Path::to_path_buf);
@@ -79,7 +79,7 @@ fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<Played> {
         .stdin(Stdio::null())
         .spawn()
         .map_err(|error| format!("starting {}: {error}", nodes.display()))?;
-    let _simulator = Killed(simulator);
+    let _simulator = KilledOnDrop(simulator);
     script(&kubectl, Target::Real, |script| {
         script.env("KUBECONFIG", &kubeconfig);
     })
@@ -93,7 +93,7 @@ enum Target {
 }
 
 /// A run of the script.
-struct Played {
+struct ScriptRun {
     target: Target,
     /// The kubectl that was used.
     kubectl: PathBuf,
@@ -119,7 +119,7 @@ impl Target {
     }
 }
 
-impl Played {
+impl ScriptRun {
     /// Returns an error if a check failed.
     fn checked(&self) -> Result {
         if self.status.success() {
@@ -130,7 +130,7 @@ impl Played {
 }
 
 /// Runs the script and reads its transcript.
-fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) -> Result<Played> {
+fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) -> Result<ScriptRun> {
     let transcript = target.transcript();
     fs::create_dir_all(target_directory().join("kubectl"))?;
     // The script appends to the file, so an earlier transcript must be removed.
@@ -141,7 +141,7 @@ fn script(kubectl: &Path, target: Target, prepare: impl FnOnce(&mut Command)) ->
     prepare(&mut script);
     let status = script.status().map_err(|error| format!("running conformance/kubectl.sh: {error}"))?;
     let transcript = parse(&fs::read_to_string(transcript)?);
-    Ok(Played { target, kubectl: kubectl.to_path_buf(), status, transcript })
+    Ok(ScriptRun { target, kubectl: kubectl.to_path_buf(), status, transcript })
 }
 
 fn parse(text: &str) -> Transcript {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_differently_must_be_listed_and_what_is_listed_must_differ() {
+    fn differences_in_output_equal_the_listed_ones() {
         let real = parse("=== get\na\n=== get\nb\n=== explain x\nprose\n");
         let ours = parse("=== get\na\n=== get\nc\n=== explain x\n");
         assert_eq!(real.keys().collect::<Vec<_>>(), ["explain x", "get", "get (2)"]);

@@ -12,7 +12,7 @@ mod graph;
 mod rows;
 
 mod clientset;
-mod derived;
+mod generated;
 mod queues;
 mod record;
 mod registry;
@@ -34,7 +34,7 @@ mod kubectl;
 mod labs;
 mod long;
 mod modules;
-mod peers;
+mod bench_programs;
 mod reconciles;
 mod scaffold;
 mod scripts;
@@ -42,7 +42,7 @@ mod servers;
 mod suites;
 mod table;
 
-use conformance::Against;
+use conformance::TargetServers;
 
 /// The result of a task, with an error for people.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -176,9 +176,9 @@ fn main() -> ExitCode {
         Task::Graph => graph::check().and_then(|()| modules::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features => features::check(),
-        Task::Types { check } => derived::from_go(derived::Mode::of(check)),
-        Task::Record { check } => record::run(derived::Mode::of(check)),
-        Task::Clientset { check } => clientset::run(derived::Mode::of(check)),
+        Task::Types { check } => generated::from_go(generated::Mode::of(check)),
+        Task::Record { check } => record::run(generated::Mode::of(check)),
+        Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),
@@ -193,9 +193,9 @@ fn main() -> ExitCode {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
         }
         Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
-        Task::Conformance { record: true, rest, .. } => conformance::run(Against::Record, &rest),
-        Task::Conformance { upstream: true, rest, .. } => conformance::run(Against::Both, &rest),
-        Task::Conformance { rest, .. } => conformance::run(Against::Embedded, &rest),
+        Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
+        Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),
+        Task::Conformance { rest, .. } => conformance::run(TargetServers::Embedded, &rest),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

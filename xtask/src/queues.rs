@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     Result,
-    peers::{client_go, median},
+    bench_programs::{client_go, median},
 };
 
 const ROUNDS: usize = 5;

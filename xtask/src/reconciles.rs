@@ -12,9 +12,9 @@ use std::{
 
 use crate::{
     Result,
+    bench_programs::{self, Figures},
     embedded::Embedded,
-    peers::{self, Figures},
-    table::{Column, Contending, Table, figure},
+    table::{Column, Table, TableEntry, figure},
     upstream::root,
 };
 
@@ -83,8 +83,8 @@ pub(crate) fn run(bench: &Path, options: &Options) -> Result {
         windlass: root().join("target/release/windlass"),
         bench: bench.to_path_buf(),
         controller: root().join("target/dist/windlass-bench-controller"),
-        controller_runtime: peers::client_go("./controller", "bench-controller-runtime")?,
-        kube_rs: peers::kube_rs("kube-rs-controller")?,
+        controller_runtime: bench_programs::client_go("./controller", "bench-controller-runtime")?,
+        kube_rs: bench_programs::kube_rs("kube-rs-controller")?,
     };
     let mut measured = Table::new("Reconciles", COLUMNS, MEASURED);
     let mut stopped = Table::new("Stopped among them", STOPPING, STOPPED);
@@ -92,7 +92,7 @@ pub(crate) fn run(bench: &Path, options: &Options) -> Result {
         eprintln!("round {round} of {}", options.rounds);
         for (line, contender) in MEASURED.iter().enumerate() {
             let server = programs.serve(options.objects)?;
-            measured.note(line, peers::run(&mut contender.command(&programs, &server, options.objects))?);
+            measured.note(line, bench_programs::run(&mut contender.command(&programs, &server, options.objects))?);
         }
         for (line, contender) in STOPPED.iter().enumerate() {
             let server = programs.serve(options.objects)?;
@@ -108,7 +108,7 @@ fn stop(command: &mut Command) -> Result<Figures> {
     let mut process = Stopped(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
     let mut lines = BufReader::new(process.0.stdout.take().ok_or("a controller without output")?).lines();
     let mut figures = Figures::new();
-    peers::read(&next(&mut lines)?, &mut figures)?;
+    bench_programs::read(&next(&mut lines)?, &mut figures)?;
     let told = Instant::now();
     Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status()?;
     let status = process.0.wait()?;
@@ -116,7 +116,7 @@ fn stop(command: &mut Command) -> Result<Figures> {
     if !status.success() {
         return Err(format!("{command:?} failed to stop ({status})").into());
     }
-    peers::read(&next(&mut lines)?, &mut figures)?;
+    bench_programs::read(&next(&mut lines)?, &mut figures)?;
     Ok(figures)
 }
 
@@ -143,14 +143,14 @@ impl Programs {
         let server = Embedded::start(&self.windlass, &["--controllers=none"])?;
         let mut populate = Command::new(&self.bench);
         populate.arg("populate").arg("--kubeconfig").arg(server.kubeconfig()).args(["--objects", &objects.to_string()]);
-        peers::run(&mut populate)?;
+        bench_programs::run(&mut populate)?;
         Ok(server)
     }
 }
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     Result,
-    derived::{self, Mode},
+    generated::{self, Mode},
     upstream::{self, Profile, Upstream},
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn run(mode: Mode) -> Result {
         ("windlass-api/data/openapi.tsv", schemas(&server)?),
     ];
     for (name, text) in files {
-        derived::settle(&crates.join(name), text.as_bytes(), mode)?;
+        generated::write_or_check(&crates.join(name), text.as_bytes(), mode)?;
     }
     Ok(())
 }

@@ -42,12 +42,12 @@ struct Row<'t> {
     number: u32,
     /// The answers in the order of [`COLUMNS`].
     answers: [Answer; 3],
-    shown_by: Option<Shown<'t>>,
+    shown_by: Option<ClaimTest<'t>>,
 }
 
 /// The test for a claim of Windlass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shown<'t> {
+struct ClaimTest<'t> {
     file: &'t str,
     test: &'t str,
 }
@@ -126,7 +126,9 @@ impl<'t> Row<'t> {
         };
         let number = row.trim_start_matches("F-").parse().map_err(|error| format!("{PAGE}: {row}: {error}"))?;
         let (ours, shown_by) = match ours.strip_prefix('[').and_then(|rest| rest.split_once("](")) {
-            Some((ours, link)) => (ours, Some(Shown::parse(link).ok_or(format!("{PAGE}: {row}: {link} is no test"))?)),
+            Some((ours, link)) => {
+                (ours, Some(ClaimTest::parse(link).ok_or(format!("{PAGE}: {row}: {link} is no test"))?))
+            }
             None => (ours, None),
         };
         let answer = |text| Answer::parse(text).ok_or_else(|| format!("{PAGE}: {row}: {text:?} is no answer"));
@@ -136,7 +138,8 @@ impl<'t> Row<'t> {
     /// Returns the problem with a claim of Windlass, if any.
     fn unfounded(&self, root: &Path) -> Option<String> {
         let wrong = match (self.answers[0], self.shown_by) {
-            (Answer::Yes | Answer::Partly, Some(Shown { file, test })) => match fs::read_to_string(root.join(file)) {
+            (Answer::Yes | Answer::Partly, Some(ClaimTest { file, test })) => match fs::read_to_string(root.join(file))
+            {
                 Ok(source) if tests_in(&source).any(|name| name == test) => return None,
                 Ok(_) => format!("{file} has no test {test}"),
                 Err(error) => format!("{file}: {error}"),
@@ -149,9 +152,9 @@ impl<'t> Row<'t> {
     }
 }
 
-// === impl Shown ===
+// === impl ClaimTest ===
 
-impl<'t> Shown<'t> {
+impl<'t> ClaimTest<'t> {
     /// Parses the part after a link's text, relative to [`PAGE`]: `../path "test")`.
     fn parse(link: &'t str) -> Option<Self> {
         let (file, test) = link.strip_prefix("../")?.strip_suffix("\")")?.split_once(" \"")?;

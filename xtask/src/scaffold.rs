@@ -1,7 +1,7 @@
 //! A user's first steps with `windlass init` and `windlass create`. The generated project is built, linted and tested,
 //! then run by `windlass run` and queried with an unmodified kubectl.
 
-mod asked;
+mod queries;
 mod running;
 
 use std::{
@@ -59,7 +59,7 @@ enum Step {
 }
 
 /// The state of the walk-through: the directory, the commands, and the elapsed time.
-struct Way {
+struct Walkthrough {
     windlass: PathBuf,
     folder: Folder,
     commands: usize,
@@ -69,12 +69,13 @@ struct Way {
 /// Runs the steps in a new directory, with the dependencies of this workspace.
 pub(crate) fn run(windlass: &Path) -> Result {
     let windlass = windlass.canonicalize().map_err(|error| format!("{}: {error}", windlass.display()))?;
-    let mut way = Way { windlass, folder: Folder::new("scaffold")?, commands: 0, begun: Instant::now() };
-    fs::copy(root().join("Cargo.lock"), way.folder.project().join("Cargo.lock"))?;
+    let mut walkthrough =
+        Walkthrough { windlass, folder: Folder::new("scaffold")?, commands: 0, begun: Instant::now() };
+    fs::copy(root().join("Cargo.lock"), walkthrough.folder.project().join("Cargo.lock"))?;
     for step in STEPS {
         let (mut command, typed) = match step {
             Step::Windlass(arguments) => {
-                let mut command = Command::new(&way.windlass);
+                let mut command = Command::new(&walkthrough.windlass);
                 command.args(*arguments);
                 if arguments.contains(&"init") {
                     command.arg("--windlass-path").arg(root());
@@ -87,14 +88,14 @@ pub(crate) fn run(windlass: &Path) -> Result {
                 (command, format!("cargo {}", arguments.join(" ")))
             }
         };
-        way.output(&mut command, &typed)?;
+        walkthrough.output(&mut command, &typed)?;
     }
-    way.licensed()?;
-    let lines = asked::reconciled(&mut way)?;
-    let seconds = way.begun.elapsed().as_secs_f64();
+    walkthrough.licensed()?;
+    let lines = queries::reconciled(&mut walkthrough)?;
+    let seconds = walkthrough.begun.elapsed().as_secs_f64();
     println!(
         "{} commands, {lines} lines of a manifest and none of code typed, {seconds:.0} s of machine time",
-        way.commands
+        walkthrough.commands
     );
     Ok(())
 }
@@ -102,7 +103,7 @@ pub(crate) fn run(windlass: &Path) -> Result {
 /// The cargo-deny checks of the project's dependencies.
 const DENY: &[&str] = &["deny", "check", "bans", "licenses", "sources"];
 
-impl Way {
+impl Walkthrough {
     /// Checks the project's dependencies against its own rules. Skipped if cargo-deny is not installed.
     fn licensed(&mut self) -> Result {
         if !self.folder.project().join("deny.toml").is_file() {

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::{
     Result,
+    bench_programs::{self, Figures, median},
     embedded::Embedded,
-    peers::{self, Figures, median},
     upstream::{Profile, Upstream},
 };
 
@@ -126,7 +126,7 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
         if let Some(kubeconfig) = kubeconfig {
             watchers.arg("--kubeconfig").arg(kubeconfig);
         }
-        println!("{}", watched(name, &peers::run(&mut watchers)?));
+        println!("{}", watched(name, &bench_programs::run(&mut watchers)?));
     }
     Ok(())
 }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_that_is_not_what_is_wanted_is_marked_whichever_way_is_better() {
+    fn figure_beyond_its_target_is_marked() {
         let of = |figure: &str, ours: f64, theirs: f64| {
             [(OURS, ours), (THEIRS, theirs)].map(|(name, value)| ((figure.to_owned(), name.to_owned()), vec![value]))
         };

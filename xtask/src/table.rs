@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::peers::{self, Figures};
+use crate::bench_programs::{self, Figures};
 
 /// An entry with a line in a table.
-pub(crate) trait Contending {
+pub(crate) trait TableEntry {
     fn name(&self) -> &'static str;
 }
 
@@ -58,12 +58,12 @@ impl<C> Table<C> {
 
     /// Returns the median of the rounds that have the figure.
     pub(crate) fn median(&self, line: usize, column: &Column) -> Option<f64> {
-        peers::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
+        bench_programs::median(self.rounds[line].iter().filter_map(|figures| column.of(figures)).collect())
     }
 }
 
 /// Prints each figure, with its ratio to the first line if that is meaningful.
-impl<C: Contending> fmt::Display for Table<C> {
+impl<C: TableEntry> fmt::Display for Table<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns;
         let headings: Vec<_> = columns.iter().map(|column| column.heading).collect();
@@ -97,7 +97,7 @@ fn times(ratio: f64) -> String {
 mod tests {
     use super::*;
 
-    impl Contending for &'static str {
+    impl TableEntry for &'static str {
         fn name(&self) -> &'static str {
             self
         }

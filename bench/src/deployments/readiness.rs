@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_deployment_is_ready_when_its_status_says_so_of_all_replicas() {
+    async fn deployment_is_ready_if_all_replicas_are_available() {
         let server = Server::builder().build();
         server.start().await.unwrap();
         let client = Client::from_service(server.service(), "default");

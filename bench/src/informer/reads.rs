@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_the_look_up_from_its_objects_and_passes_over_one_that_was_held_up() {
+    fn figures_separate_lookup_and_objects_without_outliers() {
         let mut lookups: Vec<_> = (1..=40_u32).map(|keys| (keys as usize, 8.0 + 2.0 * f64::from(keys))).collect();
         lookups[7].1 = 1_000.0;
         lookups.reverse();

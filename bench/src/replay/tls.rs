@@ -17,13 +17,13 @@ use tokio_rustls::TlsAcceptor;
 use windlass_api::BoxError;
 
 /// The TLS configuration of the server.
-pub(super) struct Secured {
+pub(super) struct TlsEndpoint {
     pub(super) acceptor: TlsAcceptor,
     pub(super) kubeconfig: PathBuf,
 }
 
 /// Creates a self-signed certificate for the address, and writes it and a kubeconfig into the directory.
-pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<Secured, BoxError> {
+pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<TlsEndpoint, BoxError> {
     let made = rcgen::generate_simple_self_signed([address.ip().to_string()])?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -45,5 +45,5 @@ pub(super) fn secure(directory: &Path, address: SocketAddr) -> Result<Secured, B
     });
     // JSON is YAML.
     fs::write(&kubeconfig, text.to_string())?;
-    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), kubeconfig })
+    Ok(TlsEndpoint { acceptor: TlsAcceptor::from(Arc::new(config)), kubeconfig })
 }

@@ -18,7 +18,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use windlass_api::{BoxError, Entropy};
 
-use self::template::{Filling, Template};
+use self::template::{Template, TemplateValues};
 
 /// The kind of the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -165,10 +165,10 @@ impl Workload {
     }
 
     /// [`REPLICAS`] objects of a template share an owner.
-    fn filling(&self, object: usize, change: u64) -> Filling {
+    fn filling(&self, object: usize, change: u64) -> TemplateValues {
         let templates = self.templates.len();
         let owner = object % templates + templates * (object / templates / REPLICAS);
-        Filling { object: object as u64, owner: owner as u64, change, nodes: self.nodes }
+        TemplateValues { object: object as u64, owner: owner as u64, change, nodes: self.nodes }
     }
 }
 

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{schema::Schemas, sequence::Body};
-use crate::dice::Dice;
+use crate::seeded_random::SeededRandom;
 
 /// A generator of mutated bodies.
 pub(super) struct Mutator<'a> {
-    pub(super) dice: &'a Dice,
+    pub(super) random: &'a SeededRandom,
     pub(super) schemas: &'a Schemas,
     /// The name of the schema of complete objects.
     pub(super) root: String,
@@ -20,10 +20,10 @@ impl Mutator<'_> {
     /// Returns a body with one or two changes.
     pub(super) fn mutated(&self, body: &Value) -> Body {
         let mut body = body.clone();
-        if self.dice.chance(3) {
+        if self.random.chance(3) {
             return Body::Text(self.spoilt_text(&body));
         }
-        for _ in 0..=self.dice.below(2) {
+        for _ in 0..=self.random.below(2) {
             self.mutate(&mut body);
         }
         Body::Json(body)
@@ -32,7 +32,7 @@ impl Mutator<'_> {
     /// Returns a part of the body as a patch.
     pub(super) fn part(&self, body: &Value) -> Value {
         let places = places(body);
-        let place = self.dice.pick(&places);
+        let place = self.random.pick(&places);
         let mut part = at(body, place).cloned().unwrap_or_default();
         for name in place.iter().rev() {
             part = match name.parse::<usize>() {
@@ -51,7 +51,7 @@ impl Mutator<'_> {
         }
         schema
             .filter(|schema| !schema.is_null())
-            .map_or_else(|| json!({}), |schema| self.schemas.value(schema, self.dice, 0))
+            .map_or_else(|| json!({}), |schema| self.schemas.value(schema, self.random, 0))
     }
 
     /// Returns a JSON patch for the object.
@@ -60,18 +60,18 @@ impl Mutator<'_> {
         let operation = || {
             let pointer =
                 |place: &Place| place.iter().map(|name| format!("/{}", name.replace('/', "~1"))).collect::<String>();
-            let mut path = pointer(self.dice.pick(&places));
-            if self.dice.chance(15) {
-                let end: &&str = self.dice.pick(&["/none", "/-", "/0", "/", "~"]);
+            let mut path = pointer(self.random.pick(&places));
+            if self.random.chance(15) {
+                let end: &&str = self.random.pick(&["/none", "/-", "/0", "/", "~"]);
                 path.push_str(end);
             }
-            let from = pointer(self.dice.pick(&places));
-            let value = if self.dice.chance(50) {
+            let from = pointer(self.random.pick(&places));
+            let value = if self.random.chance(50) {
                 self.odd()
             } else {
-                at(body, self.dice.pick::<Place>(&places)).cloned().unwrap_or_default()
+                at(body, self.random.pick::<Place>(&places)).cloned().unwrap_or_default()
             };
-            match self.dice.below(7) {
+            match self.random.below(7) {
                 0..=1 => json!({"op": "add", "path": path, "value": value}),
                 2 => json!({"op": "remove", "path": path}),
                 3 => json!({"op": "replace", "path": path, "value": value}),
@@ -80,7 +80,7 @@ impl Mutator<'_> {
                 _ => json!({"op": "test", "path": path, "value": value}),
             }
         };
-        (0..=self.dice.below(2)).map(|_| operation()).collect()
+        (0..=self.random.below(2)).map(|_| operation()).collect()
     }
 
     fn mutate(&self, body: &mut Value) {
@@ -88,8 +88,8 @@ impl Mutator<'_> {
         // Name and labels identify the object.
         let others: Vec<_> =
             places.iter().filter(|place| place.first().is_none_or(|name| name != "metadata")).collect();
-        let place = if others.is_empty() { &places[0] } else { *self.dice.pick(&others) };
-        match self.dice.below(12) {
+        let place = if others.is_empty() { &places[0] } else { *self.random.pick(&others) };
+        match self.random.below(12) {
             0..=1 => remove(body, place),
             2..=3 => set(body, place, self.odd()),
             4..=7 => self.add_known(body),
@@ -102,7 +102,7 @@ impl Mutator<'_> {
             }
             9 => {
                 if let Some(Value::Object(fields)) = at_mut(body, place) {
-                    fields.insert((*self.dice.pick(&["bogus", "Name", "$patch", ""])).to_owned(), self.odd());
+                    fields.insert((*self.random.pick(&["bogus", "Name", "$patch", ""])).to_owned(), self.odd());
                 }
             }
             10 => self.mutate_metadata(body),
@@ -124,7 +124,7 @@ impl Mutator<'_> {
                 if items.is_empty() {
                     return;
                 }
-                let index = self.dice.below(items.len());
+                let index = self.random.below(items.len());
                 value = &mut items[index];
                 schema = &schema["items"];
                 continue;
@@ -137,8 +137,8 @@ impl Mutator<'_> {
                 })
                 .map(|(name, _)| name.clone())
                 .collect();
-            if !inner.is_empty() && self.dice.chance(75) {
-                let name = self.dice.pick(&inner);
+            if !inner.is_empty() && self.random.chance(75) {
+                let name = self.random.pick(&inner);
                 schema = &properties[name];
                 let Some(next) = fields.get_mut(name) else { return };
                 value = next;
@@ -149,8 +149,8 @@ impl Mutator<'_> {
             if known.is_empty() {
                 return;
             }
-            let name = *self.dice.pick(&known);
-            fields.insert(name.clone(), self.schemas.value(&properties[name], self.dice, 0));
+            let name = *self.random.pick(&known);
+            fields.insert(name.clone(), self.schemas.value(&properties[name], self.random, 0));
             return;
         }
     }
@@ -158,7 +158,7 @@ impl Mutator<'_> {
     fn mutate_metadata(&self, body: &mut Value) {
         let Some(Value::Object(metadata)) = body.get_mut("metadata") else { return };
         let (name, value) = self
-            .dice
+            .random
             .pick(&[
                 ("finalizers", json!(["example.com/a"])),
                 ("finalizers", json!(["odd"])),
@@ -193,7 +193,7 @@ impl Mutator<'_> {
 
     /// Returns a value that is unlikely to match the schema.
     fn odd(&self) -> Value {
-        self.dice
+        self.random
             .pick(&[
                 Value::Null,
                 json!(""),
@@ -223,7 +223,7 @@ impl Mutator<'_> {
     fn spoilt_text(&self, body: &Value) -> String {
         let text = body.to_string();
         let inside = &text[1..text.len().max(2) - 1];
-        match self.dice.below(6) {
+        match self.random.below(6) {
             0 => format!("{{{inside},{inside}}}"),
             1 => format!("{{{inside}"),
             2 => format!("{{{inside}}}}}"),

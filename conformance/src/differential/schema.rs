@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs};
 
 use serde_json::{Map, Value, json};
 
-use crate::{dice::Dice, matrix::Kind, suite::root};
+use crate::{matrix::Kind, seeded_random::SeededRandom, suite::root};
 
 const FILE: &str = "../crates/windlass-api/data/openapi.tsv";
 /// The maximum depth of generated values.
@@ -65,58 +65,60 @@ impl Schemas {
     }
 
     /// Returns a generated value for the schema.
-    pub(super) fn value(&self, schema: &Value, dice: &Dice, depth: usize) -> Value {
+    pub(super) fn value(&self, schema: &Value, random: &SeededRandom, depth: usize) -> Value {
         let (schema, name) = self.resolve(schema);
         match name.rsplit('.').next().unwrap_or_default() {
-            "Quantity" => return json!(dice.pick(&QUANTITIES)),
-            "IntOrString" => return dice.pick(&[json!(1), json!("25%"), json!(-1), json!("x"), json!(70000)]).clone(),
+            "Quantity" => return json!(random.pick(&QUANTITIES)),
+            "IntOrString" => {
+                return random.pick(&[json!(1), json!("25%"), json!(-1), json!("x"), json!(70000)]).clone();
+            }
             "Time" => {
-                return dice
+                return random
                     .pick(&[json!("2020-01-01T00:00:00Z"), json!("2020-01-01T01:00:00+01:00"), Value::Null, json!("x")])
                     .clone();
             }
             "MicroTime" => {
-                return dice
+                return random
                     .pick(&[json!("2020-01-01T00:00:00.000000Z"), Value::Null, json!("2020-01-01T00:00:00Z")])
                     .clone();
             }
-            "ObjectMeta" => return json!({"labels": {"a": dice.pick(&TEXTS)}}),
+            "ObjectMeta" => return json!({"labels": {"a": random.pick(&TEXTS)}}),
             _ => {}
         }
-        if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty() && dice.chance(80)) {
-            return dice.pick(values).clone();
+        if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty() && random.chance(80)) {
+            return random.pick(values).clone();
         }
         match schema["type"].as_str().unwrap_or_default() {
-            "string" if schema["format"] == "byte" => dice.pick(&[json!("AAE="), json!(""), json!("?")]).clone(),
-            "string" => json!(dice.pick(&TEXTS)),
+            "string" if schema["format"] == "byte" => random.pick(&[json!("AAE="), json!(""), json!("?")]).clone(),
+            "string" => json!(random.pick(&TEXTS)),
             "integer" => {
-                dice.pick(&[json!(0), json!(1), json!(-1), json!(80), json!(70000), json!(2_147_483_648_u64)]).clone()
+                random.pick(&[json!(0), json!(1), json!(-1), json!(80), json!(70000), json!(2_147_483_648_u64)]).clone()
             }
-            "number" => dice.pick(&[json!(0), json!(1.5), json!(-1)]).clone(),
-            "boolean" => json!(dice.chance(50)),
+            "number" => random.pick(&[json!(0), json!(1.5), json!(-1)]).clone(),
+            "boolean" => json!(random.chance(50)),
             "array" if depth < DEEPEST => {
-                (0..dice.below(3)).map(|_| self.value(&schema["items"], dice, depth + 1)).collect()
+                (0..random.below(3)).map(|_| self.value(&schema["items"], random, depth + 1)).collect()
             }
             "array" => json!([]),
             _ if depth >= DEEPEST => json!({}),
-            _ => self.object(schema, dice, depth),
+            _ => self.object(schema, random, depth),
         }
     }
 
-    fn object(&self, schema: &Value, dice: &Dice, depth: usize) -> Value {
+    fn object(&self, schema: &Value, random: &SeededRandom, depth: usize) -> Value {
         let mut object = Map::new();
         if let Some(properties) = schema["properties"].as_object() {
             let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
             let some = 150 / properties.len().max(1) + 5;
             for (name, property) in properties {
                 let needed = required.iter().any(|required| required == name);
-                if dice.chance(if needed { 90 } else { some.min(60) }) {
-                    object.insert(name.clone(), self.value(property, dice, depth + 1));
+                if random.chance(if needed { 90 } else { some.min(60) }) {
+                    object.insert(name.clone(), self.value(property, random, depth + 1));
                 }
             }
         } else if !schema["additionalProperties"].is_null() {
-            for key in ["a", "cpu", "Bad key!"].iter().take(dice.below(3)) {
-                object.insert((*key).to_owned(), self.value(&schema["additionalProperties"], dice, depth + 1));
+            for key in ["a", "cpu", "Bad key!"].iter().take(random.below(3)) {
+                object.insert((*key).to_owned(), self.value(&schema["additionalProperties"], random, depth + 1));
             }
         }
         Value::Object(object)

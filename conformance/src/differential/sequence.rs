@@ -9,8 +9,8 @@ use super::{
     schema::{Schemas, schema_of},
 };
 use crate::{
-    dice::Dice,
     matrix::{self, Kind, merge},
+    seeded_random::SeededRandom,
 };
 
 /// Requests about objects of one kind.
@@ -117,12 +117,12 @@ impl Maker {
     }
 
     pub(super) fn sequence(&self, number: u64) -> Sequence {
-        let dice = Dice::of(self.seed, number);
-        let kind = dice.pick(&self.kinds);
-        let mutator = Mutator { dice: &dice, schemas: &self.schemas, root: schema_of(kind) };
-        let writer = Writer { dice: &dice, kind, mutator };
+        let random = SeededRandom::of(self.seed, number);
+        let kind = random.pick(&self.kinds);
+        let mutator = Mutator { random: &random, schemas: &self.schemas, root: schema_of(kind) };
+        let writer = Writer { random: &random, kind, mutator };
         let mut steps = vec![writer.create()];
-        for _ in 0..dice.below(5) {
+        for _ in 0..random.below(5) {
             steps.push(writer.step());
         }
         if kind.resource == "services" {
@@ -166,7 +166,7 @@ const MATCHES: [&str; 4] = ["Exact", "NotOlderThan", "Odd", ""];
 
 /// A writer of the requests of one sequence.
 struct Writer<'a> {
-    dice: &'a Dice,
+    random: &'a SeededRandom,
     kind: &'a Kind,
     mutator: Mutator<'a>,
 }
@@ -179,26 +179,26 @@ impl Writer<'_> {
     /// Returns a write request; a dry run for kinds whose objects affect others.
     fn write(&self, method: &'static str, path: String, body: Body) -> Step {
         let mut step = Step::new(method, path, body);
-        if self.kind.is_shared() || self.dice.chance(5) {
+        if self.kind.is_shared() || self.random.chance(5) {
             step.query.push(("dryRun", "All".to_owned()));
         }
-        if self.dice.chance(15) {
-            step.query.push(("fieldValidation", (*self.dice.pick(&["Strict", "Ignore", "Warn", "Odd"])).to_owned()));
+        if self.random.chance(15) {
+            step.query.push(("fieldValidation", (*self.random.pick(&["Strict", "Ignore", "Warn", "Odd"])).to_owned()));
         }
-        if self.dice.chance(10) {
-            step.query.push(("fieldManager", (*self.dice.pick(&["one", "two", ""])).to_owned()));
+        if self.random.chance(10) {
+            step.query.push(("fieldManager", (*self.random.pick(&["one", "two", ""])).to_owned()));
         }
-        if self.dice.chance(2) {
+        if self.random.chance(2) {
             step.headers.push((
                 "Content-Type",
-                (*self.dice.pick(&["text/plain", "application/yaml", "application/json;charset=utf-8"])).to_owned(),
+                (*self.random.pick(&["text/plain", "application/yaml", "application/json;charset=utf-8"])).to_owned(),
             ));
         }
         step
     }
 
     fn create(&self) -> Step {
-        let body = if self.dice.chance(70) {
+        let body = if self.random.chance(70) {
             self.mutator.mutated(&self.kind.body)
         } else {
             Body::Json(self.kind.body.clone())
@@ -214,21 +214,21 @@ impl Writer<'_> {
     }
 
     fn step(&self) -> Step {
-        match self.dice.below(20) {
+        match self.random.below(20) {
             0..=1 => self.read(self.object()),
             2..=3 => self.list(),
             4..=5 => {
-                let body = if self.dice.chance(50) { self.changed() } else { self.kind.body.clone() };
+                let body = if self.random.chance(50) { self.changed() } else { self.kind.body.clone() };
                 self.write("PUT", self.object(), self.mutator.mutated(&body))
             }
             6..=8 => {
                 let patch =
-                    if self.dice.chance(50) { self.kind.change.clone() } else { self.mutator.part(&self.kind.body) };
+                    if self.random.chance(50) { self.kind.change.clone() } else { self.mutator.part(&self.kind.body) };
                 self.write("PATCH/merge", self.object(), self.mutator.mutated(&patch))
             }
             9..=10 => {
                 let patch =
-                    if self.dice.chance(50) { self.kind.change.clone() } else { self.mutator.part(&self.kind.body) };
+                    if self.random.chance(50) { self.kind.change.clone() } else { self.mutator.part(&self.kind.body) };
                 self.write("PATCH/strategic", self.object(), self.mutator.mutated(&patch))
             }
             11..=12 => self.write("PATCH/json", self.object(), Body::Json(self.mutator.operations(&self.kind.body))),
@@ -242,16 +242,16 @@ impl Writer<'_> {
 
     fn read(&self, path: String) -> Step {
         let mut step = Step::new("GET", path, Body::None);
-        if self.dice.chance(60) {
-            step.headers.push(("Accept", (*self.dice.pick(&ACCEPTS)).to_owned()));
+        if self.random.chance(60) {
+            step.headers.push(("Accept", (*self.random.pick(&ACCEPTS)).to_owned()));
         }
-        if self.dice.chance(20) {
-            step.query.push(("resourceVersion", (*self.dice.pick(&["0", "1", "", "odd"])).to_owned()));
+        if self.random.chance(20) {
+            step.query.push(("resourceVersion", (*self.random.pick(&["0", "1", "", "odd"])).to_owned()));
         }
-        if self.dice.chance(20) {
-            step.query.push(("includeObject", (*self.dice.pick(&["None", "Object", "Metadata", "Odd"])).to_owned()));
+        if self.random.chance(20) {
+            step.query.push(("includeObject", (*self.random.pick(&["None", "Object", "Metadata", "Odd"])).to_owned()));
         }
-        if self.dice.chance(10) {
+        if self.random.chance(10) {
             step.query.push(("pretty", "true".to_owned()));
         }
         step
@@ -259,34 +259,34 @@ impl Writer<'_> {
 
     fn list(&self) -> Step {
         let mut step = self.read(self.kind.collection());
-        let selector = if self.dice.chance(40) { *self.dice.pick(&LABEL_SELECTORS) } else { "case%3D{id}" };
+        let selector = if self.random.chance(40) { *self.random.pick(&LABEL_SELECTORS) } else { "case%3D{id}" };
         step.query.push(("labelSelector", selector.to_owned()));
-        if self.dice.chance(40) {
-            step.query.push(("fieldSelector", (*self.dice.pick(&FIELD_SELECTORS)).to_owned()));
+        if self.random.chance(40) {
+            step.query.push(("fieldSelector", (*self.random.pick(&FIELD_SELECTORS)).to_owned()));
         }
         step.query.retain(|(name, _)| *name != "resourceVersion");
-        if self.dice.chance(30) {
-            step.query.push(("resourceVersion", (*self.dice.pick(&VERSIONS)).to_owned()));
+        if self.random.chance(30) {
+            step.query.push(("resourceVersion", (*self.random.pick(&VERSIONS)).to_owned()));
         }
-        if self.dice.chance(30) {
-            step.query.push(("resourceVersionMatch", (*self.dice.pick(&MATCHES)).to_owned()));
+        if self.random.chance(30) {
+            step.query.push(("resourceVersionMatch", (*self.random.pick(&MATCHES)).to_owned()));
         }
-        if self.dice.chance(10) {
-            step.query.push(("continue", (*self.dice.pick(&["odd", "e30", "%25"])).to_owned()));
+        if self.random.chance(10) {
+            step.query.push(("continue", (*self.random.pick(&["odd", "e30", "%25"])).to_owned()));
         }
         step
     }
 
     fn apply(&self, path: String) -> Step {
-        let body = if self.dice.chance(50) { self.changed() } else { self.kind.body.clone() };
-        let body = if self.dice.chance(60) { self.mutator.mutated(&body) } else { Body::Json(body) };
+        let body = if self.random.chance(50) { self.changed() } else { self.kind.body.clone() };
+        let body = if self.random.chance(60) { self.mutator.mutated(&body) } else { Body::Json(body) };
         let mut step = self.write("PATCH/apply", path, body);
         step.query.retain(|(name, _)| *name != "fieldManager");
-        if self.dice.chance(97) {
-            step.query.push(("fieldManager", (*self.dice.pick(&["one", "two", "windlass"])).to_owned()));
+        if self.random.chance(97) {
+            step.query.push(("fieldManager", (*self.random.pick(&["one", "two", "windlass"])).to_owned()));
         }
-        if self.dice.chance(40) {
-            step.query.push(("force", (*self.dice.pick(&["true", "false", "", "odd"])).to_owned()));
+        if self.random.chance(40) {
+            step.query.push(("force", (*self.random.pick(&["true", "false", "", "odd"])).to_owned()));
         }
         step
     }
@@ -296,7 +296,7 @@ impl Writer<'_> {
         let status = self.mutator.generated(&["status"]);
         let mut body = self.kind.body.clone();
         body["status"] = status.clone();
-        match self.dice.below(5) {
+        match self.random.below(5) {
             0 => self.read(path),
             1 => self.write("PUT", path, self.mutator.mutated(&body)),
             2 => self.apply(path),
@@ -307,9 +307,11 @@ impl Writer<'_> {
 
     fn scale(&self) -> Step {
         let path = format!("{}/scale", self.object());
-        let replicas =
-            self.dice.pick(&[json!(0), json!(3), json!(-1), json!("x"), Value::Null, json!(2_147_483_648_u64)]).clone();
-        match self.dice.below(3) {
+        let replicas = self
+            .random
+            .pick(&[json!(0), json!(3), json!(-1), json!("x"), Value::Null, json!(2_147_483_648_u64)])
+            .clone();
+        match self.random.below(3) {
             0 => self.read(path),
             1 => {
                 let body = json!({"metadata": {"name": self.kind.name()}, "spec": {"replicas": replicas}});
@@ -321,16 +323,16 @@ impl Writer<'_> {
 
     fn delete(&self) -> Step {
         let options: BTreeMap<&str, Value> = BTreeMap::from([
-            ("propagationPolicy", json!(self.dice.pick(&["Foreground", "Background", "Orphan", "Odd", ""]))),
-            ("gracePeriodSeconds", json!(self.dice.pick(&[0_i64, 1, 30, -1]))),
-            ("orphanDependents", json!(self.dice.chance(50))),
-            ("preconditions", json!({"uid": self.dice.pick(&["", "x"])})),
+            ("propagationPolicy", json!(self.random.pick(&["Foreground", "Background", "Orphan", "Odd", ""]))),
+            ("gracePeriodSeconds", json!(self.random.pick(&[0_i64, 1, 30, -1]))),
+            ("orphanDependents", json!(self.random.chance(50))),
+            ("preconditions", json!({"uid": self.random.pick(&["", "x"])})),
             ("dryRun", json!(["All"])),
             ("bogus", json!(1)),
         ]);
         let chosen: serde_json::Map<_, _> = options
             .into_iter()
-            .filter(|_| self.dice.chance(25))
+            .filter(|_| self.random.chance(25))
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
         let body = if chosen.is_empty() { Body::None } else { Body::Json(Value::Object(chosen)) };

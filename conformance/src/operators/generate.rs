@@ -6,7 +6,7 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 use super::text;
-use crate::dice::Dice;
+use crate::seeded_random::SeededRandom;
 
 /// The number of values after which only required fields are added.
 const MOST: usize = 300;
@@ -15,7 +15,7 @@ const LONGEST: usize = 2000;
 
 /// A generator of values.
 pub(super) struct Generator<'a> {
-    pub(super) dice: &'a Dice,
+    pub(super) random: &'a SeededRandom,
     /// The percentage of optional fields.
     pub(super) density: usize,
     /// The number of generated values.
@@ -23,35 +23,35 @@ pub(super) struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    pub(super) fn new(dice: &'a Dice, density: usize) -> Self {
-        Self { dice, density, made: Cell::new(0) }
+    pub(super) fn new(random: &'a SeededRandom, density: usize) -> Self {
+        Self { random, density, made: Cell::new(0) }
     }
 
     /// Returns a generated value for a schema.
     pub(super) fn value(&self, schema: &Value) -> Value {
         self.made.set(self.made.get() + 1);
-        if schema["nullable"] == true && self.dice.chance(5) {
+        if schema["nullable"] == true && self.random.chance(5) {
             return Value::Null;
         }
         if let Some(values) = schema["enum"].as_array().filter(|values| !values.is_empty()) {
-            return self.dice.pick(values).clone();
+            return self.random.pick(values).clone();
         }
         if schema["x-kubernetes-int-or-string"] == true {
-            return if self.dice.chance(50) { json!(self.integer(schema)) } else { json!(self.text(schema)) };
+            return if self.random.chance(50) { json!(self.integer(schema)) } else { json!(self.text(schema)) };
         }
         match schema["type"].as_str() {
             Some("string") => json!(self.text(schema)),
-            Some("number") if self.dice.chance(30) => json!(number(schema)),
+            Some("number") if self.random.chance(30) => json!(number(schema)),
             Some("integer" | "number") => json!(self.integer(schema)),
-            Some("boolean") => json!(self.dice.chance(50)),
+            Some("boolean") => json!(self.random.chance(50)),
             Some("array") => self.array(schema),
             Some("object") => self.object(schema),
-            _ => self.dice.pick(&[json!({"free": [1, "a"]}), json!("free"), json!(7)]).clone(),
+            _ => self.random.pick(&[json!({"free": [1, "a"]}), json!("free"), json!(7)]).clone(),
         }
     }
 
     fn optional(&self) -> bool {
-        self.made.get() < MOST && self.dice.chance(self.density)
+        self.made.get() < MOST && self.random.chance(self.density)
     }
 
     fn text(&self, schema: &Value) -> String {
@@ -63,10 +63,10 @@ impl<'a> Generator<'a> {
         let mut patterns = vec![schema];
         patterns.extend(schema["allOf"].as_array().into_iter().flatten());
         let pattern = patterns.iter().find_map(|schema| schema["pattern"].as_str());
-        if let Some(found) = pattern.and_then(|pattern| text::matching(pattern, (least, most), self.dice)) {
+        if let Some(found) = pattern.and_then(|pattern| text::matching(pattern, (least, most), self.random)) {
             return found;
         }
-        let word: &&str = self.dice.pick(&["a", "10m", "example.com", "1", "Always"]);
+        let word: &&str = self.random.pick(&["a", "10m", "example.com", "1", "Always"]);
         let word: String = word.chars().take(most).collect();
         format!("{word}{}", "x".repeat(least.saturating_sub(word.len())))
     }
@@ -76,13 +76,13 @@ impl<'a> Generator<'a> {
         let least = schema["minimum"].as_i64().map(|bound| bound + exclusive("exclusiveMinimum"));
         let most = schema["maximum"].as_i64().map(|bound| bound - exclusive("exclusiveMaximum"));
         let step = schema["multipleOf"].as_i64().unwrap_or(1);
-        let wanted = i64::try_from(self.dice.below(5)).unwrap_or_default() * step;
+        let wanted = i64::try_from(self.random.below(5)).unwrap_or_default() * step;
         wanted.max(least.unwrap_or(i64::MIN)).min(most.unwrap_or(i64::MAX))
     }
 
     fn array(&self, schema: &Value) -> Value {
         let (least, most) = bounds(schema, "minItems", "maxItems");
-        let wanted = if self.made.get() < MOST { self.dice.below(3) } else { 0 };
+        let wanted = if self.made.get() < MOST { self.random.below(3) } else { 0 };
         let mut items = Vec::<Value>::new();
         // There may be too few keys for all items.
         for _ in 0..20 {
@@ -135,7 +135,7 @@ impl<'a> Generator<'a> {
     fn choose(&self, schema: &Value, required: &mut Vec<String>, absent: &mut Vec<String>) {
         for key in ["oneOf", "anyOf"] {
             let Some(branches) = schema[key].as_array().filter(|branches| !branches.is_empty()) else { continue };
-            let chosen = self.dice.pick(branches);
+            let chosen = self.random.pick(branches);
             required.extend(names(&chosen["required"]));
             let others = branches.iter().flat_map(|branch| names(&branch["required"]));
             absent.extend(others.filter(|name| !required.contains(name)));
@@ -182,12 +182,12 @@ mod tests {
             "list": {"type": "array", "minItems": 2, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                      "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}}}},
             "maybe": {"type": "string"}}});
-        let dice = Dice::of(1, 1);
-        let value = Generator::new(&dice, 0).value(&schema);
+        let random = SeededRandom::of(1, 1);
+        let value = Generator::new(&random, 0).value(&schema);
         assert_eq!(value.as_object().unwrap().keys().collect::<Vec<_>>(), ["list"]);
         let items = value["list"].as_array().unwrap();
         assert!(items.len() == 2 && items[0]["k"] != items[1]["k"], "{value}");
-        let full = Generator::new(&dice, 100).value(&schema);
+        let full = Generator::new(&random, 100).value(&schema);
         assert!(full["maybe"].is_string(), "{full}");
     }
 
@@ -197,8 +197,8 @@ mod tests {
         let text = json!({"type": "string"});
         let schema = json!({"type": "object", "properties": {"a": text, "b": text}, "oneOf": branches});
         for number in 0..8 {
-            let dice = Dice::of(1, number);
-            let value = Generator::new(&dice, 100).value(&schema);
+            let random = SeededRandom::of(1, number);
+            let value = Generator::new(&random, 100).value(&schema);
             assert_eq!(value.as_object().unwrap().len(), 1, "{value}");
         }
     }

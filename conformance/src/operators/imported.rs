@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt, fs};
 use futures::{StreamExt, stream};
 use windlass_import::Imported;
 
-use super::{AT_ONCE, Operators, answers, definition, definition::Definition, listed, signature, story};
+use super::{AT_ONCE, Operators, answers, definition, definition::Definition, listed, object_scenario, signature};
 use crate::{Target, recording, suite::root};
 
 /// The result of a comparison.
@@ -27,7 +27,7 @@ pub struct Imports {
     pub listed: usize,
     /// The number of generated objects.
     pub objects: usize,
-    /// The number of stories whose first object was accepted.
+    /// The number of scenarios whose first object was accepted.
     pub accepted: usize,
     /// The number of compared responses.
     pub answers: usize,
@@ -42,7 +42,7 @@ impl fmt::Display for Imports {
         write!(
             f,
             "{files} files, {definitions} definitions, {versions} versions; {equal} definitions equal, {listed} listed differences; \
-             {objects} objects ({accepted} stories begin with one that was accepted), {answers} answers compared; {wrong} wrong"
+             {objects} objects ({accepted} scenarios begin with one that was accepted), {answers} answers compared; {wrong} wrong"
         )
     }
 }
@@ -161,25 +161,25 @@ async fn verdicts(name: &str, pair: [(&Target, String); 2], what: &Operators) ->
     }
     let [(as_read, _), (as_typed, _)] = &pair;
     if let [definition, _] = &defined[..] {
-        let stories = definition
+        let scenarios = definition
             .versions
             .iter()
-            .flat_map(|version| story::stories(definition, version, what))
+            .flat_map(|version| object_scenario::scenarios(definition, version, what))
             .collect::<Vec<_>>();
-        let played = stream::iter(stories).map(async |story| {
-            let both = futures::join!(answers(as_read, &story.case), answers(as_typed, &story.case));
-            (story, both)
+        let played = stream::iter(scenarios).map(async |scenario| {
+            let both = futures::join!(answers(as_read, &scenario.case), answers(as_typed, &scenario.case));
+            (scenario, both)
         });
         let mut played = std::pin::pin!(played.buffered(AT_ONCE));
         let mut told = BTreeSet::new();
-        while let Some((story, (one, other))) = played.next().await {
-            found.objects += story.objects;
-            found.answers += story.case.steps.len();
+        while let Some((scenario, (one, other))) = played.next().await {
+            found.objects += scenario.objects;
+            found.answers += scenario.case.steps.len();
             found.accepted += usize::from(one.accepted);
             if one.text != other.text {
                 let difference = recording::difference(&one.text, &other.text);
                 if told.insert(signature(&difference)) {
-                    found.wrong.push(format!("{}\n{difference}", story.told()));
+                    found.wrong.push(format!("{}\n{difference}", scenario.told()));
                 }
             }
         }

@@ -9,7 +9,7 @@ use windlass_client::{Client, Error, Resources};
 
 use super::{
     kinds::{Kind, Place},
-    scenario::{By, Fate, Scenario, Step, Which},
+    scenario::{PodChange, PodFilter, PodSelection, Scenario, Step},
     transcript::{self, Hashes},
 };
 
@@ -38,8 +38,8 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
             continue;
         }
         match (step, stage.act(step).await) {
-            (_, Ok(Done::Something)) => {}
-            (_, Ok(Done::Nothing)) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
+            (_, Ok(StepOutcome::Something)) => {}
+            (_, Ok(StepOutcome::Nothing)) => told.push_str(&format!("--- nothing to do: {step:?}\n")),
             (Step::Refused(_), Err(error)) => {
                 let why = error.status().map_or_else(|| error.chain(), |status| format!("{} {}", status.code, status));
                 told.push_str(&format!("--- refused: {}\n", why.replace(namespace, "NAMESPACE")));
@@ -54,7 +54,7 @@ pub async fn play(client: &Client, namespace: &str, scenario: &Scenario) -> Stri
 
 /// The result of a step: whether it found an object to act on.
 #[derive(Clone, Copy, Debug)]
-enum Done {
+enum StepOutcome {
     Something,
     Nothing,
 }
@@ -97,7 +97,7 @@ impl Stage<'_> {
         }
     }
 
-    async fn act(&self, step: &Step) -> Result<Done, Error> {
+    async fn act(&self, step: &Step) -> Result<StepOutcome, Error> {
         match step {
             Step::Create { kind, name, object: given } => {
                 let (namespace, name) = self.place(name);
@@ -143,12 +143,12 @@ impl Stage<'_> {
                 found["spec"]["finalizers"] = json!([]);
                 self.of("Namespace").update(&object(found)).subresource("finalize").await?;
             }
-            Step::Pods { which, fate } => {
-                let pods = self.pods(which, *fate).await;
+            Step::Pods { selection, change } => {
+                let pods = self.pods(selection, *change).await;
                 for pod in &pods {
-                    self.befall(pod, *fate).await?;
+                    self.apply_change(pod, *change).await?;
                 }
-                return Ok(if pods.is_empty() { Done::Nothing } else { Done::Something });
+                return Ok(if pods.is_empty() { StepOutcome::Nothing } else { StepOutcome::Something });
             }
             Step::Refused(step) => return Box::pin(self.act(step)).await,
             Step::Until(kind) => {
@@ -167,7 +167,7 @@ impl Stage<'_> {
             Step::Wait(seconds) => sleep(Duration::from_secs(*seconds)).await,
             Step::Show(_) => {}
         }
-        Ok(Done::Something)
+        Ok(StepOutcome::Something)
     }
 
     /// Replaces UIDs that the scenario cannot know.
@@ -200,49 +200,51 @@ impl Stage<'_> {
 
     /// Returns the selected pods that have not ended, and are not in deletion unless they are selected by that. If a
     /// limited number is set to Running, other pods come first.
-    async fn pods(&self, which: &Which, fate: Fate) -> Vec<Value> {
+    async fn pods(&self, selection: &PodSelection, change: PodChange) -> Vec<Value> {
         let mut pods = self.list("Pod", self.namespace).await;
         pods.retain(|pod| {
             let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            let meant = match &which.by {
-                By::All | By::Ending => true,
-                By::Index(index) => {
+            let meant = match &selection.filter {
+                PodFilter::All | PodFilter::Ending => true,
+                PodFilter::Index(index) => {
                     pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == **index
                 }
-                By::Name(name) => pod["metadata"]["name"] == **name,
-                By::Image(image) => pod["spec"]["containers"][0]["image"] == **image,
+                PodFilter::Name(name) => pod["metadata"]["name"] == **name,
+                PodFilter::Image(image) => pod["spec"]["containers"][0]["image"] == **image,
             };
-            let is_ending = matches!(which.by, By::Ending);
+            let is_ending = matches!(selection.filter, PodFilter::Ending);
             meant && !ended && pod["metadata"]["deletionTimestamp"].is_null() != is_ending
         });
         pods.sort_by_key(|pod| {
-            let runs = matches!(fate, Fate::Run) && pod["status"]["phase"] == "Running";
+            let runs = matches!(change, PodChange::Run) && pod["status"]["phase"] == "Running";
             (runs, pod["metadata"]["creationTimestamp"].as_str().map(str::to_owned))
         });
-        pods.truncate(which.at_most.unwrap_or(usize::MAX));
+        pods.truncate(selection.at_most.unwrap_or(usize::MAX));
         pods
     }
 
-    async fn befall(&self, pod: &Value, fate: Fate) -> Result<(), Error> {
+    async fn apply_change(&self, pod: &Value, change: PodChange) -> Result<(), Error> {
         let name = pod["metadata"]["name"].as_str().expect("a pod has a name");
         let now = pod["metadata"]["creationTimestamp"].clone();
         let container = |state: Value| json!([{"name": "c", "image": "one", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
         let ready = |status: &str| json!([{"type": "Ready", "status": status, "lastTransitionTime": now}]);
         let ended = |code: i32| container(json!({"terminated": {"exitCode": code, "finishedAt": now}}));
-        let status = match fate {
-            Fate::Delete => {
+        let status = match change {
+            PodChange::Delete => {
                 return self.of("Pod").delete(self.key("Pod", name)).await.map(drop);
             }
-            Fate::Go => {
+            PodChange::Go => {
                 return self.of("Pod").delete(self.key("Pod", name)).grace_period(Duration::ZERO).await.map(drop);
             }
-            Fate::Evict => {
+            PodChange::Evict => {
                 return self.of("Pod").evict(self.key("Pod", name)).await.map(drop);
             }
-            Fate::Run => json!({"phase": "Running", "conditions": ready("True")}),
-            Fate::Falter => json!({"phase": "Running", "conditions": ready("False")}),
-            Fate::Succeed => json!({"phase": "Succeeded", "conditions": ready("False"), "containerStatuses": ended(0)}),
-            Fate::Exit(code) => {
+            PodChange::Run => json!({"phase": "Running", "conditions": ready("True")}),
+            PodChange::Falter => json!({"phase": "Running", "conditions": ready("False")}),
+            PodChange::Succeed => {
+                json!({"phase": "Succeeded", "conditions": ready("False"), "containerStatuses": ended(0)})
+            }
+            PodChange::Exit(code) => {
                 json!({"phase": "Failed", "conditions": ready("False"), "containerStatuses": ended(code)})
             }
         };

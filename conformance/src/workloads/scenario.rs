@@ -32,7 +32,7 @@ pub(super) enum Step {
     Finalize { name: String },
     /// `pods WHICH FATE`: all, a number, `ending`, `index=N`, `name=NAME`, `image=IMAGE`, or a number of these:
     /// `N/image=IMAGE`.
-    Pods { which: Which, fate: Fate },
+    Pods { selection: PodSelection, change: PodChange },
     /// `refused STEP` prints the server's error.
     Refused(Box<Self>),
     /// `until KIND` waits some minutes for an object of the kind.
@@ -47,13 +47,13 @@ pub(super) enum Step {
 
 /// A selection of pods.
 #[derive(Clone, Debug)]
-pub(super) struct Which {
+pub(super) struct PodSelection {
     pub(super) at_most: Option<usize>,
-    pub(super) by: By,
+    pub(super) filter: PodFilter,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum By {
+pub(super) enum PodFilter {
     All,
     /// Pods in deletion.
     Ending,
@@ -64,7 +64,7 @@ pub(super) enum By {
 
 /// The change of the selected pods.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(super) enum PodChange {
     Run,
     /// Running but not ready.
     Falter,
@@ -143,7 +143,10 @@ impl Step {
             }
             "delete" => Self::Delete { kind: next()?, name: next()?, how: next() },
             "finalize" => Self::Finalize { name: next()? },
-            "pods" => Self::Pods { which: Which::read(&next()?)?, fate: Fate::read(&next()?, next().as_deref())? },
+            "pods" => Self::Pods {
+                selection: PodSelection::read(&next()?)?,
+                change: PodChange::read(&next()?, next().as_deref())?,
+            },
             "refused" => Self::Refused(Box::new(Self::read(rest)?)),
             "until" => Self::Until(next()?),
             "drop" => Self::Drop(next()?),
@@ -154,19 +157,19 @@ impl Step {
     }
 }
 
-impl Which {
+impl PodSelection {
     fn read(text: &str) -> Option<Self> {
         if let Some((number, by)) = text.split_once('/') {
-            return Some(Self { at_most: Some(number.parse().ok()?), by: By::read(by)? });
+            return Some(Self { at_most: Some(number.parse().ok()?), filter: PodFilter::read(by)? });
         }
         match text.parse() {
-            Ok(number) => Some(Self { at_most: Some(number), by: By::All }),
-            Err(_) => Some(Self { at_most: None, by: By::read(text)? }),
+            Ok(number) => Some(Self { at_most: Some(number), filter: PodFilter::All }),
+            Err(_) => Some(Self { at_most: None, filter: PodFilter::read(text)? }),
         }
     }
 }
 
-impl By {
+impl PodFilter {
     fn read(text: &str) -> Option<Self> {
         match text.split_once('=') {
             None if text == "ending" => Some(Self::Ending),
@@ -179,7 +182,7 @@ impl By {
     }
 }
 
-impl Fate {
+impl PodChange {
     fn read(word: &str, argument: Option<&str>) -> Option<Self> {
         Some(match word {
             "run" => Self::Run,

@@ -232,7 +232,7 @@ async fn whatever_has_a_scale_is_scaled_by_the_name_of_its_resource() {
 }
 
 #[tokio::test]
-async fn requests_for_certificates_are_approved_or_denied_and_never_both() {
+async fn certificate_request_is_approved_or_denied_but_not_both() {
     on_each_target(async |target| {
         let (clientset, ns) = clientset(&target).await;
         let requests = clientset.certificates_v1().certificate_signing_requests();

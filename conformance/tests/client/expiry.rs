@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use windlass_api::{ObjectBuilder, ObjectExt};
 use windlass_client::{Body, Client, wait};
 
-const NEEDED: &[Capability] = &[Capability::ForgetsWhenTold];
+const NEEDED: &[Capability] = &[Capability::CompactsOnRequest];
 
 /// Creates three objects with a unique label in a namespace.
 async fn three(client: &Client) -> String {
@@ -28,7 +28,7 @@ fn labelled(label: &str, name: &str) -> ConfigMap {
 /// Writes an object, then compacts the history before it.
 async fn time_passes(client: &Client, history: &History) {
     client.create(&ConfigMap::named(unique("event")).in_namespace("default")).await.unwrap();
-    history.forget().await;
+    history.compact().await;
 }
 
 /// Returns a client that requests each second page too late.
@@ -66,7 +66,7 @@ async fn pages_that_expire_become_the_whole_list_and_items_an_error() {
 }
 
 #[tokio::test]
-async fn a_watch_from_a_forgotten_version_ends_and_who_waits_lists_anew() {
+async fn watch_from_compacted_version_ends_and_wait_relists() {
     on_each_target_with(NEEDED, |target| async {
         let client = &target.client;
         let label = three(client).await;

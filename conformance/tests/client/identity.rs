@@ -45,7 +45,7 @@ async fn the_administrator_acts_as_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_token_file_that_is_replaced_is_read_again_when_the_old_token_is_refused() {
+async fn replaced_token_file_is_read_after_401() {
     on_each_target(|target| async {
         let Auth::Bearer(token) = &target.config.auth else { panic!("the targets use tokens") };
         let file = std::env::temp_dir().join(unique("windlass-token"));

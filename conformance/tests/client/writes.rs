@@ -172,7 +172,7 @@ async fn the_metadata_of_what_changes_is_watched_without_the_rest() {
 }
 
 #[tokio::test]
-async fn a_running_pod_gets_a_container_to_look_inside_and_other_resources() {
+async fn running_pod_gets_ephemeral_container_and_is_resized() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let pods = Clientset::new(client.clone()).core_v1().pods(&*ns);

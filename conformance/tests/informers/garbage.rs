@@ -24,13 +24,13 @@ use super::{BACKOFF, Run};
 
 /// The number of requests of each type.
 #[derive(Default)]
-struct Asked {
+struct RequestCounts {
     lists: AtomicUsize,
     watches: AtomicUsize,
 }
 
 /// Answers one request. The first list and the first watch get an HTML page.
-async fn answer(connection: TcpStream, asked: Arc<Asked>) -> std::io::Result<()> {
+async fn answer(connection: TcpStream, asked: Arc<RequestCounts>) -> std::io::Result<()> {
     let mut connection = BufReader::new(connection);
     let mut request = String::new();
     while connection.read_line(&mut request).await? > 2 {}
@@ -62,11 +62,11 @@ fn chain(error: &InformerError) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_and_a_watch_that_are_no_json_are_named_and_the_informer_goes_on() {
+async fn informer_reports_invalid_json_and_continues() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
     let serving = tokio::spawn(async move {
-        let (asked, mut connections) = (Arc::<Asked>::default(), JoinSet::new());
+        let (asked, mut connections) = (Arc::<RequestCounts>::default(), JoinSet::new());
         while let Ok((connection, _)) = listener.accept().await {
             connections.spawn(answer(connection, Arc::clone(&asked)));
         }

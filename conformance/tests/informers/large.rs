@@ -15,35 +15,35 @@ use windlass_api::{Patch, Resource};
 use windlass_cache::{InformerError, InformerOptions, InitialSync, SharedInformer, UnreadableObject};
 use windlass_client::{Client, Config};
 
-use super::{Belief, Run, make_namespace, map, on_server, touch, until_equal};
+use super::{HandlerState, Run, make_namespace, map, on_server, touch, until_equal};
 
 /// The reported oversized objects.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct OversizedObjects(Arc<Mutex<Vec<String>>>);
 
-impl Told {
+impl OversizedObjects {
     fn by(options: InformerOptions) -> (Self, InformerOptions) {
-        let told = Self::default();
-        let log = Arc::clone(&told.0);
+        let oversized = Self::default();
+        let log = Arc::clone(&oversized.0);
         let options = options.on_error(move |error| {
             if let InformerError::Object { source: UnreadableObject::TooLarge(object), .. } = error {
                 log.lock().push(object.to_string());
             }
         });
-        (told, options)
+        (oversized, options)
     }
 
     async fn of(&self, name: &str) -> String {
         eventually("the object is named", || async {
-            let told = self.0.lock();
-            told.iter().find(|told| told.contains(name)).cloned()
+            let oversized = self.0.lock();
+            oversized.iter().find(|oversized| oversized.contains(name)).cloned()
         })
         .await
     }
 }
 
 #[tokio::test]
-async fn an_object_beyond_the_limit_is_passed_over_by_lists_and_watches_of_each_server() {
+async fn oversized_object_is_skipped_in_list_and_watch() {
     on_each_target(|target| async {
         let namespace = make_namespace(&target).await;
         let client = target.client.clone();
@@ -53,34 +53,35 @@ async fn an_object_beyond_the_limit_is_passed_over_by_lists_and_watches_of_each_
             for map in [&map(&namespace, "a"), &large, &map(&namespace, "c")] {
                 client.create(map).await.unwrap();
             }
-            let (told, options) = Told::by(InformerOptions::default().initial_sync(initial_sync).page_size(2));
+            let (oversized, options) =
+                OversizedObjects::by(InformerOptions::default().initial_sync(initial_sync).page_size(2));
             let run = Run::start(&client.clone().with_object_limit(20_000), &namespace, options);
-            let belief = Belief::of(&run.informer);
+            let handler_state = HandlerState::of(&run.informer);
             run.informer.has_synced().await.unwrap();
-            let first = told.of(&format!("{namespace}/b")).await;
+            let first = oversized.of(&format!("{namespace}/b")).await;
             assert!(first.contains("no more than 20000 are read"), "{first}");
             eventually("the others are there", || async { (run.informer.store().len() == 2).then_some(()) }).await;
 
             let grow = Patch::Merge(json!({"data": {"large": "x".repeat(60_000)}}));
             client.patch::<ConfigMap>("a", grow).within(&namespace).await.unwrap();
-            assert!(told.of(&format!("{namespace}/a")).await.contains("(MODIFIED)"));
+            assert!(oversized.of(&format!("{namespace}/a")).await.contains("(MODIFIED)"));
             touch(&client, &namespace, "c").await;
             client.create(&map(&namespace, "d")).await.unwrap();
             eventually("the informer has what came after it", || async {
-                (run.informer.store().len() == 3 && belief.0.lock().len() == 3).then_some(())
+                (run.informer.store().len() == 3 && handler_state.0.lock().len() == 3).then_some(())
             })
             .await;
             let c = on_server(&client, &namespace).await.remove(&format!("{namespace}/c"));
-            assert_eq!(belief.0.lock().get(&format!("{namespace}/c")), c.as_ref());
+            assert_eq!(handler_state.0.lock().get(&format!("{namespace}/c")), c.as_ref());
 
             for name in ["a", "b"] {
                 client.delete::<ConfigMap>(name).within(&namespace).await.unwrap();
             }
-            until_equal(&client, &namespace, &run.informer, &belief).await;
+            until_equal(&client, &namespace, &run.informer, &handler_state).await;
             for name in ["c", "d"] {
                 client.delete::<ConfigMap>(name).within(&namespace).await.unwrap();
             }
-            until_equal(&client, &namespace, &run.informer, &belief).await;
+            until_equal(&client, &namespace, &run.informer, &handler_state).await;
             run.stop().await;
         }
         client.delete::<Namespace>(&*namespace).await.unwrap();
@@ -133,7 +134,7 @@ async fn answer(connection: TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_of_100_mib_in_a_list_and_in_a_watch_does_not_stop_an_informer() {
+async fn object_of_100_mib_does_not_stop_the_informer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
     let serving = tokio::spawn(async move {
@@ -143,15 +144,15 @@ async fn an_object_of_100_mib_in_a_list_and_in_a_watch_does_not_stop_an_informer
         }
     });
     let client = Client::new(config).unwrap();
-    let (told, options) = Told::by(InformerOptions::default().initial_sync(InitialSync::List));
+    let (oversized, options) = OversizedObjects::by(InformerOptions::default().initial_sync(InitialSync::List));
     let list_watch = Arc::new(client.list_watch(&ConfigMap::api_resource(), Some("n")));
     let run = Run::of(SharedInformer::new(list_watch, options));
     let names = || -> Vec<_> { run.informer.store().list().iter().map(|map| map.key().name.to_string()).collect() };
     run.informer.has_synced().await.unwrap();
-    let in_list = told.of("n/huge").await;
+    let in_list = oversized.of("n/huge").await;
     assert!(in_list.starts_with("item 2 of the list, n/huge, has 104857"), "{in_list}");
     assert!(in_list.ends_with("no more than 16777216 are read of an object"), "{in_list}");
-    let in_watch = told.of("n/big").await;
+    let in_watch = oversized.of("n/big").await;
     assert!(in_watch.starts_with("event 1 of the watch (ADDED), n/big, has 104857"), "{in_watch}");
     eventually("what comes after it is there", || async { (names().len() == 3).then_some(()) }).await;
     let mut names = names();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conformance::{
     eventually,
-    restartable::{Over, on_each_restartable},
+    restartable::{RestartData, on_each_restartable},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use windlass_api::Patch;
 use windlass_cache::InformerOptions;
 use windlass_client::Client;
 
-use super::{Belief, Run, map, touch, until_equal};
+use super::{HandlerState, Run, map, touch, until_equal};
 use crate::wire::Wire;
 
 /// Exists from the start, or soon after it.
@@ -52,19 +52,19 @@ impl Errors {
 }
 
 #[tokio::test]
-async fn a_server_that_is_restarted_over_its_storage_is_followed_further() {
+async fn informer_resumes_after_restart_with_same_storage() {
     on_each_restartable(|mut server| async {
         let client = server.client.clone();
         create(&client, "a").await;
         let run = Run::start(&client, NAMESPACE, InformerOptions::default());
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         server.stop().await;
         assert_eq!(run.informer.store().len(), 1, "it can be read all the same");
-        server.start(Over::ItsStorage).await;
+        server.start(RestartData::Kept).await;
         touch(&client, NAMESPACE, "a").await;
         create(&client, "b").await;
-        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        until_equal(&client, NAMESPACE, &run.informer, &handler_state).await;
         run.stop().await;
         server
     })
@@ -81,7 +81,7 @@ async fn expired_watch_after_restart_is_relisted() {
         let (errors, options) = Errors::of(InformerOptions::default());
         let wire = Wire::to(&server.config).await;
         let run = Run::start(&wire.client(&server.config), NAMESPACE, options);
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         wire.go_down().await;
         touch(&client, NAMESPACE, "a").await;
@@ -89,11 +89,11 @@ async fn expired_watch_after_restart_is_relisted() {
         create(&client, "c").await;
         write_aside(&client).await;
         server.stop().await;
-        server.start(Over::CompactedStorage).await;
+        server.start(RestartData::Compacted).await;
         assert!(!errors.0.lock().iter().any(|error| error.contains("Expired")));
         wire.come_up().await;
         errors.until_any("the watch's version has expired", "Expired").await;
-        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        until_equal(&client, NAMESPACE, &run.informer, &handler_state).await;
         run.stop().await;
         server
     })
@@ -109,13 +109,13 @@ async fn a_server_that_lost_its_storage_is_read_from_scratch() {
         }
         let (errors, options) = Errors::of(InformerOptions::default());
         let run = Run::start(&client, NAMESPACE, options);
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         server.stop().await;
         errors.until_any("the informer has noticed that the server is away", "").await;
-        server.start(Over::EmptyStorage).await;
+        server.start(RestartData::Empty).await;
         create(&client, "only").await;
-        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        until_equal(&client, NAMESPACE, &run.informer, &handler_state).await;
         assert_eq!(run.informer.store().len(), 1);
         run.stop().await;
         server
@@ -124,7 +124,7 @@ async fn a_server_that_lost_its_storage_is_read_from_scratch() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
+async fn informer_detects_server_replaced_during_reconnect() {
     on_each_restartable(|mut server| async {
         let client = server.client.clone();
         for index in 0..50 {
@@ -132,18 +132,18 @@ async fn a_server_that_is_exchanged_while_new_connections_wait_is_found_out() {
         }
         let wire = Wire::to(&server.config).await;
         let run = Run::start(&wire.client(&server.config), NAMESPACE, InformerOptions::default());
-        let belief = Belief::of(&run.informer);
+        let handler_state = HandlerState::of(&run.informer);
         run.informer.has_synced().await.unwrap();
         // Longer than the lifetime of a watch that fails at once.
         create(&client, "last").await;
-        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        until_equal(&client, NAMESPACE, &run.informer, &handler_state).await;
         wire.hold().await;
         server.stop().await;
-        server.start(Over::EmptyStorage).await;
+        server.start(RestartData::Empty).await;
         wire.come_up().await;
         eventually("what was there is gone", || async { run.informer.store().is_empty().then_some(()) }).await;
         create(&client, "only").await;
-        until_equal(&client, NAMESPACE, &run.informer, &belief).await;
+        until_equal(&client, NAMESPACE, &run.informer, &handler_state).await;
         run.stop().await;
         server
     })

@@ -26,7 +26,7 @@ const VALIDATE: &str = "/validate--v1-configmap";
 struct Colors;
 
 impl Colors {
-    fn judge(config: &ConfigMap) -> Result<Warnings, Denial> {
+    fn check(config: &ConfigMap) -> Result<Warnings, Denial> {
         match config.data.as_ref().and_then(|data| data.get("color")).map(String::as_str) {
             Some("red") => Err(Denial::from("red is dangerous")),
             Some("green") => Ok(["green is out of fashion"].into()),
@@ -37,12 +37,12 @@ impl Colors {
 
 impl Validator<ConfigMap> for Colors {
     async fn create(&self, config: &ConfigMap, _: &Request) -> Result<Warnings, Denial> {
-        Self::judge(config)
+        Self::check(config)
     }
 
     async fn update(&self, old: &ConfigMap, new: &ConfigMap, request: &Request) -> Result<Warnings, Denial> {
         assert_eq!((old.name(), &*request.name), (new.name(), new.name()));
-        Self::judge(new)
+        Self::check(new)
     }
 
     async fn delete(&self, config: &ConfigMap, _: &Request) -> Result<Warnings, Denial> {

@@ -25,7 +25,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_trust() {
+async fn replicas_share_a_certificate_and_inject_its_ca() {
     on_each_target(|target| async {
         let (client, ns, name) = (&target.client, namespace(&target).await, unique("trust"));
         let webhooks = || Webhooks::builder().mutator(|_: &mut ConfigMap, _: &Request| Ok(())).build().unwrap();
@@ -65,7 +65,7 @@ async fn replicas_share_a_certificate_and_all_who_call_them_are_told_whom_to_tru
 }
 
 #[tokio::test]
-async fn certificates_and_authorities_are_replaced_under_load_and_no_call_fails() {
+async fn certificate_rotation_under_load_fails_no_call() {
     on_each_target(|target| async {
         let (client, ns, name) = (&target.client, namespace(&target).await, unique("rotation"));
         let webhooks = Webhooks::builder()

@@ -258,7 +258,7 @@ async fn each_version_has_rules_defaults_and_a_scale_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_filled_in_by_the_version_that_it_was_stored_in() {
+async fn stored_object_is_defaulted_in_its_storage_version() {
     on_each_target(|target| async {
         let (program, _, websites) = with_websites(&target, false).await;
         let made = websites.create("v2", "b", json!({"container": "b:1"})).await;

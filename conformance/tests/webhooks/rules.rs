@@ -53,7 +53,7 @@ async fn signatures(target: &Target, config: &ConfigMap) -> String {
 }
 
 #[tokio::test]
-async fn rules_and_selectors_say_who_is_asked_and_the_first_to_change_may_look_again() {
+async fn webhooks_match_by_rules_and_are_reinvoked_after_change() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("order"));
         let webhooks = Webhooks::builder().handler(path("/a"), signing("a")).handler(path("/b"), signing("b"));

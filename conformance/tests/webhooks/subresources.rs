@@ -21,12 +21,12 @@ use super::{Program, ca_bundle_targets, config_map, in_force, namespace, registe
 
 /// The webhook's requests since the last read.
 #[derive(Default)]
-struct Asked {
+struct SeenRequests {
     requests: Mutex<Vec<AdmissionRequest>>,
     denies: Mutex<bool>,
 }
 
-impl Asked {
+impl SeenRequests {
     fn ask(&self, request: &Request) -> Response {
         self.requests.lock().push((**request).clone());
         if *self.denies.lock() { Response::denied("not today") } else { Response::allowed() }
@@ -94,7 +94,7 @@ async fn webhooks_are_asked_about_every_subresource() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("parts"));
         make(&target.client, &ns).await;
-        let asked = Arc::new(Asked::default());
+        let asked = Arc::new(SeenRequests::default());
         let program = started(&target, &ns, &name, &asked).await;
         let core = format!("/api/v1/namespaces/{ns}");
         let binding = |pod: &str| json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"name": "n"}});
@@ -143,7 +143,7 @@ async fn webhooks_are_asked_about_every_subresource() {
 }
 
 /// Starts a program whose webhook gets all requests in its namespace.
-async fn started(target: &Target, ns: &str, name: &str, asked: &Arc<Asked>) -> Program {
+async fn started(target: &Target, ns: &str, name: &str, asked: &Arc<SeenRequests>) -> Program {
     let handler = {
         let asked = asked.clone();
         move |request: &Request| asked.ask(request)

@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// A hint for the user if the address is in use.
-    pub(crate) otherwise: &'static str,
+    pub(crate) hint: &'static str,
 }
 
 /// A control plane that accepts connections but does not respond yet.
@@ -81,7 +81,7 @@ pub(crate) struct ControlPlane {
 
 impl Bound {
     pub(crate) async fn bind(settings: Settings) -> Result<Self, Box<dyn Error>> {
-        let listener = listen(settings.bind, settings.otherwise).await?;
+        let listener = listen(settings.bind, settings.hint).await?;
         let address = listener.local_addr()?;
         let console = match settings.console {
             Some(wanted) => {
@@ -113,8 +113,8 @@ impl Bound {
     pub(crate) fn start(self) -> ControlPlane {
         let Self { settings, listener, address, console, tls, token } = self;
         // Pods require their service account only if the controller that creates it runs.
-        let furnished = settings.controllers.contains(BuiltIn::ServiceAccount);
-        let accounts = if furnished { PodAccounts::Required } else { PodAccounts::Optional };
+        let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
+        let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
         let server = Server::builder()
             .storage(storage)
@@ -167,10 +167,10 @@ impl ControlPlane {
     }
 }
 
-/// Listens on an address. If it is in use, the error contains the hint `otherwise`.
-pub(crate) async fn listen(address: SocketAddr, otherwise: &str) -> Result<TcpListener, String> {
+/// Listens on an address. If it is in use, the error contains the hint `hint`.
+pub(crate) async fn listen(address: SocketAddr, hint: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => format!("listening on {address}: the address is in use; {otherwise}"),
+        io::ErrorKind::AddrInUse => format!("listening on {address}: the address is in use; {hint}"),
         _ => format!("listening on {address}: {error}"),
     })
 }
@@ -242,7 +242,7 @@ fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<Pat
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Warns if the kubeconfig refers to a running control plane, which will be replaced.
-pub(crate) async fn tell_of_replaced(path: &Path) {
+pub(crate) async fn warn_if_replaced(path: &Path) {
     if let Some(url) = answering(path).await {
         tracing::warn!(
             "{}: replaces the running control plane at {url}; set another file with --kubeconfig",
@@ -284,17 +284,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_whose_control_plane_runs_is_told_from_one_whose_is_gone() {
+    async fn kubeconfig_of_running_control_plane_is_detected() {
         let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("config");
         assert_eq!(answering(&path).await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
-        let bound =
-            Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, otherwise: "" })
-                .await
-                .unwrap();
+        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, hint: "" })
+            .await
+            .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();

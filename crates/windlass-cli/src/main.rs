@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_namespaced_with_type_and_controller_unless_told_otherwise() {
+    fn create_api_defaults_to_namespaced_kind_with_type() {
         let api = ["windlass", "create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"];
         let told = |more: &[&str]| format!("{:?}", Arguments::read(api.iter().chain(more)).unwrap().command);
         assert!(told(&[]).contains("namespaced: true, resource: true, controller: None"), "{}", told(&[]));

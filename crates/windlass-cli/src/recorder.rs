@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_created_is_told_by_its_name_and_a_refusal_by_its_reason() {
+    async fn request_log_shows_created_name_and_rejection_reason() {
         use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = RequestLog::new({

@@ -150,7 +150,7 @@ fn lives(process: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_manager_runs_again_when_files_change_and_nothing_is_left_in_the_end() {
+async fn manager_restarts_when_files_change_and_stops_at_the_end() {
     let project = Project::new();
     project.write("src/main.sh", &manager(1));
     let running = Running::start(&project.0);

@@ -41,7 +41,7 @@ use windlass_runtime::{
 
 use self::{
     behavior::{Limits, Rules, longest_period},
-    compute::{Failure, Question},
+    compute::{Evaluator, Failure},
     history::{Change, History},
     metrics::{ApiMetrics, MetricSource},
     overlap::Selectors,
@@ -131,7 +131,7 @@ async fn reconcile(
     };
     sync.act().await?;
     // A failed write also waits for the next period; an earlier retry would not get newer metrics.
-    if let Err(error) = sync.tell().await {
+    if let Err(error) = sync.write_status().await {
         tracing::warn!(autoscaler = %key, error = error.chain(), "cannot write a status");
     }
     Ok(Action::requeue_after(autoscalers.settings.period))
@@ -185,7 +185,7 @@ impl Sync<'_> {
         let Decision { replicas, reason, metrics } = decision;
         if replicas != current {
             if let Err(error) = target.scale_to(client, replicas).await {
-                let why = crate::pod_control::words(&error);
+                let why = crate::pod_control::server_message(&error);
                 let message = format!("New size: {replicas}; reason: {reason}; error: {why}");
                 self.record(Note::warning("FailedRescale", message));
                 let message = format!("the HPA controller was unable to update the target scale: {why}");
@@ -220,9 +220,9 @@ impl Sync<'_> {
         if current < least {
             return Ok(Some(at_once(least, "Current number of replicas below Spec.MinReplicas")));
         }
-        let (asked, metrics) = self.ask(target).await?;
-        let (wanted, metric) = match asked {
-            Ok(asked) => asked,
+        let (evaluated, metrics) = self.evaluate(target).await?;
+        let (wanted, metric) = match evaluated {
+            Ok(evaluated) => evaluated,
             Err(why) => {
                 self.count(current, self.status.desired_replicas, metrics);
                 self.record(Note::warning("FailedComputeMetricsReplicas", why));
@@ -242,7 +242,7 @@ impl Sync<'_> {
     }
 
     /// Returns the highest recommendation of all metrics with the name of that metric, and the status of every metric.
-    async fn ask(
+    async fn evaluate(
         &mut self,
         target: &Target,
     ) -> Result<(Result<(i32, String), String>, Vec<MetricStatus>), ReconcileError> {
@@ -252,7 +252,7 @@ impl Sync<'_> {
         };
         let specs = self.object.spec.metrics.as_deref().unwrap_or_default();
         let settings = &self.autoscalers.settings;
-        let question = Question {
+        let evaluator = Evaluator {
             metrics: &*self.autoscalers.metrics,
             namespace: self.object.namespace().unwrap_or_default(),
             selector: &selector,
@@ -262,29 +262,29 @@ impl Sync<'_> {
             wanted: target.wanted(),
             existing: target.existing(),
         };
-        let mut told = Vec::with_capacity(specs.len());
+        let mut statuses = Vec::with_capacity(specs.len());
         let mut most: Option<(i32, String)> = None;
         let mut failures = Vec::new();
         for spec in specs {
-            match question.ask(spec).await {
+            match evaluator.evaluate(spec).await {
                 Ok(proposal) => {
-                    told.push(proposal.status);
+                    statuses.push(proposal.status);
                     if most.as_ref().is_none_or(|(replicas, _)| *replicas == 0 || proposal.replicas > *replicas) {
                         most = Some((proposal.replicas, proposal.metric));
                     }
                 }
                 Err(failure) => {
                     self.record(Note::warning(failure.reason, failure.why.clone()));
-                    told.push(MetricStatus::default());
+                    statuses.push(MetricStatus::default());
                     failures.push(failure);
                 }
             }
         }
-        Ok((self.judge(most, &failures, specs.len(), target.wanted()), told))
+        Ok((self.choose(most, &failures, specs.len(), target.wanted()), statuses))
     }
 
     /// If a metric is unavailable, the other metrics can still scale the target up, but not down.
-    fn judge(
+    fn choose(
         &mut self,
         most: Option<(i32, String)>,
         failures: &[Failure],
@@ -403,7 +403,7 @@ impl Sync<'_> {
     }
 
     /// Writes the status if it has changed.
-    async fn tell(&self) -> Result<(), windlass_client::Error> {
+    async fn write_status(&self) -> Result<(), windlass_client::Error> {
         if Some(&self.status) == self.object.status.as_ref() {
             return Ok(());
         }
@@ -411,7 +411,7 @@ impl Sync<'_> {
         changed.status = Some(self.status.clone());
         let outcome = self.cx.client().update_status(&changed).await;
         if let Err(error) = &outcome {
-            self.record(Note::warning("FailedUpdateStatus", crate::pod_control::words(error)));
+            self.record(Note::warning("FailedUpdateStatus", crate::pod_control::server_message(error)));
         }
         outcome.map(drop)
     }

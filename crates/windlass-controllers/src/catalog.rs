@@ -222,7 +222,7 @@ impl Controllers {
             match controller {
                 BuiltIn::Deployment => deployment::add_to(manager),
                 BuiltIn::ReplicaSet => replicaset::add_to(manager),
-                BuiltIn::ReplicationController => replicaset::add_older_to(manager),
+                BuiltIn::ReplicationController => replicaset::add_legacy_to(manager),
                 BuiltIn::StatefulSet => statefulset::add_to(manager),
                 BuiltIn::DaemonSet => daemonset::add_to(manager),
                 BuiltIn::Job => job::add_to(manager),
@@ -232,7 +232,7 @@ impl Controllers {
                 BuiltIn::HorizontalPodAutoscaling => autoscaler::add_to(manager, self.autoscaling.clone()),
                 BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
                 BuiltIn::EndpointSliceMirroring => endpoints::add_mirror_to(manager),
-                BuiltIn::Endpoints => endpoints::add_older_to(manager),
+                BuiltIn::Endpoints => endpoints::add_legacy_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
                 BuiltIn::RoleAggregation => role_aggregation::add_to(manager),

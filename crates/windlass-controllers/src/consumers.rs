@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_uses_the_claims_that_it_names_and_those_that_are_created_for_it() {
+    fn pod_uses_named_and_ephemeral_claims() {
         let claim = PersistentVolumeClaimVolumeSource { claim_name: "store".to_owned(), read_only: None };
         let volumes = vec![
             Volume { name: "a".to_owned(), persistent_volume_claim: Some(claim), ..Volume::default() },

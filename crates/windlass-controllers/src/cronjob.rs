@@ -32,7 +32,7 @@ use self::{
 use crate::{
     error::{ReconcileError, await_newer_state},
     job::end,
-    pod_control::{is_leaving, words},
+    pod_control::{is_namespace_terminating, server_message},
     versions::Versions,
 };
 
@@ -80,7 +80,7 @@ async fn reconcile(key: ObjectRef<CronJob>, cx: Context, jobs: Arc<CronJobs>) ->
     let mut sync = Sync { cx: &cx, jobs: &jobs, key: key.key(), cron: (*cron).clone(), status, children, now };
     sync.clean_up().await;
     let outcome = sync.act().await;
-    sync.tell().await?;
+    sync.write_status().await?;
     outcome
 }
 
@@ -99,8 +99,8 @@ struct Sync<'c> {
 
 impl Sync<'_> {
     async fn act(&mut self) -> Result<Action, ReconcileError> {
-        self.note_ends().await?;
-        self.note_missing().await?;
+        self.record_ends().await?;
+        self.record_missing().await?;
         if self.cron.is_deleting() {
             return Ok(Action::await_change());
         }
@@ -195,9 +195,9 @@ impl Sync<'_> {
                     None => return Ok(()),
                 }
             }
-            Err(error) if is_leaving(&error) => return Ok(()),
+            Err(error) if is_namespace_terminating(&error) => return Ok(()),
             Err(error) => {
-                let message = format!("Error creating job: {}", words(&error));
+                let message = format!("Error creating job: {}", server_message(&error));
                 self.record(Note::warning("FailedCreate", message));
                 return Err(error.into());
             }
@@ -215,7 +215,7 @@ impl Sync<'_> {
             let job = match self.cx.live().get(key).await {
                 Ok(job) => job,
                 Err(error) => {
-                    self.record(Note::warning("FailedGet", format!("Get job: {}", words(&error))));
+                    self.record(Note::warning("FailedGet", format!("Get job: {}", server_message(&error))));
                     return Err(error.into());
                 }
             };
@@ -241,7 +241,7 @@ impl Sync<'_> {
         self.jobs.recorder.record(&self.cron, note);
     }
 
-    async fn tell(&mut self) -> Result<(), ReconcileError> {
+    async fn write_status(&mut self) -> Result<(), ReconcileError> {
         if self.status == self.cron.status.clone().unwrap_or_default() {
             return Ok(());
         }

@@ -2,12 +2,12 @@
 //!
 //! Guarantees: while the cache shows the controller's own writes, no node gets a second pod, except for a surge pod
 //! during an update. An update never makes more pods unavailable than allowed. Labels, affinities and taints determine
-//! the eligible nodes ([`place`]); the scheduler binds the pods. Decisions are computed on plain values ([`plan`],
+//! the eligible nodes ([`eligibility`]); the scheduler binds the pods. Decisions are computed on plain values ([`plan`],
 //! [`status`]); this file reads the objects and writes the results.
 
 mod backoff;
 mod history;
-mod place;
+mod eligibility;
 mod plan;
 mod status;
 
@@ -24,9 +24,9 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note
 
 use self::{
     backoff::Backoffs,
+    eligibility::Requirements,
     history::History,
-    place::Wanted,
-    plan::{Look, Plan},
+    plan::{Observed, Plan},
 };
 use crate::{
     error::{ReconcileError, await_newer_state},
@@ -54,10 +54,10 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .owns_with(ownership::managed_by::<DaemonSet, Pod>())
             .owns_with(ownership::managed_by::<DaemonSet, ControllerRevision>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
-                ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
+                ownership::adopting_owners(&known, pod, |set| selector(set).ok().flatten())
             })
             // A changed node can be eligible for any daemon set.
-            .watches_with(Watch::<Node>::all().filter_updates(place::may_differ), move |_| {
+            .watches_with(Watch::<Node>::all().filter_updates(eligibility::may_differ), move |_| {
                 all.list().iter().map(Cached::object_ref).collect::<Vec<ObjectRef<DaemonSet>>>()
             })
             .concurrency(WORKERS)
@@ -103,22 +103,22 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
     for pod in &claimed {
         owned.push(pod.get()?);
     }
-    let (wanted, mut places) = (Wanted::of(&set), BTreeMap::new());
+    let (wanted, mut eligibility_by_node) = (Requirements::of(&set), BTreeMap::new());
     for node in cx.store::<Node>().list() {
         let node = node.get()?;
-        places.insert(node.name().to_owned(), wanted.place(&node));
+        eligibility_by_node.insert(node.name().to_owned(), wanted.eligibility(&node));
     }
-    let look = Look::new(&set, &history.hash, places, &owned, cx.clock().now());
-    let sync = Sync { cx: &cx, sets: &sets, key: key.key(), look };
+    let observed = Observed::new(&set, &history.hash, eligibility_by_node, &owned, cx.clock().now());
+    let sync = Sync { cx: &cx, sets: &sets, key: key.key(), observed };
     let (outcome, wait) = sync.act().await;
     let cut = match &outcome {
-        Ok(()) => history.truncate(&cx, &set, &Look::hashes(&owned)).await,
+        Ok(()) => history.truncate(&cx, &set, &Observed::hashes(&owned)).await,
         Err(_) => Ok(()),
     };
-    sync.tell().await?;
+    sync.write_status().await?;
     outcome?;
     cut?;
-    Ok(sync.next_look(wait))
+    Ok(sync.requeue_action(wait))
 }
 
 /// One reconcile of one daemon set.
@@ -127,20 +127,20 @@ struct Sync<'c> {
     cx: &'c Context,
     sets: &'c Sets,
     key: &'c ObjectKey,
-    look: Look<'c>,
+    observed: Observed<'c>,
 }
 
 impl Sync<'_> {
     /// Creates missing pods and deletes surplus pods; if there are none, replaces outdated pods. Also returns the
     /// remaining back-off of failed pods.
     async fn act(&self) -> (Result<(), Error>, Option<Duration>) {
-        let keep = self.look.keep();
+        let keep = self.observed.keep();
         let (ended, wait) = self.of_ended(&keep);
         if !keep.create.is_empty() || !keep.delete.is_empty() || !ended.is_empty() {
             let delete = [keep.delete, ended].concat();
             return (self.write(&keep.create, &delete).await, wait);
         }
-        let Plan { create, delete, .. } = self.look.roll();
+        let Plan { create, delete, .. } = self.observed.roll();
         (self.write(&create, &delete).await, wait)
     }
 
@@ -148,7 +148,7 @@ impl Sync<'_> {
     /// each pod to delete.
     fn of_ended(&self, plan: &Plan) -> (Vec<Arc<Pod>>, Option<Duration>) {
         let (mut ended, mut wait) = (Vec::new(), None::<Duration>);
-        let set = self.look.set;
+        let set = self.observed.set;
         let observed = set.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(0);
         for (node, pod) in &plan.ended {
             let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name());
@@ -169,17 +169,17 @@ impl Sync<'_> {
     }
 
     async fn write(&self, create: &[String], delete: &[Arc<Pod>]) -> Result<(), Error> {
-        let Look { set, hash, .. } = self.look;
-        let new = create.iter().take(BURST).map(|node| place::pod(set, hash, node)).collect();
+        let Observed { set, hash, .. } = self.observed;
+        let new = create.iter().take(BURST).map(|node| eligibility::pod(set, hash, node)).collect();
         let created = self.sets.control.create(self.cx, set, new).await;
         let deleted = self.sets.control.delete(self.cx, set, &delete[..delete.len().min(BURST)]).await;
         created.failure.or(deleted.failure).map_or(Ok(()), Err)
     }
 
-    async fn tell(&self) -> Result<(), ReconcileError> {
-        let status = status::compute(&self.look);
-        if Some(&status) != self.look.set.status.as_ref() {
-            let mut changed = self.look.set.clone();
+    async fn write_status(&self) -> Result<(), ReconcileError> {
+        let status = status::compute(&self.observed);
+        if Some(&status) != self.observed.set.status.as_ref() {
+            let mut changed = self.observed.set.clone();
             changed.status = Some(status);
             let written = self.cx.client().update_status(&changed).await?;
             self.sets.versions.wrote(self.key, &written);
@@ -188,9 +188,9 @@ impl Sync<'_> {
     }
 
     /// Schedules the next reconcile for changes that cause no event.
-    fn next_look(&self, wait: Option<Duration>) -> Action {
-        let min_ready = min_ready_seconds(self.look.set);
-        let available = pods::next_available(self.look.by_node.values().flatten(), min_ready, self.look.now);
+    fn requeue_action(&self, wait: Option<Duration>) -> Action {
+        let min_ready = min_ready_seconds(self.observed.set);
+        let available = pods::next_available(self.observed.by_node.values().flatten(), min_ready, self.observed.now);
         let next = [wait, available].into_iter().flatten().min();
         next.map_or_else(Action::await_change, Action::requeue_after)
     }

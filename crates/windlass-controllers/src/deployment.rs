@@ -108,7 +108,7 @@ async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>)
         rollout.write_status().await?;
         return Ok(Action::await_change());
     }
-    rollout.note_pause();
+    rollout.record_pause();
     if is_paused(&deployment) || size_changed(&deployment, rollout.sets()) {
         rollout.sync_new(replica_sets::IfMissing::Leave).await?;
         rollout.scale_in_proportion().await?;

@@ -1,4 +1,4 @@
-//! Endpoints: publishes the pods of a service in EndpointSlices and, for older clients, in Endpoints.
+//! Endpoints: publishes the pods of a service in EndpointSlices and, for legacy clients, in Endpoints.
 //!
 //! Guaranteed: a service with a selector has slices with the addresses, ports and readiness of its pods, each pod in
 //! one slice. It also has an Endpoints object with the same content. User-defined Endpoints of a service without a
@@ -8,10 +8,10 @@
 
 mod backend;
 mod mirror;
-mod older;
+mod legacy;
 mod packing;
 mod slices;
 
 pub(crate) use self::{
-    mirror::add_to as add_mirror_to, older::add_to as add_older_to, slices::add_to as add_slices_to,
+    legacy::add_to as add_legacy_to, mirror::add_to as add_mirror_to, slices::add_to as add_slices_to,
 };

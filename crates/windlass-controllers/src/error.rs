@@ -25,13 +25,13 @@ pub enum ReconcileError {
     /// A conflict on an object other than the reconciled one: the event of its change may not trigger this reconcile
     /// again.
     #[error("{what} has changed in the meantime")]
-    Contended {
+    Conflict {
         /// The object, such as `volume disk`.
         what: String,
     },
     /// The server has an object that the cache does not show yet.
     #[error("the cache is stale: it does not show {what} yet")]
-    Behind {
+    StaleCache {
         /// The missing object, such as `replica set default/web-5d`.
         what: String,
     },
@@ -42,9 +42,9 @@ impl ReconcileError {
     /// gone.
     fn is_outdated(&self) -> bool {
         let error = match self {
-            Self::Behind { .. } => return true,
+            Self::StaleCache { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Index(_) | Self::Selector(_) | Self::Contended { .. } => return false,
+            Self::Decode(_) | Self::Index(_) | Self::Selector(_) | Self::Conflict { .. } => return false,
         };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))

@@ -44,12 +44,12 @@ pub(crate) enum Seen {
 impl Expectations {
     /// Records that the controller created an object for `owner`.
     pub(crate) fn created(&self, owner: &ObjectKey, uid: &str) {
-        self.note(owner, |expected| expected.created.insert(uid.into()));
+        self.record(owner, |expected| expected.created.insert(uid.into()));
     }
 
     /// Records that the controller deleted an object of `owner`.
     pub(crate) fn deleted(&self, owner: &ObjectKey, uid: &str) {
-        self.note(owner, |expected| expected.deleted.insert(uid.into()));
+        self.record(owner, |expected| expected.deleted.insert(uid.into()));
     }
 
     /// Drops the expectations that the cache fulfils by now, and returns `true` if none is left.
@@ -76,7 +76,7 @@ impl Expectations {
         self.owners.lock().remove(owner);
     }
 
-    fn note(&self, owner: &ObjectKey, add: impl FnOnce(&mut Expected) -> bool) {
+    fn record(&self, owner: &ObjectKey, add: impl FnOnce(&mut Expected) -> bool) {
         let mut owners = self.owners.lock();
         let fresh = || Expected { created: HashSet::new(), deleted: HashSet::new(), since: Instant::now() };
         let expected = owners.entry_ref(owner).or_insert_with(fresh);

@@ -2,18 +2,18 @@
 //!
 //! Guarantees: every finished pod is counted once, even after an interruption; a finished job does not change. Not
 //! guaranteed: an exact number of succeeded pods, if the job is not indexed. Decisions are computed on plain values
-//! ([`look`], [`plan`], [`tracking`]); this file reads the objects and writes the results.
+//! ([`observed`], [`plan`], [`tracking`]); this file reads the objects and writes the results.
 
 mod backoff;
 mod failure;
 mod indexes;
-mod look;
+mod observed;
 mod memory;
 mod orphans;
 mod plan;
 mod success;
 mod tracking;
-mod wish;
+mod spec;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,10 +24,10 @@ use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note};
 
-pub(crate) use self::wish::end;
+pub(crate) use self::spec::end;
 use self::{
-    look::Look,
     memory::Memory,
+    observed::Observed,
     plan::{Plan, plan},
     tracking::Change,
 };
@@ -35,7 +35,7 @@ use crate::{
     error::{ReconcileError, await_newer_state},
     expectations::Expectations,
     ownership,
-    pod_control::{PodControl, Written},
+    pod_control::{PodControl, WriteOutcome},
 };
 
 /// The number of jobs reconciled at the same time.
@@ -53,7 +53,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .named("job")
             .owns_with(ownership::managed_by::<Job, Pod>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
-                ownership::who_wants(&known, pod, |job| selector(job).ok().flatten())
+                ownership::adopting_owners(&known, pod, |job| selector(job).ok().flatten())
             })
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
@@ -77,14 +77,14 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
         jobs.memory.forget(key.key());
         return Ok(Action::await_change());
     };
-    if wish::is_managed_elsewhere(&job) {
+    if spec::is_managed_elsewhere(&job) {
         return Ok(Action::await_change());
     }
     if end(&job).is_some() {
         jobs.memory.forget(key.key());
         return Ok(Action::await_change());
     }
-    if !wish::has_known_mode(&job) {
+    if !spec::has_known_mode(&job) {
         let message = "Skipped Job sync because completion mode is unknown";
         jobs.control.recorder().record(&*job, Note::warning("UnknownCompletionMode", message));
         return Ok(Action::await_change());
@@ -97,11 +97,11 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let now = cx.clock().now();
-    let look = Look::new((*job).clone(), pods, jobs.memory.failures(key.key()), now);
-    let mut sync = Sync { cx: &cx, jobs: &jobs, key: key.key(), look, now, wait: None, suspension: Change::Same };
+    let observed = Observed::new((*job).clone(), pods, jobs.memory.failures(key.key()), now);
+    let mut sync = Sync { cx: &cx, jobs: &jobs, key: key.key(), observed, now, wait: None, suspension: Change::Same };
     let failure = sync.act().await?;
     sync.track().await?;
-    failure.map_or_else(|| Ok(sync.next_look()), |error| Err(error.into()))
+    failure.map_or_else(|| Ok(sync.requeue_action()), |error| Err(error.into()))
 }
 
 /// Returns the job's pods, after adopting and releasing.
@@ -111,14 +111,14 @@ async fn pods_of(
     selector: &LabelSelector,
     candidates: Vec<Cached<Pod>>,
 ) -> Result<Vec<Arc<Pod>>, ReconcileError> {
-    let claimed = ownership::claim_with(cx.client(), job, selector, candidates, Some(wish::TRACKING)).await?;
+    let claimed = ownership::claim_with(cx.client(), job, selector, candidates, Some(spec::TRACKING)).await?;
     let mut pods = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         let mut pod = pod.get()?;
         // The cache does not show the adoption yet.
-        if !pod.is_controlled_by(job) && !wish::is_tracked(&pod) {
+        if !pod.is_controlled_by(job) && !spec::is_tracked(&pod) {
             let finalizers = &mut Arc::make_mut(&mut pod).metadata_mut().finalizers;
-            finalizers.get_or_insert_default().push(wish::TRACKING.to_owned());
+            finalizers.get_or_insert_default().push(spec::TRACKING.to_owned());
         }
         pods.push(pod);
     }
@@ -130,7 +130,7 @@ struct Sync<'c> {
     cx: &'c Context,
     jobs: &'c Jobs,
     key: &'c ObjectKey,
-    look: Look,
+    observed: Observed,
     now: Timestamp,
     /// The wait until pods can be replaced.
     wait: Option<Duration>,
@@ -142,40 +142,41 @@ impl Sync<'_> {
     /// Creates and deletes pods, and determines whether the job is finished. The error of a failed write is returned,
     /// and does not keep the rest of the status from being written.
     async fn act(&mut self) -> Result<Option<Error>, ReconcileError> {
-        if self.look.verdict.is_some() {
-            let active = self.look.active.clone();
-            let Written { pods, failure } = self.jobs.control.delete(self.cx, &self.look.job, &active).await;
-            self.look.note_deleted(&pods);
+        if self.observed.verdict.is_some() {
+            let active = self.observed.active.clone();
+            let WriteOutcome { pods, failure } = self.jobs.control.delete(self.cx, &self.observed.job, &active).await;
+            self.observed.record_deleted(&pods);
             if failure.is_some() {
-                self.look.verdict = None;
+                self.observed.verdict = None;
             }
             return Ok(failure);
         }
         let mut is_looked_after = false;
         let mut failure = None;
-        if !self.look.job.is_deleting() {
+        if !self.observed.job.is_deleting() {
             failure = self.manage().await;
             is_looked_after = true;
         }
-        if self.look.is_complete() {
+        if self.observed.is_complete() {
             let message = "Reached expected number of succeeded pods";
-            self.look.verdict = Some(look::condition("SuccessCriteriaMet", "CompletionsReached", message, self.now));
+            self.observed.verdict =
+                Some(observed::condition("SuccessCriteriaMet", "CompletionsReached", message, self.now));
         } else if is_looked_after {
-            self.note_suspension();
+            self.record_suspension();
         }
         Ok(failure)
     }
 
     async fn manage(&mut self) -> Option<Error> {
-        match plan(&self.look, self.now) {
+        match plan(&self.observed, self.now) {
             Plan::Rest => None,
             Plan::Wait(wait) => {
                 self.wait = Some(wait.max(LEAST_WAIT));
                 None
             }
             Plan::Create(pods) => {
-                let written = self.jobs.control.create(self.cx, &self.look.job, pods).await;
-                self.look.counts.active += look::count(written.pods.iter());
+                let written = self.jobs.control.create(self.cx, &self.observed.job, pods).await;
+                self.observed.counts.active += observed::count(written.pods.iter());
                 written.failure
             }
             // Surplus pods do not count as failed: their finalizer is removed first.
@@ -183,19 +184,19 @@ impl Sync<'_> {
                 let mut released = Vec::new();
                 let outcome = tracking::release_all(self.cx, &pods, |pod| released.push(Arc::clone(pod))).await;
                 for pod in &released {
-                    self.jobs.memory.released(self.key, &self.look.job, pod);
+                    self.jobs.memory.released(self.key, &self.observed.job, pod);
                 }
-                let written = self.jobs.control.delete(self.cx, &self.look.job, &released).await;
-                self.look.note_deleted(&written.pods);
+                let written = self.jobs.control.delete(self.cx, &self.observed.job, &released).await;
+                self.observed.record_deleted(&written.pods);
                 outcome.err().or(written.failure)
             }
         }
     }
 
-    fn note_suspension(&mut self) {
+    fn record_suspension(&mut self) {
         let now = self.now;
-        let is_suspended = wish::is_suspended(&self.look.job);
-        let status = self.look.status();
+        let is_suspended = spec::is_suspended(&self.observed.job);
+        let status = self.observed.status();
         let (value, reason, message, event) = if is_suspended {
             ("True", "JobSuspended", "Job suspended", "Suspended")
         } else {
@@ -205,26 +206,26 @@ impl Sync<'_> {
             // The start time is reset when the job is resumed.
             status.start_time = (!is_suspended).then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
             self.suspension = Change::Changed;
-            self.jobs.control.recorder().record(&self.look.job, Note::normal(event, message));
+            self.jobs.control.recorder().record(&self.observed.job, Note::normal(event, message));
         }
     }
 
     /// Counts finished pods and writes the status.
     async fn track(&mut self) -> Result<(), ReconcileError> {
-        let counts = tracking::note_counts(&mut self.look);
-        let noted = tracking::note(&mut self.look, self.now);
-        if self.suspension.or(counts).or(noted.change) == Change::Changed {
+        let counts = tracking::record_counts(&mut self.observed);
+        let recorded = tracking::record(&mut self.observed, self.now);
+        if self.suspension.or(counts).or(recorded.change) == Change::Changed {
             self.write_status().await?;
         }
-        let (memory, key, mut held) = (&self.jobs.memory, self.key, noted.held);
-        let job = self.look.job.clone();
-        let outcome = tracking::release_all(self.cx, &noted.to_release, |pod| {
+        let (memory, key, mut held) = (&self.jobs.memory, self.key, recorded.held);
+        let job = self.observed.job.clone();
+        let outcome = tracking::release_all(self.cx, &recorded.to_release, |pod| {
             memory.released(key, &job, pod);
             held.remove(pod.uid().unwrap_or_default());
         })
         .await;
-        let counted = tracking::count_released(self.look.status(), &held);
-        let is_over = outcome.is_ok() && !noted.is_partial && tracking::finish(&mut self.look, self.now);
+        let counted = tracking::count_released(self.observed.status(), &held);
+        let is_over = outcome.is_ok() && !recorded.is_partial && tracking::finish(&mut self.observed, self.now);
         if is_over || counted == Change::Changed {
             self.write_status().await?;
         }
@@ -235,15 +236,15 @@ impl Sync<'_> {
     }
 
     async fn write_status(&mut self) -> Result<(), ReconcileError> {
-        let written = self.cx.client().update_status(&self.look.job).await?;
-        self.jobs.memory.wrote(self.key, &written, self.look.failures);
-        self.look.job = written;
-        self.look.status().uncounted_terminated_pods.get_or_insert_default();
+        let written = self.cx.client().update_status(&self.observed.job).await?;
+        self.jobs.memory.wrote(self.key, &written, self.observed.failures);
+        self.observed.job = written;
+        self.observed.status().uncounted_terminated_pods.get_or_insert_default();
         Ok(())
     }
 
     fn tell_end(&self) {
-        let job = &self.look.job;
+        let job = &self.observed.job;
         let recorder = self.jobs.control.recorder();
         let Some(end) = end(job) else { return };
         if end.type_ == "Complete" {
@@ -259,8 +260,8 @@ impl Sync<'_> {
     }
 
     /// Schedules the next reconcile for changes that cause no event.
-    fn next_look(&self) -> Action {
-        let deadline = look::deadline(&self.look.job).filter(|_| self.look.verdict.is_none());
+    fn requeue_action(&self) -> Action {
+        let deadline = observed::deadline(&self.observed.job).filter(|_| self.observed.verdict.is_none());
         let deadline = deadline.map(|at| Duration::try_from(at.duration_since(self.now)).unwrap_or_default());
         let next = [self.wait, deadline].into_iter().flatten().min();
         next.map_or_else(Action::await_change, Action::requeue_after)

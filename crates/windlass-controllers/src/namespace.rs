@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_namespace_that_is_being_deleted_and_waits_for_us_is_emptied() {
+    fn only_terminating_namespaces_with_finalizer_are_emptied() {
         assert!(is_ours(&namespace(Some(1), &["example.com/x", FINALIZER])));
         assert!(!is_ours(&namespace(Some(1), &["example.com/x"])));
         assert!(!is_ours(&namespace(None, &[FINALIZER])));

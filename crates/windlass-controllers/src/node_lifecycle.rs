@@ -62,7 +62,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
 }
 
 async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<Action, ReconcileError> {
-    register.note(&node);
+    register.record(&node);
     if node.is_deleting() {
         return Ok(Action::await_change());
     }
@@ -115,7 +115,7 @@ fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
 
 impl Register {
     /// Records an event for a node seen for the first time.
-    fn note(&self, node: &Node) {
+    fn record(&self, node: &Node) {
         let uid = node.uid().unwrap_or_default();
         if !self.known.lock().insert(uid.to_owned()) {
             return;
@@ -150,7 +150,7 @@ mod tests {
         node.metadata.name = Some("a".to_owned());
         for uid in ["1", "1", "2"] {
             node.metadata.uid = Some(uid.to_owned());
-            register.note(&node);
+            register.record(&node);
         }
         let told = "Normal RegisteredNode Node a event: Registered Node a in Controller";
         assert_eq!(recorded.lines(), [told, told]);

@@ -11,7 +11,7 @@
 //! If a controller binds claims to volumes, the nodes have storage ([`storage`]): a provisioner that creates volumes
 //! without data behind them.
 //!
-//! Pods can declare their resource usage by annotations; the simulator publishes it as metrics ([`meters`]) for
+//! Pods can declare their resource usage by annotations; the simulator publishes it as metrics ([`pod_metrics`]) for
 //! autoscalers.
 //!
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
@@ -26,12 +26,12 @@ mod fleet;
 mod kubelet;
 mod ledger;
 mod lifecycle;
-mod meters;
+mod pod_metrics;
 mod notes;
 mod pace;
 mod ports;
 mod quantity;
-mod residents;
+mod pod_state;
 mod scheduler;
 mod script;
 mod shell;
@@ -39,7 +39,7 @@ mod storage;
 
 use windlass_runtime::{Group, Manager, Task};
 
-use self::{addresses::MOST_NODES, meters::Meters};
+use self::{addresses::MOST_NODES, pod_metrics::PodMetrics};
 pub use pace::Pace;
 pub(crate) use storage::Storage;
 
@@ -52,10 +52,10 @@ pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: S
     }
     fleet::add_to(manager, nodes);
     scheduler::add_to(manager, storage);
-    let meters = Meters::default();
-    kubelet::add_to(manager, nodes, pace, meters.clone());
+    let pod_metrics = PodMetrics::default();
+    kubelet::add_to(manager, nodes, pace, pod_metrics.clone());
     if storage == Storage::Simulated {
         storage::add_to(manager);
     }
-    manager.add(Task::new("node-metrics", move |running| meters.run(running)).in_group(Group::Controllers));
+    manager.add(Task::new("node-metrics", move |running| pod_metrics.run(running)).in_group(Group::Controllers));
 }

@@ -71,7 +71,7 @@ fn orphans(namespace: &str) -> String {
 }
 
 /// Returns the owners that would adopt an object without a controller.
-pub(crate) fn who_wants<O: Resource, T: Object>(
+pub(crate) fn adopting_owners<O: Resource, T: Object>(
     owners: &Lister<O>,
     object: &Cached<T>,
     selector: impl Fn(&O) -> Option<LabelSelector>,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_is_kept_or_adopted_and_what_does_not_is_released() {
+    fn matching_objects_are_adopted_and_others_released() {
         let selector: LabelSelector = "app=x".parse().unwrap();
         let (set, leaving) = (owner("1", false), owner("1", true));
         let (fits, other) = ([("app", "x")], [("app", "y")]);

@@ -28,7 +28,7 @@ pub(crate) struct PodControl {
 /// The outcome of a number of writes.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Written {
+pub(crate) struct WriteOutcome {
     /// The written pods: created ones as returned by the server, deleted ones in their last cached state.
     pub(crate) pods: Vec<Arc<Pod>>,
     /// The error that stopped the writes. `None` if the namespace is being deleted: then no pod is missing.
@@ -59,9 +59,9 @@ impl PodControl {
     }
 
     /// Creates pods in batches of growing size, so that an invalid template is rejected once, not a hundred times.
-    pub(crate) async fn create<O: Resource>(&self, cx: &Context, owner: &O, pods: Vec<Pod>) -> Written {
+    pub(crate) async fn create<O: Resource>(&self, cx: &Context, owner: &O, pods: Vec<Pod>) -> WriteOutcome {
         let key = owner.object_ref();
-        let mut written = Written::default();
+        let mut written = WriteOutcome::default();
         let (mut rest, mut batch) = (&*pods, FIRST_BATCH);
         while !rest.is_empty() && written.failure.is_none() {
             let (now, later) = rest.split_at(batch.min(rest.len()));
@@ -73,9 +73,9 @@ impl PodControl {
                         self.recorder.record(owner, Note::normal("SuccessfulCreate", message));
                         written.pods.push(Arc::new(pod));
                     }
-                    Err(error) if is_leaving(&error) => return written,
+                    Err(error) if is_namespace_terminating(&error) => return written,
                     Err(error) => {
-                        let note = Note::warning("FailedCreate", format!("Error creating: {}", words(&error)));
+                        let note = Note::warning("FailedCreate", format!("Error creating: {}", server_message(&error)));
                         self.recorder.record(owner, note);
                         written.failure = Some(error);
                     }
@@ -87,7 +87,7 @@ impl PodControl {
     }
 
     /// Deletes all pods at once. A pod that is gone or was recreated counts as deleted.
-    pub(crate) async fn delete<O: Resource>(&self, cx: &Context, owner: &O, pods: &[Arc<Pod>]) -> Written {
+    pub(crate) async fn delete<O: Resource>(&self, cx: &Context, owner: &O, pods: &[Arc<Pod>]) -> WriteOutcome {
         let key = owner.object_ref();
         let deletions = pods.iter().map(|pod| async {
             let uid = pod.uid().unwrap_or_default();
@@ -100,13 +100,13 @@ impl PodControl {
                 }
                 Err(error) if error.is_not_found() || error.is_conflict() => Ok(Arc::clone(pod)),
                 Err(error) => {
-                    let note = Note::warning("FailedDelete", format!("Error deleting: {}", words(&error)));
+                    let note = Note::warning("FailedDelete", format!("Error deleting: {}", server_message(&error)));
                     self.recorder.record(owner, note);
                     Err(error)
                 }
             }
         });
-        let mut written = Written::default();
+        let mut written = WriteOutcome::default();
         for outcome in join_all(deletions).await {
             match outcome {
                 Ok(pod) => written.pods.push(pod),
@@ -118,11 +118,11 @@ impl PodControl {
 }
 
 /// Returns `true` if a creation failed because the namespace is being deleted.
-pub(crate) fn is_leaving(error: &Error) -> bool {
+pub(crate) fn is_namespace_terminating(error: &Error) -> bool {
     error.status().is_some_and(|status| status.has_cause("NamespaceTerminating"))
 }
 
 /// Returns the server's message, if the error has one.
-pub(crate) fn words(error: &Error) -> String {
+pub(crate) fn server_message(error: &Error) -> String {
     error.status().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -56,7 +56,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
 }
 
 /// Adds the controller of replication controllers to a manager.
-pub(crate) fn add_older_to(manager: &mut Manager) {
+pub(crate) fn add_legacy_to(manager: &mut Manager) {
     add::<ReplicationController>(manager);
 }
 
@@ -69,7 +69,7 @@ fn add<K: Replicated>(manager: &mut Manager) {
             .named(K::CONTROLLER)
             .owns_with(ownership::managed_by::<K, Pod>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
-                ownership::who_wants(&sets, pod, |set: &K| set.selector().ok().flatten())
+                ownership::adopting_owners(&sets, pod, |set: &K| set.selector().ok().flatten())
             })
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {
@@ -130,11 +130,11 @@ async fn reconcile<K: Replicated>(
         replicas.versions.wrote(key.key(), &written);
     }
     scaling.map_err(|failure| ReconcileError::from(failure.error))?;
-    Ok(next_look(&*set, &active, now))
+    Ok(requeue_action(&*set, &active, now))
 }
 
 /// Schedules the next reconcile for a change that causes no event: a pod becomes available as time passes.
-fn next_look<K: Replicated>(set: &K, active: &[Arc<Pod>], now: Timestamp) -> Action {
+fn requeue_action<K: Replicated>(set: &K, active: &[Arc<Pod>], now: Timestamp) -> Action {
     let next = pods::next_available(active, set.min_ready_seconds(), now);
     next.map_or_else(Action::await_change, Action::requeue_after)
 }
@@ -170,7 +170,7 @@ impl ScaleFailure {
     }
 
     fn message(&self) -> String {
-        pod_control::words(&self.error)
+        pod_control::server_message(&self.error)
     }
 }
 

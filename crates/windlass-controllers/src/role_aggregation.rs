@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rules_of_others_are_gathered_by_selector_and_name_each_once() {
+    fn rules_are_aggregated_by_selector_without_duplicates() {
         let selectors = json!([{"matchLabels": {"to": "view"}}, {"matchLabels": {"to": "more"}}]);
         let view = role(
             "view",

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map_with_other_content_is_corrected_and_keeps_the_rest() {
+    fn changed_ca_config_map_is_corrected_and_keeps_other_keys() {
         let wanted = config_map("n", "PEM");
         assert_eq!(corrected(&wanted, &wanted), None);
         let mut edited = wanted.clone();

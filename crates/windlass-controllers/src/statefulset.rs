@@ -46,7 +46,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .owns_with(ownership::managed_by::<StatefulSet, Pod>())
             .owns_with(ownership::managed_by::<StatefulSet, ControllerRevision>())
             .watches_with(Watch::<Pod>::all(), move |pod| {
-                ownership::who_wants(&known, pod, |set| selector(set).ok().flatten())
+                ownership::adopting_owners(&known, pod, |set| selector(set).ok().flatten())
             })
             .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| sets_of_claim(&of_claims, claim))
             .concurrency(WORKERS)
@@ -109,7 +109,7 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
     let now = cx.clock().now();
     let next = pods::next_available(&owned, min_ready_seconds(&set), now);
     match Sync::new(&cx, &sets, key.key(), set, owned, claims, now).run(&history).await {
-        Err(error) if !writes::is_of_leaving(&error) => return Err(error),
+        Err(error) if !writes::is_due_to_terminating_namespace(&error) => return Err(error),
         _ => {}
     }
     Ok(next.map_or_else(Action::await_change, Action::requeue_after))

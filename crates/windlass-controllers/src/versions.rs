@@ -8,10 +8,10 @@ use windlass_api::{ObjectExt, ObjectKey, Resource, ResourceVersion};
 
 /// The last written version of each object.
 #[derive(Debug, Default)]
-pub(crate) struct Versions(Mutex<HashMap<ObjectKey, Written>>);
+pub(crate) struct Versions(Mutex<HashMap<ObjectKey, WrittenVersion>>);
 
 #[derive(Debug)]
-struct Written {
+struct WrittenVersion {
     /// A recreated object has a new UID and is treated as a different object.
     uid: String,
     version: ResourceVersion,
@@ -21,7 +21,7 @@ impl Versions {
     /// Records an object as returned by a write.
     pub(crate) fn wrote<K: Resource>(&self, key: &ObjectKey, object: &K) {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return };
-        let written = Written { uid: uid.to_owned(), version: ResourceVersion::new(version) };
+        let written = WrittenVersion { uid: uid.to_owned(), version: ResourceVersion::new(version) };
         self.0.lock().insert(key.clone(), written);
     }
 

@@ -6,14 +6,14 @@ use minijinja::{Value, context};
 
 use crate::{
     Changes, Error, Group, Kind, Overwrite, Plural, Version,
-    definition::with_version,
-    foreign::{External, Foreign, is_core},
+    crd::with_version,
     kustomization::with_resource,
     project::{Api, Project, Resource},
     role::{grant, rule},
     scope::{refusal, scope},
     source::{has_flag, with_definition, with_flag, with_module, with_statement},
     templates::{Template, create, templates},
+    third_party::{External, ThirdPartyKind, is_core},
 };
 
 /// The files of a type.
@@ -30,7 +30,7 @@ const KIND: &[Template] = templates!("api":
 
 /// The file of the CRD.
 const DEFINITION: &[Template] = templates!("api":
-    Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "definition.yaml",
+    Scaffold "config/crd/bases/{{ group }}_{{ plural }}.yaml" from "crd.yaml",
 );
 
 /// The files of a controller.
@@ -118,8 +118,8 @@ impl CreateApi {
     /// Computes the changes to the project in `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let mut project = Project::of(folder)?;
-        if let Some(foreign) = self.foreign(&project)? {
-            return foreign.plan(project, folder);
+        if let Some(third_party) = self.third_party(&project)? {
+            return third_party.plan(project, folder);
         }
         let resource = self.recorded(&project)?;
         let group = project.qualified(&self.group);
@@ -163,7 +163,7 @@ impl CreateApi {
     }
 
     /// Returns the third-party kind, unless the kind belongs to the project.
-    fn foreign(&self, project: &Project) -> Result<Option<Foreign<'_>>, Error> {
+    fn third_party(&self, project: &Project) -> Result<Option<ThirdPartyKind<'_>>, Error> {
         let is_own = project.resource(&self.group, &self.version, &self.kind).is_some_and(|there| there.api.is_some());
         let is_core = !self.with_type && !is_own && is_core(&self.group);
         if !is_core && self.external.is_none() {
@@ -176,7 +176,7 @@ impl CreateApi {
                 needs: "only a controller can be created for a kind of another project".to_owned(),
             });
         }
-        Ok(Some(Foreign {
+        Ok(Some(ThirdPartyKind {
             group: &self.group,
             version: &self.version,
             kind: &self.kind,

@@ -27,7 +27,7 @@ pub struct Changes {
     folder: PathBuf,
     overwrite: Overwrite,
     files: BTreeMap<PathBuf, File>,
-    in_the_way: Vec<PathBuf>,
+    would_overwrite: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct File {
 
 impl Changes {
     pub(crate) fn of(folder: &Path, overwrite: Overwrite) -> Self {
-        Self { folder: folder.to_owned(), overwrite, files: BTreeMap::new(), in_the_way: Vec::new() }
+        Self { folder: folder.to_owned(), overwrite, files: BTreeMap::new(), would_overwrite: Vec::new() }
     }
 
     /// Returns the new content of a file; `None` if the file does not exist.
@@ -54,7 +54,7 @@ impl Changes {
         let path = path.into();
         let before = self.text(&path)?;
         if self.overwrite == Overwrite::Never && before.is_some_and(|before| before != after) {
-            self.in_the_way.push(path);
+            self.would_overwrite.push(path);
             return Ok(());
         }
         self.set(path, after)
@@ -96,7 +96,7 @@ impl Changes {
 
     /// Returns an error if a file would be overwritten.
     pub(crate) fn checked(self) -> Result<Self, Error> {
-        if self.in_the_way.is_empty() { Ok(self) } else { Err(Error::InTheWay(self.in_the_way)) }
+        if self.would_overwrite.is_empty() { Ok(self) } else { Err(Error::WouldOverwrite(self.would_overwrite)) }
     }
 
     /// Returns the folder of the files.

@@ -45,9 +45,9 @@ impl Webhook<'_> {
         let call =
             format!(".webhook(windlass::manifests::Webhook::{made}::<crate::api::{version}::{module}::{kind}>())");
         changes.edit("src/manifests.rs", |path, text| with_call(path, text, "manifests", &call))?;
-        let there = changes.text(FILE)?;
+        let existing = changes.text(FILE)?;
         // A hand-written file is left to `windlass generate webhooks`.
-        match self.among(there.as_deref()) {
+        match self.among(existing.as_deref()) {
             Some(text) => changes.set(FILE, text),
             None => Ok(()),
         }
@@ -69,7 +69,7 @@ impl Webhook<'_> {
         }
         let webhooks = documents.of_kind(kind)?.get_mut("webhooks")?.as_array_mut()?;
         let webhook = self.value();
-        match webhooks.iter_mut().find(|there| there["name"] == webhook["name"]) {
+        match webhooks.iter_mut().find(|existing| existing["name"] == webhook["name"]) {
             // The existing entry already reflects later changes of the code.
             Some(_) => {}
             None => webhooks.push(webhook),

@@ -6,7 +6,7 @@ use minijinja::{Value, context};
 
 use crate::{
     Changes, Error, Kind, Version,
-    definition::with_conversion,
+    crd::with_conversion,
     role::{grant, named, rule},
     source::{with_call, with_module},
     templates::{Template, create, templates},
@@ -43,8 +43,8 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
             with_call(path, &text, "versions", &format!(".spoke::<crate::api::{spoke}::{module}::{kind}>()"))
         })?;
     }
-    let asked = format!(".converted_by(crate::webhook::{module}_conversion::asked())");
-    changes.edit("src/manifests.rs", |path, text| with_call(path, text, &module, &asked))?;
+    let call = format!(".converted_by(crate::webhook::{module}_conversion::client_config())");
+    changes.edit("src/manifests.rs", |path, text| with_call(path, text, &module, &call))?;
     for template in DEFINITION {
         let (path, conversion) = template.render(values)?;
         // A hand-written file is left to `windlass generate crds`.
@@ -53,7 +53,7 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
         }
     }
     let text = |name: &str| values.get_attr(name).map(|value| value.to_string()).unwrap_or_default();
-    let definition = format!("{}.{}", text("plural"), text("group"));
-    let rule = named(rule("apiextensions.k8s.io", "customresourcedefinitions", "get,patch"), &definition);
+    let crd = format!("{}.{}", text("plural"), text("group"));
+    let rule = named(rule("apiextensions.k8s.io", "customresourcedefinitions", "get,patch"), &crd);
     grant(changes, values, &format!("crate::webhook::{module}_conversion::RULES"), &[rule])
 }

@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// Existing files would be overwritten.
     #[error("these files already exist; --force overwrites them: {}", names(.0))]
-    InTheWay(Vec<PathBuf>),
+    WouldOverwrite(Vec<PathBuf>),
     /// A Rust file has a syntax error.
     #[error("{}, line {line}: invalid Rust syntax", path.display())]
     Syntax {

@@ -94,15 +94,15 @@ pub struct FromKubebuilder {
     project: Project,
     types: Vec<ImportedType>,
     /// CRDs and samples (as JSON), by file name.
-    definitions: BTreeMap<String, String>,
+    crds: BTreeMap<String, String>,
     samples: BTreeMap<String, String>,
     windlass: Windlass,
     overwrite: Overwrite,
 }
 
-/// The result of importing a project.
+/// The plan of an import.
 #[derive(Debug)]
-pub struct Taken {
+pub struct ImportPlan {
     /// The changes to the folder.
     pub changes: Changes,
     /// The parts that were not imported, with the reasons.
@@ -131,7 +131,7 @@ impl FromKubebuilder {
             path: path.to_owned(),
             project,
             types: Vec::new(),
-            definitions: BTreeMap::new(),
+            crds: BTreeMap::new(),
             samples: BTreeMap::new(),
             windlass: Windlass::default(),
             overwrite: Overwrite::Never,
@@ -157,8 +157,8 @@ impl FromKubebuilder {
     }
 
     /// Adds a CRD file by its name.
-    pub fn definition(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
-        self.definitions.insert(file.into(), text.into());
+    pub fn crd(mut self, file: impl Into<String>, text: impl Into<String>) -> Self {
+        self.crds.insert(file.into(), text.into());
         self
     }
 
@@ -181,7 +181,7 @@ impl FromKubebuilder {
     }
 
     /// Computes the changes to `folder`, and lists the parts that are not imported.
-    pub fn plan(&self, folder: &Path) -> Result<Taken, Error> {
+    pub fn plan(&self, folder: &Path) -> Result<ImportPlan, Error> {
         let failed = |source| Error::File { doing: "making", path: "a temporary folder".into(), source };
         // Each command needs the files of the previous ones, so they write to a temporary folder. The target folder
         // changes only if all succeed.
@@ -215,7 +215,7 @@ impl FromKubebuilder {
         for (path, text) in files {
             changes.create(path, text)?;
         }
-        Ok(Taken { changes: changes.checked()?, left })
+        Ok(ImportPlan { changes: changes.checked()?, left })
     }
 
     /// Imports one version of a kind.
@@ -263,9 +263,9 @@ impl FromKubebuilder {
             ..scope(&name)
         };
         let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
-        let definition = format!("{whole}_{plural}.yaml");
-        if let Some(text) = self.definitions.get(&definition) {
-            files.push((format!("config/crd/bases/{definition}"), text.clone()));
+        let crd = format!("{whole}_{plural}.yaml");
+        if let Some(text) = self.crds.get(&crd) {
+            files.push((format!("config/crd/bases/{crd}"), text.clone()));
         }
         let ours = format!("config/samples/{group}_{version}_{module}.yaml");
         match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {

@@ -126,21 +126,23 @@ impl Init {
 
     /// Computes the changes to `folder`.
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
-        let there = Project::find(folder)?;
-        if let (Some(project), Overwrite::Never) = (&there, self.overwrite) {
+        let existing = Project::find(folder)?;
+        if let (Some(project), Overwrite::Never) = (&existing, self.overwrite) {
             return Err(Error::Initialised { path: folder.join(project::FILE), project: project.project_name.clone() });
         }
         let mut project = Project::new(self.domain.as_str(), self.name.as_str());
         let mut before = None;
-        if let Some(there) = there {
-            if there.domain != project.domain && !there.resources.is_empty() {
+        if let Some(existing) = existing {
+            if existing.domain != project.domain && !existing.resources.is_empty() {
                 let what = format!("the domain {}", project.domain);
-                let needs =
-                    format!("the project has kinds of {}, and types and manifests contain this domain", there.domain);
+                let needs = format!(
+                    "the project has kinds of {}, and types and manifests contain this domain",
+                    existing.domain
+                );
                 return Err(Error::Needs { what, needs });
             }
-            before = Some(self.values(&there));
-            (project.resources, project.namespaced) = (there.resources, there.namespaced);
+            before = Some(self.values(&existing));
+            (project.resources, project.namespaced) = (existing.resources, existing.namespaced);
         }
         let mut changes = Changes::of(folder, self.overwrite);
         project.write(&mut changes)?;
@@ -154,7 +156,7 @@ impl Init {
             // An unchanged file can be replaced.
             let written = before.as_ref().map(|before| template.render(before)).transpose()?;
             match (changes.text(&path)?, written) {
-                (Some(there), Some((_, written))) if there == written => changes.set(path, text)?,
+                (Some(existing), Some((_, written))) if existing == written => changes.set(path, text)?,
                 _ => changes.create_or_keep(path, text)?,
             }
         }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_turned_on_where_it_is_commented_out_and_off_again() {
+    fn commented_entry_is_enabled_and_disabled() {
         let text = "resources:\n- ../a\n# For b:\n# - ../b\n# For c:\n# - ../c\n";
         let (on, off) = turned(text, List::Resources, "../b");
         assert_eq!(on, text.replace("# - ../b", "- ../b"));

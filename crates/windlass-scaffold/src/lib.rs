@@ -28,24 +28,24 @@
 //! # What is not guaranteed
 //!
 //! - The result is not compiled. The generated project needs no tools other than Git and cargo.
-//! - If a file has no suitable place for an addition, the command does not guess: the error names what is missing.
+//! - If a file has no suitable project_location for an addition, the command does not guess: the error names what is missing.
 
 mod api;
 mod cargo;
 mod changes;
 mod configuration;
 mod conversion;
-mod definition;
+mod crd;
 mod documents;
 mod edit;
 mod error;
-mod foreign;
+mod third_party;
 mod format;
 mod from_kubebuilder;
 mod init;
 mod kustomization;
 mod names;
-mod place;
+mod project_location;
 mod project;
 mod role;
 mod scope;
@@ -58,9 +58,9 @@ pub use api::CreateApi;
 pub use changes::{Changes, Overwrite};
 pub use edit::{Edit, Switch};
 pub use error::Error;
-pub use from_kubebuilder::{FromKubebuilder, ImportedType, Taken};
+pub use from_kubebuilder::{FromKubebuilder, ImportPlan, ImportedType};
 pub use init::{Init, Windlass};
 pub use names::{Domain, Group, Kind, Plural, ProjectName, Version};
-pub use place::Place;
+pub use project_location::ProjectLocation;
 pub use sources::Sources;
 pub use webhook::CreateWebhook;

@@ -174,13 +174,13 @@ impl Project {
         let wanted = (group.as_str(), version.as_str(), kind.as_str());
         self.resources
             .iter()
-            .find(|there| (there.group.as_str(), there.version.as_str(), there.kind.as_str()) == wanted)
+            .find(|existing| (existing.group.as_str(), existing.version.as_str(), existing.kind.as_str()) == wanted)
     }
 
     /// Returns an error if another group has a kind with the same module name.
     pub(crate) fn no_namesake(&self, what: &str, group: &Group, kind: &Kind) -> Result<(), Error> {
         let module = kind.module();
-        let same = |there: &&Resource| there.module() == module && there.group != group.as_str();
+        let same = |existing: &&Resource| existing.module() == module && existing.group != group.as_str();
         let Some(other) = self.resources.iter().find(same) else { return Ok(()) };
         let Resource { kind, group, .. } = other;
         let needs = format!("{kind} is in group {group}: a kind is also a module name, so it can be in one group only");
@@ -190,7 +190,9 @@ impl Project {
     /// Returns the versions of a kind that the project defines.
     pub(crate) fn versions(&self, group: &Group, kind: &Kind) -> impl Iterator<Item = &Resource> {
         let (group, kind) = (group.as_str().to_owned(), kind.as_str().to_owned());
-        self.resources.iter().filter(move |there| there.api.is_some() && there.group == group && there.kind == kind)
+        self.resources
+            .iter()
+            .filter(move |existing| existing.api.is_some() && existing.group == group && existing.kind == kind)
     }
 
     /// Returns an error if the operator cannot be restricted to its namespace.
@@ -213,7 +215,7 @@ impl Project {
     /// Adds or replaces a resource.
     pub(crate) fn put(&mut self, resource: Resource) {
         let key = |of: &Resource| (of.group.clone(), of.version.clone(), of.kind.clone());
-        self.resources.retain(|there| key(there) != key(&resource));
+        self.resources.retain(|existing| key(existing) != key(&resource));
         self.resources.push(resource);
         self.resources.sort_by_key(key);
     }

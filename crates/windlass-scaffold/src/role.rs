@@ -38,9 +38,9 @@ pub(crate) fn grant(changes: &mut Changes, values: &Value, constant: &str, rules
     changes
         .edit("src/manifests.rs", |path, text| with_call(path, text, "manifests", &format!(".rules({constant})")))?;
     let project = values.get_attr("project").map(|project| project.to_string()).unwrap_or_default();
-    let there = changes.text(FILE)?;
+    let existing = changes.text(FILE)?;
     // A hand-written file is left to `windlass generate rbac`.
-    if let Some(text) = with_rules(there.as_deref(), &format!("{project}-manager"), rules) {
+    if let Some(text) = with_rules(existing.as_deref(), &format!("{project}-manager"), rules) {
         changes.set(FILE, text)?;
     }
     for template in BINDING {
@@ -63,8 +63,9 @@ fn with_rules(text: Option<&str>, name: &str, rules: &[RoleRule]) -> Option<Stri
             "metadata": {"name": name},
             "rules": [],
         });
-        let before = |there: &&serde_json::Value| {
-            there["kind"] == "ClusterRole" && there["metadata"]["name"].as_str().is_some_and(|there| there < name)
+        let before = |existing: &&serde_json::Value| {
+            existing["kind"] == "ClusterRole"
+                && existing["metadata"]["name"].as_str().is_some_and(|existing| existing < name)
         };
         let place = documents.0.iter().take_while(before).count();
         documents.0.insert(place, role);

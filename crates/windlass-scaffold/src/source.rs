@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_comes_before_the_call_with_the_users_names_and_once() {
+    fn statement_is_added_once_before_the_call() {
         let once = add(MAIN).unwrap();
         assert_eq!(once, MAIN.replace("    chief.run", "    chief.add(x::controller());\n    chief.run"));
         assert_eq!(add(&once).unwrap(), once);

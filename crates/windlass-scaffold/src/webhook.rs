@@ -152,7 +152,7 @@ impl CreateWebhook {
         if !spokes.is_empty() {
             convert(&mut changes, &self.kind, &spokes, &values)?;
             serve(&mut changes, &format!("{module}_conversion"))?;
-            trust(&mut changes, |certificates| format!("{module}_conversion::trusted({certificates})"))?;
+            inject_ca(&mut changes, |certificates| format!("{module}_conversion::inject_ca({certificates})"))?;
         }
         project.put(resource);
         project.write(&mut changes)?;
@@ -161,7 +161,7 @@ impl CreateWebhook {
 
     /// Reports whether this is the kind's only version.
     fn is_alone(&self, project: &Project) -> bool {
-        project.versions(&self.group, &self.kind).all(|there| there.version == self.version.as_str())
+        project.versions(&self.group, &self.kind).all(|existing| existing.version == self.version.as_str())
     }
 
     /// Returns a warning if the command omits the conversion, because the kind has only one version and admission
@@ -185,7 +185,9 @@ impl CreateWebhook {
             needs,
         };
         let mut others = Vec::new();
-        for other in project.versions(&self.group, &self.kind).filter(|there| there.version != self.version.as_str()) {
+        for other in
+            project.versions(&self.group, &self.kind).filter(|existing| existing.version != self.version.as_str())
+        {
             if other.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion) {
                 return Err(needs(format!("version {} is already the hub", other.version)));
             }
@@ -199,8 +201,8 @@ impl CreateWebhook {
             return Err(needs("there is no other version; `windlass create api` creates one".to_owned()));
         }
         if named.is_empty() {
-            let there = project.resource(&self.group, &self.version, &self.kind);
-            let webhooks = there.and_then(|there| there.webhooks.as_ref());
+            let existing = project.resource(&self.group, &self.version, &self.kind);
+            let webhooks = existing.and_then(|existing| existing.webhooks.as_ref());
             // Existing conversions belong to the user.
             let converts = |other: &Version| {
                 webhooks.is_some_and(|webhooks| webhooks.spoke.iter().any(|spoke| spoke == other.as_str()))
@@ -224,11 +226,11 @@ impl CreateWebhook {
                 "nothing to do: set --defaulting, --programmatic-validation, --conversion or several of them",
             ));
         }
-        let there = project.resource(&self.group, &self.version, &self.kind);
-        let Some((there, api)) = there.and_then(|there| Some((there, there.api.as_ref()?))) else {
+        let existing = project.resource(&self.group, &self.version, &self.kind);
+        let Some((existing, api)) = existing.and_then(|existing| Some((existing, existing.api.as_ref()?))) else {
             return Err(needs("the API does not exist; `windlass create api` creates it"));
         };
-        let mut webhooks = there.webhooks.clone().unwrap_or_default();
+        let mut webhooks = existing.webhooks.clone().unwrap_or_default();
         let spokes: Vec<_> = self.spokes(project)?.iter().map(ToString::to_string).collect();
         if self.overwrite == Overwrite::Never {
             if admits && webhooks.admit() {
@@ -250,7 +252,7 @@ impl CreateWebhook {
             webhooks.spoke.sort();
             webhooks.spoke.dedup();
         }
-        Ok((Resource { webhooks: Some(webhooks), ..there.clone() }, api.namespaced))
+        Ok((Resource { webhooks: Some(webhooks), ..existing.clone() }, api.namespaced))
     }
 }
 
@@ -276,9 +278,9 @@ fn serve(changes: &mut Changes, module: &str) -> Result<(), Error> {
 }
 
 /// Adds an object that receives the CA bundle of the webhook certificates.
-fn trust(changes: &mut Changes, trusted: impl Fn(&str) -> String) -> Result<(), Error> {
+fn inject_ca(changes: &mut Changes, call: impl Fn(&str) -> String) -> Result<(), Error> {
     changes.edit("src/webhook.rs", |path, text| {
-        with_statement(path, text, "serving", |certificates| format!("let {certificates} = {};", trusted(certificates)))
+        with_statement(path, text, "serving", |certificates| format!("let {certificates} = {};", call(certificates)))
     })
 }
 
@@ -289,7 +291,7 @@ fn admit(changes: &mut Changes, webhook: &Webhook<'_>, values: &Value) -> Result
         Purpose::Defaulting => ("mutating", "mutatingwebhookconfigurations"),
         Purpose::Validating => ("validating", "validatingwebhookconfigurations"),
     };
-    trust(changes, |certificates| {
+    inject_ca(changes, |certificates| {
         format!("{certificates}.inject_into([windlass::runtime::webhook::CaBundleTarget::{target}(CONFIGURATION)])")
     })?;
     let rule = named(rule("admissionregistration.k8s.io", resource, "get,patch"), webhook.project);

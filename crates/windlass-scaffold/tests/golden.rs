@@ -95,7 +95,7 @@ fn create_webhook_writes_webhooks_and_serves_them() {
 }
 
 #[test]
-fn conversion_of_a_kind_with_one_version_is_left_out_with_a_warning() {
+fn conversion_with_one_version_is_skipped_with_warning() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     let with = webhooks().conversion();
@@ -142,7 +142,7 @@ fn a_second_version_joins_the_first_which_stays_the_stored_one() {
 }
 
 #[test]
-fn create_webhook_converts_the_other_versions_of_a_kind_to_the_hub() {
+fn create_webhook_adds_conversion_to_the_hub() {
     let folder = two_versions();
     webhooks().plan(folder.path()).unwrap().write().unwrap();
     assert_golden("create-conversion.diff", &conversion().plan(folder.path()).unwrap());
@@ -180,7 +180,7 @@ fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
 }
 
 #[test]
-fn a_kind_of_kubernetes_and_one_of_somebody_else_get_controllers() {
+fn built_in_and_third_party_kinds_get_controllers() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     let deployments = || CreateApi::new("apps", "v1", "Deployment").unwrap().resource(false);
@@ -318,7 +318,7 @@ fn what_people_edit_survives() {
 }
 
 #[test]
-fn a_project_that_is_begun_anew_gets_another_windlass_and_what_nobody_has_changed() {
+fn forced_init_updates_windlass_and_unchanged_files() {
     let folder = project();
     let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
     let anew = |domain: &str| Init::new(domain, "website-operator").unwrap().overwrite(Overwrite::Force);

@@ -8,10 +8,10 @@ use windlass::{
     k8s::core::v1::Pod,
 };
 
-use crate::work::{Asks, Difference};
+use crate::work::{Difference, Workload};
 
 /// Runs until the informers stop. The caller must run the informers.
-pub(crate) async fn run<K: Asks>(
+pub(crate) async fn run<K: Workload>(
     client: &Client,
     asking: &SharedInformer<K>,
     pods: &SharedInformer<Pod>,
@@ -38,23 +38,23 @@ pub(crate) async fn run<K: Asks>(
 }
 
 /// Returns the controller of a pod, if it is of kind `K`. Reads only the metadata.
-fn owner<K: Asks>(pod: &Cached<Pod>) -> Option<ObjectRef<K>> {
+fn owner<K: Workload>(pod: &Cached<Pod>) -> Option<ObjectRef<K>> {
     let (meta, ours) = (pod.meta(), K::api_resource());
     let owner = meta.controller().filter(|owner| owner.group() == ours.group && *owner.kind == *ours.kind)?;
     Some(ObjectRef::new(owner.name.clone()).within(meta.namespace()?.clone()))
 }
 
-async fn reconcile<K: Asks>(
+async fn reconcile<K: Workload>(
     client: &Client,
     asking: &SharedInformer<K>,
     pods: &SharedInformer<Pod>,
     key: &ObjectRef<K>,
 ) -> Result<(), BoxError> {
     // Deleted: the garbage collector deletes its pods.
-    let Some(asks) = asking.store().get(key) else { return Ok(()) };
+    let Some(workload) = asking.store().get(key) else { return Ok(()) };
     let within = pods.store().within(key.namespace().unwrap_or_default());
     let there = within.list().iter().map(|pod| pod.get().map(|pod| Pod::clone(&pod))).collect::<Result<Vec<_>, _>>()?;
-    let made = Difference::of(&*asks.get()?, there).settle(client).await?;
+    let made = Difference::of(&*workload.get()?, there).settle(client).await?;
     // The next reconcile must see these pods. Otherwise it would try to create them again.
     if let Some(last) = made.last() {
         pods.wait_for(&ResourceVersion::new(last.resource_version().unwrap_or_default())).await?;

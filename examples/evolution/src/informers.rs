@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use windlass::{Client, Resource, SharedInformer, api::BoxError, cache::InformerOptions, k8s::core::v1::Pod};
 
-use crate::{controller, work::Asks};
+use crate::{controller, work::Workload};
 
 /// Runs a controller with its informers.
-pub(crate) async fn run<K: Asks>(client: &Client) -> Result<(), BoxError> {
+pub(crate) async fn run<K: Workload>(client: &Client) -> Result<(), BoxError> {
     let (asking, pods) = (informer::<K>(client), informer::<Pod>(client));
     tokio::select! {
         () = asking.clone().run(std::future::pending()) => Ok(()),

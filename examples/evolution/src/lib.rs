@@ -26,5 +26,5 @@ mod program;
 mod shared;
 mod work;
 
-pub use measure::{Measured, Workload, measure, table};
+pub use measure::{Measured, Measurement, measure, table};
 pub use program::{Program, UnknownProgram};

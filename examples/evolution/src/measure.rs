@@ -20,7 +20,7 @@ use crate::Program;
 
 /// The size and duration of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workload {
+pub struct Measurement {
     /// The number of Deployments, and of StatefulSets, with three pods each.
     pub of_each: usize,
     /// The duration of the measurement. Informers restart their watches after five minutes or more, so a shorter
@@ -52,23 +52,23 @@ impl Measured {
 ///
 /// # Errors
 /// Returns an error if the program fails, or if the number of pods is wrong.
-pub async fn measure(program: Program, workload: Workload) -> Result<Measured, BoxError> {
+pub async fn measure(program: Program, measurement: Measurement) -> Result<Measured, BoxError> {
     let env = Environment::builder().seed(1).start().await?;
     let heard = env.record(RequestMatcher::any());
     // The user's requests bypass the recorder, because only the program's are counted.
     let server = env.server().ok_or("the environment has an embedded server")?;
     let user = Client::from_service(server.service(), "default");
-    for number in 0..workload.of_each {
+    for number in 0..measurement.of_each {
         user.create(&from_value::<Deployment>(asking(&format!("web-{number}")))?).await?;
         user.create(&from_value::<StatefulSet>(asking(&format!("db-{number}")))?).await?;
     }
-    let (client, deadline) = (env.client(), tokio::time::Instant::now() + workload.lasting);
+    let (client, deadline) = (env.client(), tokio::time::Instant::now() + measurement.lasting);
     tokio::select! {
         ended = program.run(&client) => {
             ended?;
             return Err(format!("{program} has stopped").into());
         }
-        lived = live(&user, workload, deadline) => lived?,
+        lived = live(&user, measurement, deadline) => lived?,
     }
     let of = |verbs: &[Verb]| heard.requests().iter().filter(|recorded| verbs.contains(&recorded.sent.verb)).count();
     let measured =
@@ -78,18 +78,18 @@ pub async fn measure(program: Program, workload: Workload) -> Result<Measured, B
 }
 
 /// Performs the user's changes. The pauses between them are long enough for the slowest program.
-async fn live(user: &Client, workload: Workload, deadline: tokio::time::Instant) -> Result<(), BoxError> {
+async fn live(user: &Client, measurement: Measurement, deadline: tokio::time::Instant) -> Result<(), BoxError> {
     let rest = || tokio::time::sleep(Duration::from_secs(20));
     rest().await;
-    expect(user, 6 * workload.of_each).await?;
-    for (replicas, pods) in [(5, 6 * workload.of_each + 2), (1, 6 * workload.of_each - 2)] {
+    expect(user, 6 * measurement.of_each).await?;
+    for (replicas, pods) in [(5, 6 * measurement.of_each + 2), (1, 6 * measurement.of_each - 2)] {
         user.patch::<Deployment>("web-0", Patch::Merge(json!({"spec": {"replicas": replicas}}))).await?;
         rest().await;
         expect(user, pods).await?;
     }
     user.delete::<Pod>("db-0-1").await?;
     rest().await;
-    expect(user, 6 * workload.of_each - 2).await?;
+    expect(user, 6 * measurement.of_each - 2).await?;
     tokio::time::sleep_until(deadline).await;
     Ok(())
 }
@@ -121,7 +121,7 @@ pub async fn table(sizes: &[usize], lasting: Duration) -> Result<String, BoxErro
     table += "|---|---|---|---|---|---|\n";
     for &of_each in sizes {
         for program in Program::ALL {
-            let measured = measure(program, Workload { of_each, lasting }).await?;
+            let measured = measure(program, Measurement { of_each, lasting }).await?;
             let Measured { lists, watches, writes } = measured;
             let all = measured.requests();
             table += &format!("| {of_each} + {of_each} | {program} | {lists} | {watches} | {writes} | {all} |\n");

@@ -10,14 +10,14 @@ use windlass::{
 };
 
 /// A workload with a desired number of pods.
-pub(crate) trait Asks: Resource {
+pub(crate) trait Workload: Resource {
     /// Returns the desired number of pods.
     fn replicas(&self) -> usize;
     /// Returns the pod template.
     fn template(&self) -> PodTemplateSpec;
 }
 
-impl Asks for Deployment {
+impl Workload for Deployment {
     fn replicas(&self) -> usize {
         let asked = self.spec.as_ref().and_then(|spec| spec.replicas);
         usize::try_from(asked.unwrap_or(1)).unwrap_or(0)
@@ -28,7 +28,7 @@ impl Asks for Deployment {
     }
 }
 
-impl Asks for StatefulSet {
+impl Workload for StatefulSet {
     fn replicas(&self) -> usize {
         let asked = self.spec.as_ref().and_then(|spec| spec.replicas);
         usize::try_from(asked.unwrap_or(1)).unwrap_or(0)
@@ -48,12 +48,12 @@ pub(crate) struct Difference {
 
 impl Difference {
     /// Computes the difference. Pod names contain an ordinal, so that a repeated reconcile creates no duplicates.
-    pub(crate) fn of<K: Asks>(asks: &K, pods: impl IntoIterator<Item = Pod>) -> Self {
-        let wanted: Vec<_> = (0..asks.replicas()).map(|number| format!("{}-{number}", asks.name())).collect();
-        let pods = pods.into_iter().filter(|pod| pod.is_controlled_by(asks) && !pod.is_deleting());
+    pub(crate) fn of<K: Workload>(workload: &K, pods: impl IntoIterator<Item = Pod>) -> Self {
+        let wanted: Vec<_> = (0..workload.replicas()).map(|number| format!("{}-{number}", workload.name())).collect();
+        let pods = pods.into_iter().filter(|pod| pod.is_controlled_by(workload) && !pod.is_deleting());
         let (kept, surplus): (Vec<_>, Vec<_>) = pods.partition(|pod| wanted.iter().any(|name| name == pod.name()));
         let missing = wanted.into_iter().filter(|name| kept.iter().all(|pod| pod.name() != name));
-        Self { missing: missing.map(|name| pod(asks, name)).collect(), surplus }
+        Self { missing: missing.map(|name| pod(workload, name)).collect(), surplus }
     }
 
     /// Creates the missing pods, deletes the surplus ones, and returns the created ones.
@@ -78,12 +78,12 @@ impl Difference {
     }
 }
 
-fn pod<K: Asks>(asks: &K, name: String) -> Pod {
-    let template = asks.template();
-    let mut pod = Pod::named(name).in_namespace(asks.namespace().unwrap_or_default());
+fn pod<K: Workload>(workload: &K, name: String) -> Pod {
+    let template = workload.template();
+    let mut pod = Pod::named(name).in_namespace(workload.namespace().unwrap_or_default());
     pod.metadata.labels = template.metadata.and_then(|metadata| metadata.labels);
     pod.spec = template.spec;
-    pod.controlled_by(asks)
+    pod.controlled_by(workload)
 }
 
 #[cfg(test)]
@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_made_and_what_is_too_much_goes() {
-        let asks = StatefulSet::named("db").in_namespace("n").with(|set| {
+    fn missing_pods_are_created_and_surplus_ones_deleted() {
+        let workload = StatefulSet::named("db").in_namespace("n").with(|set| {
             set.metadata.uid = Some("u".into());
             set.spec.get_or_insert_default().replicas = Some(2);
         });
-        let there = ["db-1".to_owned(), "db-2".to_owned()].map(|name| pod(&asks, name));
+        let there = ["db-1".to_owned(), "db-2".to_owned()].map(|name| pod(&workload, name));
         let theirs = Pod::named("db-0").in_namespace("n");
-        let Difference { missing, surplus } = Difference::of(&asks, there.into_iter().chain([theirs]));
+        let Difference { missing, surplus } = Difference::of(&workload, there.into_iter().chain([theirs]));
         assert_eq!(missing.iter().map(windlass::ObjectExt::name).collect::<Vec<_>>(), ["db-0"]);
         assert_eq!(surplus.iter().map(windlass::ObjectExt::name).collect::<Vec<_>>(), ["db-2"]);
     }

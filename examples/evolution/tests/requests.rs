@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use evolution::{Measured, Program, Workload, measure};
+use evolution::{Measured, Measurement, Program, measure};
 
 const MINUTES: u64 = 4;
 
-fn size(of_each: usize) -> Workload {
-    Workload { of_each, lasting: Duration::from_mins(MINUTES) }
+fn size(of_each: usize) -> Measurement {
+    Measurement { of_each, lasting: Duration::from_mins(MINUTES) }
 }
 
 /// The writes: the initial pods, two more, four fewer, and one replacement.
@@ -33,7 +33,7 @@ async fn polling_asks_for_everything_every_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_each_watches_the_pods_twice_and_a_shared_one_once() {
+async fn shared_informer_watches_pods_once_and_separate_ones_twice() {
     for of_each in [1, 10] {
         let measured = measure(Program::Informers, size(of_each)).await.unwrap();
         assert_eq!(measured, Measured { lists: 0, watches: 4, writes: writes(of_each) + TOO_EARLY });

@@ -10,7 +10,7 @@ use windlass::{
     runtime::events::Note,
 };
 
-use crate::wish;
+use crate::desired_rules;
 
 /// Returns a controller that maintains an Ingress for each annotated Service. The Ingress has the name of the Service.
 ///
@@ -36,7 +36,7 @@ async fn reconcile(service: Arc<Service>, cx: Context) -> windlass::Result<Actio
         return Ok(Action::await_change());
     }
     let found = cx.client().get_opt(service.object_ref().cast::<Ingress>()).await?;
-    match (wish(&service), found) {
+    match (desired_rules(&service), found) {
         (Ok(None), None) => {}
         (Ok(None), Some(found)) if !found.is_controlled_by(&*service) => {}
         (Ok(None), Some(found)) => remove(&service, &found, &cx).await?,

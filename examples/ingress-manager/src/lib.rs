@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `wish.rs` | the desired rules of a Service, computed without a cluster |
+//! | `desired.rs` | the desired rules of a Service, computed without a cluster |
 //! | `controller.rs` | the controller |
 //! | `tour.rs` | the demonstration: the steps of a user, with their effects |
 //! | `main.rs` | command-line flags and the connection to the cluster |
@@ -16,8 +16,8 @@
 
 mod controller;
 mod tour;
-mod wish;
+mod desired;
 
 pub use controller::controller;
+pub use desired::{ANNOTATION, Refusal, desired_rules};
 pub use tour::tour;
-pub use wish::{ANNOTATION, Refusal, wish};

@@ -13,7 +13,7 @@ use crate::{RegistryError, sync::Shared};
 /// The periodic check of the registry.
 pub(crate) struct Drift {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) look: Duration,
+    pub(crate) period: Duration,
     pub(crate) patience: Duration,
     pub(crate) services: UnboundedSender<ObjectKey>,
     pub(crate) namespaces: UnboundedSender<ObjectKey>,
@@ -23,9 +23,9 @@ impl Drift {
     /// Checks the registry until shutdown. The first check runs immediately, because the entries of a previous run are
     /// unknown.
     pub(crate) async fn run(self, running: RunnableContext) -> windlass::Result<()> {
-        let looking = async {
+        let checks = async {
             loop {
-                match timeout(self.patience, self.look()).await {
+                match timeout(self.patience, self.check()).await {
                     Ok(Ok(())) => {}
                     // The registry's state is unknown, so nothing is queued until the next check.
                     Ok(Err(error)) => {
@@ -33,18 +33,18 @@ impl Drift {
                     }
                     Err(_) => tracing::warn!(patience = ?self.patience, "the registry did not respond in time"),
                 }
-                sleep(self.look).await;
+                sleep(self.period).await;
             }
         };
         tokio::select! {
-            () = looking => {}
+            () = checks => {}
             () = running.stop().requested() => {}
         }
         Ok(())
     }
 
     #[allow(clippy::zero_sized_map_values, reason = "a namespace has no value, it only exists")]
-    async fn look(&self) -> Result<(), RegistryError> {
+    async fn check(&self) -> Result<(), RegistryError> {
         let Shared { registry, services, namespaces } = &*self.shared;
         let found = registry.entries().await?;
         send(&self.services, services.compare(&found, |entry| registry.shows(entry)));
@@ -58,8 +58,8 @@ impl Drift {
     }
 }
 
-fn send(keys: &UnboundedSender<ObjectKey>, doubtful: impl IntoIterator<Item = ObjectKey>) {
-    for key in doubtful {
+fn send(keys: &UnboundedSender<ObjectKey>, unconfirmed: impl IntoIterator<Item = ObjectKey>) {
+    for key in unconfirmed {
         // The receiver is gone when the manager stops.
         let _ = keys.unbounded_send(key);
     }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `entry.rs` | the registry's entry of a service, computed without a cluster |
 //! | `registry.rs` | the trait of registries, and their errors |
-//! | `known.rs` | the memory of synced entries: distinguishes new, changed and deleted services |
+//! | `sync_state.rs` | the memory of synced entries: distinguishes new, changed and deleted services |
 //! | `services.rs`, `namespaces.rs` | the two controllers |
 //! | `drift.rs` | the check for changes in the registry, once a minute |
 //! | `memory.rs`, `etcd.rs`, `polaris.rs`, `wire.rs` | registries |
@@ -20,7 +20,7 @@
 //! # What is guaranteed
 //!
 //! - The registry finally matches the cluster, whatever it responds in the meantime. If a response is missing, late or
-//!   invalid, the service is marked as doubtful, and doubtful services are written again.
+//!   invalid, the service is marked as unconfirmed, and unconfirmed services are written again.
 //! - Entries of other programs are not changed.
 //!
 //! # What is not guaranteed
@@ -32,7 +32,7 @@
 mod drift;
 mod entry;
 mod etcd;
-mod known;
+mod sync_state;
 mod memory;
 mod namespaces;
 mod polaris;
@@ -44,8 +44,8 @@ mod wire;
 
 pub use entry::{Entry, Instance};
 pub use etcd::Etcd;
-pub use memory::{Memory, Mood};
+pub use memory::{Behavior, Memory};
 pub use polaris::Polaris;
 pub use registry::{Registry, RegistryError};
 pub use sync::RegistrySync;
-pub use tour::{Look, cluster, tour};
+pub use tour::{RegistryReader, cluster, tour};

@@ -49,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
     logging.init()?;
     let registry = registry(&options)?;
     let look = options.look.unwrap_or(if options.kubeconfig.is_some() { 60 } else { 1 });
-    let sync = RegistrySync::with(Arc::clone(&registry)).look_every(Duration::from_secs(look));
+    let sync = RegistrySync::with(Arc::clone(&registry)).check_every(Duration::from_secs(look));
     if let Some(path) = options.kubeconfig {
         let mut manager = Manager::new(Client::new(Config::from_file(path)?)?);
         sync.add_to(&mut manager);

@@ -11,30 +11,30 @@ use crate::{Entry, Registry, RegistryError};
 /// The behavior of the registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mood {
+pub enum Behavior {
     /// The registry works.
     #[default]
-    Well,
+    Working,
     /// The registry is unreachable.
-    Away,
+    Unreachable,
     /// The registry accepts requests and never responds.
-    Silent,
+    Hanging,
     /// The registry performs requests, but its responses are invalid.
-    Raving,
+    Garbled,
 }
 
 /// A registry in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     entries: Mutex<BTreeMap<ObjectKey, Entry>>,
-    mood: Mutex<Mood>,
+    behavior: Mutex<Behavior>,
     writes: Mutex<usize>,
 }
 
 impl Memory {
     /// Sets the behavior.
-    pub fn set_mood(&self, mood: Mood) {
-        *self.mood.lock() = mood;
+    pub fn set_behavior(&self, behavior: Behavior) {
+        *self.behavior.lock() = behavior;
     }
 
     /// Returns the current entries.
@@ -60,12 +60,14 @@ impl Memory {
         what: &str,
         act: impl FnOnce(&mut BTreeMap<ObjectKey, Entry>) -> T,
     ) -> Result<T, RegistryError> {
-        let mood = *self.mood.lock();
-        match mood {
-            Mood::Well => Ok(act(&mut self.entries.lock())),
-            Mood::Away => Err(RegistryError::NoAnswer { what: what.to_owned(), source: "connection refused".into() }),
-            Mood::Silent => std::future::pending().await,
-            Mood::Raving => {
+        let behavior = *self.behavior.lock();
+        match behavior {
+            Behavior::Working => Ok(act(&mut self.entries.lock())),
+            Behavior::Unreachable => {
+                Err(RegistryError::NoAnswer { what: what.to_owned(), source: "connection refused".into() })
+            }
+            Behavior::Hanging => std::future::pending().await,
+            Behavior::Garbled => {
                 act(&mut self.entries.lock());
                 Err(RegistryError::Garbage { what: what.to_owned(), why: "unexpected text".to_owned() })
             }

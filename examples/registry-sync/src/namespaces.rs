@@ -5,16 +5,16 @@ use std::time::Duration;
 use futures::Stream;
 use windlass::{ObjectRef, Runnable, k8s::core::v1::Namespace, prelude::*};
 
-use crate::{known::State, sync::Shared};
+use crate::{sync::Shared, sync_state::SyncState};
 
 pub(crate) fn controller(
     shared: Arc<Shared>,
     patience: Duration,
-    doubtful: impl Stream<Item = ObjectRef<Namespace>> + Send + 'static,
+    unconfirmed: impl Stream<Item = ObjectRef<Namespace>> + Send + 'static,
 ) -> impl Runnable {
     Controller::<Namespace>::new()
         .named("registry-namespaces")
-        .triggered_by(doubtful)
+        .triggered_by(unconfirmed)
         .reconcile_timeout(patience)
         .reconcile_keys(move |key, cx| sync(key, cx, Arc::clone(&shared)))
 }
@@ -22,15 +22,15 @@ pub(crate) fn controller(
 async fn sync(key: ObjectRef<Namespace>, cx: Context, shared: Arc<Shared>) -> windlass::Result<Action> {
     let (registry, known) = (&shared.registry, &shared.namespaces);
     match (cx.store::<Namespace>().get(&key), known.get(key.key())) {
-        (None, None) | (Some(_), Some(State::Synced(()))) => {}
+        (None, None) | (Some(_), Some(SyncState::Synced(()))) => {}
         (Some(_), _) => {
-            known.doubt(key.key());
+            known.mark_unconfirmed(key.key());
             registry.add_namespace(key.name()).await.map_err(windlass::Error::other)?;
             known.synced(key.key(), ());
         }
         (None, Some(_)) => {
             // The registry rejects this as long as the namespace has services; then it is retried.
-            known.doubt(key.key());
+            known.mark_unconfirmed(key.key());
             registry.remove_namespace(key.name()).await.map_err(windlass::Error::other)?;
             known.forget(key.key());
         }

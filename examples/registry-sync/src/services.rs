@@ -14,7 +14,7 @@ use windlass::{
     runtime::events::Note,
 };
 
-use crate::{Entry, known::State, sync::Shared};
+use crate::{Entry, sync::Shared, sync_state::SyncState};
 
 /// The label of a slice with the name of its service.
 const OF_SERVICE: &str = "kubernetes.io/service-name";
@@ -26,7 +26,7 @@ const BY_SERVICE: &str = "by-service";
 pub(crate) fn controller(
     shared: Arc<Shared>,
     patience: Duration,
-    doubtful: impl Stream<Item = ObjectRef<Service>> + Send + 'static,
+    unconfirmed: impl Stream<Item = ObjectRef<Service>> + Send + 'static,
 ) -> impl Runnable {
     let slices = Watch::<EndpointSlice>::all().index(Index::on_meta(BY_SERVICE, |meta| {
         let (namespace, service) = (meta.namespace()?, meta.label(OF_SERVICE)?);
@@ -38,7 +38,7 @@ pub(crate) fn controller(
         .named("registry-services")
         .watches_with(slices, service_of)
         .watches_with(relabelled, move |pod| served_by(&known, pod))
-        .triggered_by(doubtful)
+        .triggered_by(unconfirmed)
         .reconcile_timeout(patience)
         .concurrency(4)
         .reconcile_keys(move |key, cx| sync(key, cx, Arc::clone(&shared)))
@@ -68,16 +68,16 @@ async fn sync(key: ObjectRef<Service>, cx: Context, shared: Arc<Shared>) -> wind
             if cx.live().get_opt(key.clone()).await?.is_some() {
                 return Ok(Action::await_change());
             }
-            known.doubt(name);
+            known.mark_unconfirmed(name);
             registry.remove(name).await.map_err(windlass::Error::other)?;
             known.forget(name);
         }
         (Some(service), state) => {
             let wanted = wanted(&key, &cx)?;
-            if state.as_ref() == Some(&State::Synced(wanted.clone())) {
+            if state.as_ref() == Some(&SyncState::Synced(wanted.clone())) {
                 return Ok(Action::await_change());
             }
-            known.doubt(name);
+            known.mark_unconfirmed(name);
             if let Err(error) = put(&shared, &key, &wanted).await {
                 let why = windlass::api::ErrorChain(&error).to_string();
                 cx.recorder()

@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Reads a registry until it has an expected state.
 #[derive(Clone)]
-pub struct Look(Arc<dyn Registry>);
+pub struct RegistryReader(Arc<dyn Registry>);
 
-impl Look {
+impl RegistryReader {
     /// Creates a reader of this registry.
     #[must_use]
-    pub fn into_registry(registry: Arc<dyn Registry>) -> Self {
+    pub fn new(registry: Arc<dyn Registry>) -> Self {
         Self(registry)
     }
 
@@ -62,9 +62,9 @@ impl Look {
     }
 }
 
-impl std::fmt::Debug for Look {
+impl std::fmt::Debug for RegistryReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Look")
+        f.write_str("RegistryReader")
     }
 }
 
@@ -81,7 +81,7 @@ pub fn cluster(manager: &mut Manager) {
 /// # Errors
 /// Returns an error if an expected effect does not occur.
 pub async fn tour(client: &Client, registry: Arc<dyn Registry>) -> Result<(), BoxError> {
-    let (look, key) = (Look::into_registry(Arc::clone(&registry)), ObjectKey::new("web").within("shop"));
+    let (reader, key) = (RegistryReader::new(Arc::clone(&registry)), ObjectKey::new("web").within("shop"));
     println!("you   create a namespace shop, a Deployment web with two pods, and a Service");
     client.create(&from_value::<Namespace>(json!({"metadata": {"name": "shop"}}))?).await?;
     client.create(&from_value::<Deployment>(deployment())?).await?;
@@ -90,20 +90,20 @@ pub async fn tour(client: &Client, registry: Arc<dyn Registry>) -> Result<(), Bo
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
     });
     client.create(&from_value::<Service>(service)?).await?;
-    println!("seen  the registry has {key} at {}", look.instances(&key, 2).await?);
+    println!("seen  the registry has {key} at {}", reader.instances(&key, 2).await?);
 
     println!("you   scale to three pods");
     let web = ObjectRef::<Deployment>::new("web").within("shop");
     client.patch(web, Patch::Merge(json!({"spec": {"replicas": 3}}))).await?;
-    println!("seen  the registry has {key} at {}", look.instances(&key, 3).await?);
+    println!("seen  the registry has {key} at {}", reader.instances(&key, 3).await?);
 
     println!("you   remove it from the registry directly");
     registry.remove(&key).await?;
-    println!("seen  the registry has {key} at {}", look.instances(&key, 3).await?);
+    println!("seen  the registry has {key} at {}", reader.instances(&key, 3).await?);
 
     println!("you   delete the Service");
     client.delete(ObjectRef::<Service>::new("web").within("shop")).await?;
-    look.until(&key, |entry| entry.is_none()).await?;
+    reader.until(&key, |entry| entry.is_none()).await?;
     println!("seen  the registry does not have {key}");
 
     println!("you   delete the namespace");

@@ -99,7 +99,7 @@ async fn etcd_has_what_the_resolver_of_grpc_reads() {
 }
 
 #[tokio::test]
-async fn a_value_in_etcd_that_cannot_be_read_is_seen_and_written_again() {
+async fn unreadable_value_in_etcd_is_rewritten() {
     let keys = Arc::new(Mutex::new(BTreeMap::new()));
     let registry = Etcd::new(etcd(Arc::clone(&keys)), "kubernetes");
     let wanted = entry(&["10.0.0.1:80"]);
@@ -140,7 +140,7 @@ async fn nonsense_is_never_taken_for_an_answer() {
 }
 
 #[tokio::test]
-async fn a_service_in_polaris_that_is_somebody_elses_is_refused_and_left() {
+async fn polaris_service_of_another_owner_is_rejected_and_kept() {
     let written = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&written);
     let client = answered_by(move |call, _| {

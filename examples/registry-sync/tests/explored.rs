@@ -65,7 +65,7 @@ fn the_registry_ends_as_the_cluster_whatever_goes_wrong() {
     let scenario = Scenario::new("registry-sync")
         .controller(|manager| {
             let registry = InCluster(manager.cluster().client().clone());
-            RegistrySync::with(Arc::new(registry)).look_every(Duration::from_secs(20)).add_to(manager);
+            RegistrySync::with(Arc::new(registry)).check_every(Duration::from_secs(20)).add_to(manager);
         })
         .step("two services", |client| async move {
             serve(&client, "default", "web", &["10.0.0.1"]).await?;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use cluster::{Outcome, move_to, serve};
-use registry_sync::{Etcd, Look, Polaris, Registry, RegistrySync};
+use registry_sync::{Etcd, Polaris, Registry, RegistryReader, RegistrySync};
 use serde_json::{from_value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -91,12 +91,12 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("shop")
 }
 
-async fn is_at(look: &Look, name: &str, hosts: &[&str]) -> Outcome {
+async fn is_at(reader: &RegistryReader, name: &str, hosts: &[&str]) -> Outcome {
     let hosts: Vec<_> = hosts.iter().map(|host| format!("{host}:80")).collect();
     let at = |entry: &registry_sync::Entry| {
         entry.instances.iter().map(registry_sync::Instance::address).eq(hosts.iter().cloned())
     };
-    look.until(&key(name), |entry| entry.is_some_and(at)).await?;
+    reader.until(&key(name), |entry| entry.is_some_and(at)).await?;
     Ok(())
 }
 
@@ -115,16 +115,16 @@ async fn rave(port: u16) -> Outcome {
 /// Verifies that the sync recovers from all failures of a registry.
 async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     let env = Environment::start().await;
-    let (client, look) = (env.client(), Look::into_registry(Arc::clone(&registry)));
+    let (client, reader) = (env.client(), RegistryReader::new(Arc::clone(&registry)));
     let mut manager = env.manager();
     let sync = RegistrySync::with(Arc::clone(&registry));
-    sync.look_every(Duration::from_millis(500)).patience(Duration::from_secs(3)).add_to(&mut manager);
+    sync.check_every(Duration::from_millis(500)).patience(Duration::from_secs(3)).add_to(&mut manager);
     env.run(manager);
 
     client.create(&from_value::<Namespace>(json!({"metadata": {"name": "shop"}}))?).await?;
     for name in ["stays", "moves", "goes"] {
         serve(&client, "shop", name, &["10.0.0.1", "10.0.0.2"]).await?;
-        is_at(&look, name, &["10.0.0.1", "10.0.0.2"]).await?;
+        is_at(&reader, name, &["10.0.0.1", "10.0.0.2"]).await?;
     }
 
     // The registry is killed and restarted.
@@ -135,10 +135,10 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     // Wait until the sync has failed at least once.
     sleep(Duration::from_secs(1)).await;
     daemon.start();
-    is_at(&look, "moves", &["10.0.0.2", "10.0.0.3"]).await?;
-    is_at(&look, "comes", &["10.0.0.4"]).await?;
-    look.until(&key("goes"), |entry| entry.is_none()).await?;
-    is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
+    is_at(&reader, "moves", &["10.0.0.2", "10.0.0.3"]).await?;
+    is_at(&reader, "comes", &["10.0.0.4"]).await?;
+    reader.until(&key("goes"), |entry| entry.is_none()).await?;
+    is_at(&reader, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
 
     // The registry accepts requests, and does not respond for longer than the timeout of the sync.
     daemon.signal("-STOP");
@@ -146,8 +146,8 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     client.delete(ObjectRef::<Service>::new("comes").within("shop")).await?;
     sleep(Duration::from_secs(4)).await;
     daemon.signal("-CONT");
-    is_at(&look, "moves", &["10.0.0.5"]).await?;
-    look.until(&key("comes"), |entry| entry.is_none()).await?;
+    is_at(&reader, "moves", &["10.0.0.5"]).await?;
+    reader.until(&key("comes"), |entry| entry.is_none()).await?;
 
     // Another server listens on its port and sends invalid responses.
     daemon.kill();
@@ -158,12 +158,12 @@ async fn outlives(mut daemon: Daemon, registry: Arc<dyn Registry>) -> Outcome {
     raving.abort();
     let _ = raving.await;
     daemon.start();
-    is_at(&look, "moves", &["10.0.0.6", "10.0.0.7"]).await?;
-    is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
+    is_at(&reader, "moves", &["10.0.0.6", "10.0.0.7"]).await?;
+    is_at(&reader, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
 
     // Another program removes an entry.
     registry.remove(&key("stays")).await?;
-    is_at(&look, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
+    is_at(&reader, "stays", &["10.0.0.1", "10.0.0.2"]).await?;
     let names: Vec<_> =
         registry.entries().await?.into_keys().filter(|key| key.namespace.as_deref() == Some("shop")).collect();
     assert_eq!(names, [key("moves"), key("stays")]);

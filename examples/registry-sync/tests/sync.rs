@@ -7,7 +7,7 @@ mod cluster;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use cluster::{Outcome, move_to, serve};
-use registry_sync::{Entry, Instance, Look, Memory, Mood, RegistrySync};
+use registry_sync::{Behavior, Entry, Instance, Memory, RegistryReader, RegistrySync};
 use serde_json::{from_value, json};
 use windlass::{
     ObjectBuilder as _, ObjectKey, ObjectRef, Patch,
@@ -22,13 +22,13 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(name).within("default")
 }
 
-struct Harbour {
+struct Fixture {
     env: Environment,
     registry: Arc<Memory>,
-    look: Look,
+    reader: RegistryReader,
 }
 
-impl Harbour {
+impl Fixture {
     async fn open() -> Self {
         Self::with(Arc::new(Memory::default())).await
     }
@@ -38,7 +38,7 @@ impl Harbour {
         let mut manager = env.manager();
         RegistrySync::with(registry.clone()).add_to(&mut manager);
         env.run(manager);
-        Self { env, look: Look::into_registry(registry.clone()), registry }
+        Self { env, reader: RegistryReader::new(registry.clone()), registry }
     }
 
     /// Waits for more than two checks, in the time of the test.
@@ -59,37 +59,37 @@ fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String
 
 #[tokio::test(start_paused = true)]
 async fn first_seen_changed_and_deleted() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
-    let entry = harbour.look.instances(&key("web"), 1).await?;
+    let entry = fixture.reader.instances(&key("web"), 1).await?;
     assert_eq!(entry.instances.first().unwrap().metadata, [("pod".to_owned(), "pod-10.0.0.1".to_owned())].into());
     move_to(&client, "default", "web", &["10.0.0.1", "10.0.0.2"]).await?;
-    harbour.look.instances(&key("web"), 2).await?;
+    fixture.reader.instances(&key("web"), 2).await?;
     for reason in ["Registered", "RegistryUpdated"] {
         let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some(reason));
-        harbour.env.eventually_all::<Event>(told).await;
+        fixture.env.eventually_all::<Event>(told).await;
     }
     client.delete::<Service>("web").await?;
-    harbour.look.until(&key("web"), |entry| entry.is_none()).await?;
+    fixture.reader.until(&key("web"), |entry| entry.is_none()).await?;
 
     // Unknown entries are not removed from the registry, and unchanged entries are not written again.
-    let writes = harbour.registry.writes();
+    let writes = fixture.registry.writes();
     client.delete::<EndpointSlice>("web").await?;
-    Harbour::rest().await;
-    assert_eq!(harbour.registry.writes(), writes);
-    Ok(harbour.env.stop().await?)
+    Fixture::rest().await;
+    assert_eq!(fixture.registry.writes(), writes);
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     let containers = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = json!({"metadata": {"name": "pod-10.0.0.1", "namespace": "default"}, "spec": containers});
     client.create(&from_value::<Pod>(pod)?).await?;
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
-    harbour.look.instances(&key("web"), 1).await?;
+    fixture.reader.instances(&key("web"), 1).await?;
     let labels = Patch::Merge(json!({"metadata": {"labels": {"version": "v2"}}}));
     client.patch::<Pod>("pod-10.0.0.1", labels).await?;
     let told = |entry: Option<&Entry>| {
@@ -100,70 +100,70 @@ async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
                 .all(|instance| instance.metadata.get("version").is_some_and(|version| version == "v2"))
         })
     };
-    harbour.look.until(&key("web"), told).await?;
-    Ok(harbour.env.stop().await?)
+    fixture.reader.until(&key("web"), told).await?;
+    Ok(fixture.env.stop().await?)
 }
 
 /// Verifies that the registry finally matches the cluster after changes during a failure.
-async fn survives(mood: Mood) -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+async fn survives(behavior: Behavior) -> Outcome {
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     for name in ["changes", "goes", "stays"] {
         serve(&client, "default", name, &["10.0.0.1"]).await?;
-        harbour.look.instances(&key(name), 1).await?;
+        fixture.reader.instances(&key(name), 1).await?;
     }
-    harbour.registry.set_mood(mood);
+    fixture.registry.set_behavior(behavior);
     move_to(&client, "default", "changes", &["10.0.0.2"]).await?;
     client.delete::<Service>("goes").await?;
     serve(&client, "default", "comes", &["10.0.0.3"]).await?;
     // Long enough for back-offs of several minutes.
     tokio::time::sleep(Duration::from_mins(30)).await;
-    harbour.registry.set_mood(Mood::Well);
-    Harbour::rest().await;
+    fixture.registry.set_behavior(Behavior::Working);
+    Fixture::rest().await;
     let right = [("changes", "[10.0.0.2:80]"), ("comes", "[10.0.0.3:80]"), ("stays", "[10.0.0.1:80]")];
-    assert_eq!(harbour.shown(), expected(right), "after {mood:?}");
+    assert_eq!(fixture.shown(), expected(right), "after {behavior:?}");
     let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("RegistryFailed"));
-    if mood != Mood::Silent {
-        harbour.env.eventually_all::<Event>(told).await;
+    if behavior != Behavior::Hanging {
+        fixture.env.eventually_all::<Event>(told).await;
     }
-    Ok(harbour.env.stop().await?)
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_registry_that_is_away_is_caught_up_with() -> Outcome {
-    survives(Mood::Away).await
+    survives(Behavior::Unreachable).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_registry_that_never_answers_holds_nothing_up_for_good() -> Outcome {
-    survives(Mood::Silent).await
+    survives(Behavior::Hanging).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_make_no_sense_are_not_believed() -> Outcome {
-    survives(Mood::Raving).await
+    survives(Behavior::Garbled).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
-    let harbour = Harbour::open().await;
-    let client = harbour.env.client();
+    let fixture = Fixture::open().await;
+    let client = fixture.env.client();
     for name in ["lost", "changed", "same"] {
         serve(&client, "default", name, &["10.0.0.1"]).await?;
-        harbour.look.instances(&key(name), 1).await?;
+        fixture.reader.instances(&key(name), 1).await?;
     }
-    let writes = harbour.registry.writes();
-    harbour.registry.tamper(|entries| {
+    let writes = fixture.registry.writes();
+    fixture.registry.tamper(|entries| {
         entries.remove(&key("lost"));
         let other = Entry { instances: [Instance::at("10.9.9.9:1", BTreeMap::new()).unwrap()].into() };
         entries.insert(key("changed"), other.clone());
         entries.insert(key("made-up"), other);
     });
-    Harbour::rest().await;
+    Fixture::rest().await;
     let right = [("changed", "[10.0.0.1:80]"), ("lost", "[10.0.0.1:80]"), ("same", "[10.0.0.1:80]")];
-    assert_eq!(harbour.shown(), expected(right));
-    assert_eq!(harbour.registry.writes(), writes + 3, "correct entries are not written");
-    Ok(harbour.env.stop().await?)
+    assert_eq!(fixture.shown(), expected(right));
+    assert_eq!(fixture.registry.writes(), writes + 3, "correct entries are not written");
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,23 +171,23 @@ async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outco
     let registry = Arc::new(Memory::default());
     let old = Entry { instances: [Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap()].into() };
     registry.tamper(|entries| entries.extend([(key("web"), old.clone()), (key("deleted-meanwhile"), old)]));
-    let harbour = Harbour::with(registry).await;
-    serve(&harbour.env.client(), "default", "web", &["10.0.0.2"]).await?;
-    Harbour::rest().await;
-    assert_eq!(harbour.shown(), expected([("web", "[10.0.0.2:80]")]));
-    Ok(harbour.env.stop().await?)
+    let fixture = Fixture::with(registry).await;
+    serve(&fixture.env.client(), "default", "web", &["10.0.0.2"]).await?;
+    Fixture::rest().await;
+    assert_eq!(fixture.shown(), expected([("web", "[10.0.0.2:80]")]));
+    Ok(fixture.env.stop().await?)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_nobody_answers_for_has_an_empty_entry() -> Outcome {
-    let harbour = Harbour::open().await;
+    let fixture = Fixture::open().await;
     let service = Service::named("web").in_namespace("default");
     let mut service = serde_json::to_value(&service)?;
     service["spec"] = json!({"ports": [{"port": 80}]});
-    harbour.env.client().create(&from_value::<Service>(service)?).await?;
-    harbour.look.instances(&key("web"), 0).await?;
+    fixture.env.client().create(&from_value::<Service>(service)?).await?;
+    fixture.reader.instances(&key("web"), 0).await?;
     let gone = ObjectRef::<Service>::new("web");
-    harbour.env.client().delete(gone).await?;
-    harbour.look.until(&key("web"), |entry| entry.is_none()).await?;
-    Ok(harbour.env.stop().await?)
+    fixture.env.client().delete(gone).await?;
+    fixture.reader.until(&key("web"), |entry| entry.is_none()).await?;
+    Ok(fixture.env.stop().await?)
 }

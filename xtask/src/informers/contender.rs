@@ -9,8 +9,8 @@ use std::{
 use super::{Replay, part::Part};
 use crate::{
     Result,
-    peers::{self, Figures},
-    table::Contending,
+    bench_programs::{self, Figures},
+    table::TableEntry,
 };
 
 /// A measured informer.
@@ -35,7 +35,7 @@ pub(super) struct Programs {
 
 // === impl Contender ===
 
-impl Contending for Contender {
+impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",
@@ -59,7 +59,7 @@ impl Contender {
         let replay = Replay::start(&programs.windlass, served)?;
         let mut command = self.command(part, programs);
         command.args(part.follow).args(updates).args(&replay.target);
-        peers::run(&mut command)
+        bench_programs::run(&mut command)
     }
 
     fn command(self, part: &Part, programs: &Programs) -> Command {
@@ -89,8 +89,8 @@ impl Programs {
     pub(super) fn build(windlass: &Path) -> Result<Self> {
         Ok(Self {
             windlass: windlass.to_path_buf(),
-            client_go: peers::client_go(".", "bench-client-go")?,
-            kube_rs: peers::kube_rs("kube-rs-peer")?,
+            client_go: bench_programs::client_go(".", "bench-client-go")?,
+            kube_rs: bench_programs::kube_rs("kube-rs-peer")?,
         })
     }
 }

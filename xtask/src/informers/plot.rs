@@ -6,7 +6,7 @@ use super::{
     columns::{CPU, PER_OBJECT},
     contender::Contender,
 };
-use crate::table::{Column, Contending as _, Table};
+use crate::table::{Column, Table, TableEntry as _};
 
 /// The width of the names at the left of the bars.
 const NAMES: f64 = 190.0;
@@ -99,7 +99,7 @@ mod tests {
     use super::{super::part::PARTS, *};
 
     #[test]
-    fn the_longest_bar_fills_the_plot_and_the_others_are_in_proportion() {
+    fn bars_are_scaled_to_the_longest() {
         let part = &PARTS[0];
         let mut table = Table::new(part.heading, part.columns, part.contenders);
         let round = |cpu: f64| [("updates.cpu_us_per_event".to_owned(), cpu)].into();

@@ -9,7 +9,7 @@ pub(super) struct Template {
 
 /// The values for the marks of a template.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filling {
+pub(super) struct TemplateValues {
     /// The number of the object.
     pub(super) object: u64,
     /// The number of its owner, which several objects share.
@@ -99,13 +99,13 @@ impl Template {
     pub(super) fn with_times(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (at, mark) in self.marks.iter().filter(|(_, mark)| *mark == Mark::Time) {
-            mark.fill(&mut bytes[*at..], Filling { object: 0, owner: 0, change: 0, nodes: 1 });
+            mark.fill(&mut bytes[*at..], TemplateValues { object: 0, owner: 0, change: 0, nodes: 1 });
         }
         bytes
     }
 
     /// Appends the object.
-    pub(super) fn write(&self, out: &mut Vec<u8>, filling: Filling) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, filling: TemplateValues) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         for (at, mark) in &self.marks {
@@ -124,7 +124,7 @@ impl Mark {
         (*first == MARKER as u8 && filler.iter().all(|byte| *byte == MARKER as u8)).then_some((*mark, *width))
     }
 
-    fn fill(self, out: &mut [u8], Filling { object, owner, change, nodes }: Filling) {
+    fn fill(self, out: &mut [u8], TemplateValues { object, owner, change, nodes }: TemplateValues) {
         match self {
             Self::Number => decimal(&mut out[..7], object),
             Self::Namespace => decimal(&mut out[..2], object % 50),

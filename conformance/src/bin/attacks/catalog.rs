@@ -11,20 +11,20 @@ pub(crate) struct Attack {
     /// The number of its topic.
     pub(crate) item: u8,
     pub(crate) name: &'static str,
-    pub(crate) run: fn(Server) -> BoxFuture<'static, Result<Held, Error>>,
+    pub(crate) run: fn(Server) -> BoxFuture<'static, Result<AttackResult, Error>>,
 }
 
 /// The result of an attack, with a description.
 #[derive(Debug)]
-pub(crate) enum Held {
-    Yes(String),
-    No(String),
+pub(crate) enum AttackResult {
+    Held(String),
+    Broken(String),
 }
 
-impl Held {
-    /// Returns `Yes` if the condition is true.
+impl AttackResult {
+    /// Returns `Held` if the condition is true.
     pub(crate) fn when(condition: bool, outcome: impl Into<String>) -> Self {
-        if condition { Self::Yes(outcome.into()) } else { Self::No(outcome.into()) }
+        if condition { Self::Held(outcome.into()) } else { Self::Broken(outcome.into()) }
     }
 }
 

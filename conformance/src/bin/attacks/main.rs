@@ -10,7 +10,7 @@
 mod catalog;
 mod identity;
 mod memory;
-mod neighbour;
+mod well_behaved_client;
 mod numbers;
 mod proxy;
 mod server;
@@ -20,10 +20,10 @@ mod wire;
 
 use std::{process::ExitCode, time::Duration};
 
-use catalog::{Attack, Held, attacks};
+use catalog::{Attack, AttackResult, attacks};
 use memory::Memory;
-use neighbour::Neighbour;
 use server::Server;
+use well_behaved_client::WellBehavedClient;
 
 /// The timeout of an attack.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -70,18 +70,18 @@ async fn main() -> ExitCode {
 /// Runs an attack and prints its row; reports whether the server held.
 async fn run(server: &Server, attack: &Attack, process: u32) -> bool {
     let memory = Memory::start(process);
-    let neighbour = Neighbour::start(server);
+    let well_behaved_client = WellBehavedClient::start(server);
     let outcome = match tokio::time::timeout(LIMIT, (attack.run)(server.clone())).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => Held::No(format!("the attack failed: {error}")),
-        Err(_) => Held::No(format!("no answer within {LIMIT:?}")),
+        Ok(Err(error)) => AttackResult::Broken(format!("the attack failed: {error}")),
+        Err(_) => AttackResult::Broken(format!("no answer within {LIMIT:?}")),
     };
-    let waits = neighbour.stop().await;
+    let waits = well_behaved_client.stop().await;
     let used = memory.settle(LEFT, SETTLE).await;
     let mut complaints = Vec::new();
     let (held, outcome) = match outcome {
-        Held::Yes(outcome) => (true, outcome),
-        Held::No(outcome) => (false, format!("**{outcome}**")),
+        AttackResult::Held(outcome) => (true, outcome),
+        AttackResult::Broken(outcome) => (false, format!("**{outcome}**")),
     };
     if waits.median > MEDIAN || waits.maximum > MAXIMUM || waits.failures > 0 {
         complaints.push(format!("others: {} failures", waits.failures));

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::{
-    catalog::{Error, Held},
+    catalog::{AttackResult, Error},
     server::Server,
-    wire::Ask,
+    wire::PendingRequest,
 };
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -18,34 +18,36 @@ async fn create_pod(server: &Server, name: &str, grace: i64) -> Result<u16, Erro
             "containers": [{"name": "a", "image": "a"}],
         },
     });
-    Ok(Ask::new(server, "POST", PODS).json(&pod).send().await?.code)
+    Ok(PendingRequest::new(server, "POST", PODS).json(&pod).send().await?.code)
 }
 
-pub(crate) async fn grace_period_of_pod(server: Server) -> Result<Held, Error> {
+pub(crate) async fn grace_period_of_pod(server: Server) -> Result<AttackResult, Error> {
     let created = create_pod(&server, "patient", i64::MAX).await?;
-    let deleted = Ask::new(&server, "DELETE", &format!("{PODS}/patient")).send().await?.code;
-    let forced = Ask::new(&server, "DELETE", &format!("{PODS}/patient?gracePeriodSeconds=0")).send().await?.code;
+    let deleted = PendingRequest::new(&server, "DELETE", &format!("{PODS}/patient")).send().await?.code;
+    let forced =
+        PendingRequest::new(&server, "DELETE", &format!("{PODS}/patient?gracePeriodSeconds=0")).send().await?.code;
     let codes = format!("create {created}, delete {deleted}, force {forced}");
-    Ok(Held::when([created, deleted, forced].iter().all(|code| *code < 500), codes))
+    Ok(AttackResult::when([created, deleted, forced].iter().all(|code| *code < 500), codes))
 }
 
-pub(crate) async fn grace_period_of_request(server: Server) -> Result<Held, Error> {
+pub(crate) async fn grace_period_of_request(server: Server) -> Result<AttackResult, Error> {
     create_pod(&server, "eternal", 30).await?;
     let path = format!("{PODS}/eternal?gracePeriodSeconds=300000000000");
-    let deleted = Ask::new(&server, "DELETE", &path).send().await?;
-    let forced = Ask::new(&server, "DELETE", &format!("{PODS}/eternal?gracePeriodSeconds=0")).send().await?.code;
-    Ok(Held::when(deleted.code < 500 && forced < 500, format!("delete {}, force {forced}", deleted.brief())))
+    let deleted = PendingRequest::new(&server, "DELETE", &path).send().await?;
+    let forced =
+        PendingRequest::new(&server, "DELETE", &format!("{PODS}/eternal?gracePeriodSeconds=0")).send().await?.code;
+    Ok(AttackResult::when(deleted.code < 500 && forced < 500, format!("delete {}, force {forced}", deleted.brief())))
 }
 
-pub(crate) async fn watch_timeout(server: Server) -> Result<Held, Error> {
+pub(crate) async fn watch_timeout(server: Server) -> Result<AttackResult, Error> {
     // The watch does not end, so only the first bytes are checked.
     let mut client = crate::wire::http2(&server, 1 << 20).await?;
     let path = format!("{PODS}?watch=true&timeoutSeconds={}", i64::MAX);
     let code = client.send_request(crate::wire::get(&server, &path, "application/json")?).await?.status().as_u16();
-    Ok(Held::when(code < 500, code.to_string()))
+    Ok(AttackResult::when(code < 500, code.to_string()))
 }
 
-pub(crate) async fn queries(server: Server) -> Result<Held, Error> {
+pub(crate) async fn queries(server: Server) -> Result<AttackResult, Error> {
     let numbers = ["9223372036854775807", "-9223372036854775808", "18446744073709551615", "1e400", "-1", "0x7f"];
     let mut failures = Vec::new();
     for number in numbers {
@@ -56,12 +58,15 @@ pub(crate) async fn queries(server: Server) -> Result<Held, Error> {
             format!("limit={number}&continue={number}"),
             format!("timeout={number}s"),
         ] {
-            let answer = Ask::new(&server, "GET", &format!("{PODS}?{query}")).send().await?;
+            let answer = PendingRequest::new(&server, "GET", &format!("{PODS}?{query}")).send().await?;
             // The real server also returns 504 for future versions.
             if answer.code >= 500 && answer.code != 504 {
                 failures.push(format!("{query}: {}", answer.brief()));
             }
         }
     }
-    Ok(Held::when(failures.is_empty(), if failures.is_empty() { "no 5xx".to_owned() } else { failures.join("; ") }))
+    Ok(AttackResult::when(
+        failures.is_empty(),
+        if failures.is_empty() { "no 5xx".to_owned() } else { failures.join("; ") },
+    ))
 }

@@ -9,12 +9,12 @@ use tokio::{
 };
 
 use crate::{
-    catalog::{Error, Held},
+    catalog::{AttackResult, Error},
     server::Server,
 };
 
-pub(crate) async fn bypasses(server: Server) -> Result<Held, Error> {
-    let Some(program) = server.proxy() else { return Ok(Held::Yes("not run: no proxy program".to_owned())) };
+pub(crate) async fn bypasses(server: Server) -> Result<AttackResult, Error> {
+    let Some(program) = server.proxy() else { return Ok(AttackResult::Held("not run: no proxy program".to_owned())) };
     let mut proxy = Command::new(program)
         .args(["proxy", "--port", "0", "--kubeconfig", server.kubeconfig()])
         .stdin(Stdio::null())
@@ -46,7 +46,7 @@ pub(crate) async fn bypasses(server: Server) -> Result<Held, Error> {
     ];
     proxy.kill().await?;
     let passed: Vec<&str> = codes.iter().filter(|(_, code)| *code != 403).map(|(name, _)| *name).collect();
-    Ok(Held::when(
+    Ok(AttackResult::when(
         passed.is_empty(),
         if passed.is_empty() { "403".into() } else { format!("passed on: {}", passed.join(", ")) },
     ))

@@ -11,9 +11,9 @@ use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, time};
 
 use crate::{
-    catalog::{Error, Held},
+    catalog::{AttackResult, Error},
     server::Server,
-    wire::{Ask, Http2, get, http2, tls},
+    wire::{Http2, PendingRequest, get, http2, tls},
 };
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -27,14 +27,14 @@ async fn fill(server: &Server) -> Result<(), Error> {
         let data = json!({"text": "x".repeat(1 << 20)});
         let name = format!("large-{number}");
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
-        Ask::new(server, "POST", CONFIG_MAPS).json(&object).send().await?;
+        PendingRequest::new(server, "POST", CONFIG_MAPS).json(&object).send().await?;
     }
     Ok(())
 }
 
 async fn empty(server: &Server) -> Result<(), Error> {
     for number in 0..18 {
-        Ask::new(server, "DELETE", &format!("{CONFIG_MAPS}/large-{number}")).send().await?;
+        PendingRequest::new(server, "DELETE", &format!("{CONFIG_MAPS}/large-{number}")).send().await?;
     }
     Ok(())
 }
@@ -54,16 +54,16 @@ async fn unread(server: &Server, connection: &Http2, streams: usize) -> Result<u
     Ok(answers.iter().filter(|answer| matches!(answer, Ok(Ok(answer)) if answer.status() == 200)).count())
 }
 
-pub(crate) async fn window_zero(server: Server) -> Result<Held, Error> {
+pub(crate) async fn window_zero(server: Server) -> Result<AttackResult, Error> {
     fill(&server).await?;
     let connection = http2(&server, 0).await?;
     let answered = unread(&server, &connection, 60).await?;
     drop(connection);
     empty(&server).await?;
-    Ok(Held::Yes(format!("{answered} of 60 answered")))
+    Ok(AttackResult::Held(format!("{answered} of 60 answered")))
 }
 
-pub(crate) async fn window_zero_everywhere(server: Server) -> Result<Held, Error> {
+pub(crate) async fn window_zero_everywhere(server: Server) -> Result<AttackResult, Error> {
     fill(&server).await?;
     let mut connections = Vec::new();
     for _ in 0..16 {
@@ -73,10 +73,10 @@ pub(crate) async fn window_zero_everywhere(server: Server) -> Result<Held, Error
     let answered: usize = answered.into_iter().map(Result::unwrap_or_default).sum();
     drop(connections);
     empty(&server).await?;
-    Ok(Held::Yes(format!("{answered} of 160 answered")))
+    Ok(AttackResult::Held(format!("{answered} of 160 answered")))
 }
 
-pub(crate) async fn unread_http1(server: Server) -> Result<Held, Error> {
+pub(crate) async fn unread_http1(server: Server) -> Result<AttackResult, Error> {
     fill(&server).await?;
     let request = format!(
         "GET {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nAccept: application/yaml\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -92,10 +92,10 @@ pub(crate) async fn unread_http1(server: Server) -> Result<Held, Error> {
     time::sleep(HOLD).await;
     drop(connections);
     empty(&server).await?;
-    Ok(Held::Yes("kept or closed".to_owned()))
+    Ok(AttackResult::Held("kept or closed".to_owned()))
 }
 
-pub(crate) async fn partial_bodies(server: Server) -> Result<Held, Error> {
+pub(crate) async fn partial_bodies(server: Server) -> Result<AttackResult, Error> {
     let mut connections = Vec::new();
     let mut requests = Vec::new();
     for _ in 0..12 {
@@ -116,10 +116,10 @@ pub(crate) async fn partial_bodies(server: Server) -> Result<Held, Error> {
     time::sleep(HOLD).await;
     let answered = requests.iter().filter(|request| request.is_finished()).count();
     requests.iter().for_each(tokio::task::JoinHandle::abort);
-    Ok(Held::Yes(format!("{answered} of 600 refused or closed")))
+    Ok(AttackResult::Held(format!("{answered} of 600 refused or closed")))
 }
 
-pub(crate) async fn slow_heads(server: Server) -> Result<Held, Error> {
+pub(crate) async fn slow_heads(server: Server) -> Result<AttackResult, Error> {
     let mut connections = Vec::new();
     for _ in 0..1_000 {
         let mut stream = tls(&server, b"http/1.1").await?;
@@ -134,10 +134,10 @@ pub(crate) async fn slow_heads(server: Server) -> Result<Held, Error> {
             let _ = stream.write_all(format!("X-Slow: {}\r\n", "x".repeat(4 << 10)).as_bytes()).await;
         }
     }
-    Ok(Held::Yes("60 KiB each".to_owned()))
+    Ok(AttackResult::Held("60 KiB each".to_owned()))
 }
 
-pub(crate) async fn idle_connections(server: Server) -> Result<Held, Error> {
+pub(crate) async fn idle_connections(server: Server) -> Result<AttackResult, Error> {
     let mut connections = Vec::new();
     let mut failed = 0;
     for _ in 0..4_000 {
@@ -147,10 +147,10 @@ pub(crate) async fn idle_connections(server: Server) -> Result<Held, Error> {
         }
     }
     time::sleep(Duration::from_secs(2)).await;
-    Ok(Held::Yes(format!("{} opened, {failed} failed", connections.len())))
+    Ok(AttackResult::Held(format!("{} opened, {failed} failed", connections.len())))
 }
 
-pub(crate) async fn connection_churn(server: Server) -> Result<Held, Error> {
+pub(crate) async fn connection_churn(server: Server) -> Result<AttackResult, Error> {
     let address = server.address();
     let until = time::Instant::now() + Duration::from_secs(10);
     let churn = (0..32).map(|_| {
@@ -164,5 +164,5 @@ pub(crate) async fn connection_churn(server: Server) -> Result<Held, Error> {
         }
     });
     let opened: usize = join_all(churn).await.into_iter().sum();
-    Ok(Held::Yes(format!("{opened} connections")))
+    Ok(AttackResult::Held(format!("{opened} connections")))
 }

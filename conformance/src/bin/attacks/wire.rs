@@ -36,13 +36,13 @@ impl Answer {
 }
 
 /// A request on its own connection.
-pub(crate) struct Ask<'s> {
+pub(crate) struct PendingRequest<'s> {
     server: &'s Server,
     request: http::request::Builder,
     body: Bytes,
 }
 
-impl<'s> Ask<'s> {
+impl<'s> PendingRequest<'s> {
     pub(crate) fn new(server: &'s Server, method: &str, path: &str) -> Self {
         let request = Request::builder()
             .method(method)

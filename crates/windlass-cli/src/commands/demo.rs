@@ -1,8 +1,8 @@
 //! `windlass demo`: shows the control loop.
 
-mod play;
+mod tour;
 mod replicaset;
-mod story;
+mod output;
 mod view;
 
 use std::{
@@ -19,8 +19,8 @@ use windlass_runtime::{Manager, ReconcileEvent};
 use windlass_server::Server;
 
 use self::{
-    play::Play,
-    story::Story,
+    output::Output,
+    tour::Tour,
     view::{Colour, Mode, View},
 };
 use crate::recorder::RequestLog;
@@ -62,23 +62,23 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     if options.controller == Some(WalkThrough::Replicaset) {
         return replicaset::run(view, controllers, pause).await;
     }
-    let story = Story::new(view);
+    let output = Output::new(view);
 
     // The control plane: a server without a socket, a client that records its requests, and the controllers with this
     // client.
     let server = Server::builder().build();
     let requests = RequestLog::new({
-        let story = story.clone();
-        move |write| story.wrote(write)
+        let output = output.clone();
+        move |write| output.wrote(write)
     });
     let client = Client::from_service(requests.record(server.service()), "default");
     let mut manager = Manager::new(client.clone());
     manager.on_reconcile({
-        let story = story.clone();
-        move |event: &ReconcileEvent<'_>| story.reconciled(event)
+        let output = output.clone();
+        move |event: &ReconcileEvent<'_>| output.reconciled(event)
     });
     controllers.add_to(&mut manager);
-    let play = Play::new(client, &manager, story.clone(), pause);
+    let tour = Tour::new(client, &manager, output.clone(), pause);
 
     let (stop, stopped) = oneshot::channel::<()>();
     let mut control_plane = tokio::spawn(manager.run(async {
@@ -86,19 +86,19 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         let _ = stopped.await;
     }));
     let outcome = tokio::select! {
-        outcome = play.run() => outcome,
+        outcome = tour.run() => outcome,
         ended = &mut control_plane => {
             ended??;
             return Err("the control plane ended by itself".into());
         }
         // The error of a closed output is returned at the end.
-        () = story.unread() => Ok(()),
+        () = output.closed() => Ok(()),
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };
     drop(stop);
     control_plane.await??;
     server.stop();
-    story.sum_up(&requests.counts(), outcome.is_ok())?;
+    output.sum_up(&requests.counts(), outcome.is_ok())?;
     outcome
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_scaffold::{FromKubebuilder, ImportedType, Overwrite, Taken, Windlass};
+use windlass_scaffold::{FromKubebuilder, ImportPlan, ImportedType, Overwrite, Windlass};
 
 use super::import;
 
@@ -17,7 +17,7 @@ pub(crate) fn plan(
     windlass: Windlass,
     overwrite: Overwrite,
     folder: &Path,
-) -> Result<Taken, Box<dyn Error>> {
+) -> Result<ImportPlan, Box<dyn Error>> {
     let mut from = FromKubebuilder::read(project)?.windlass(windlass).overwrite(overwrite);
     let definitions = from.definitions_folder();
     let mut left = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn plan(
         }));
         for entry in fs::read_dir(&definitions)? {
             let path = entry?.path();
-            from = from.definition(name(&path), read(&path)?);
+            from = from.crd(name(&path), read(&path)?);
         }
     }
     for (path, namespaced) in from.sample_files() {
@@ -40,9 +40,9 @@ pub(crate) fn plan(
             None => left.push(format!("{}: it does not contain an object", path.display())),
         }
     }
-    let mut taken = from.plan(folder)?;
-    taken.left.extend(left);
-    Ok(taken)
+    let mut import_plan = from.plan(folder)?;
+    import_plan.left.extend(left);
+    Ok(import_plan)
 }
 
 /// Returns a sample as JSON if a test can create it.
@@ -72,14 +72,14 @@ fn read(path: &PathBuf) -> Result<String, Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    fn taken() -> Taken {
+    fn import_plan() -> ImportPlan {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubebuilder/PROJECT");
         plan(&project, Windlass::default(), Overwrite::Never, Path::new("/nowhere")).unwrap()
     }
 
     #[test]
-    fn the_apis_of_a_kubebuilder_project_are_scaffolded_with_their_types() {
-        let Taken { changes, .. } = taken();
+    fn kubebuilder_project_is_scaffolded_with_its_types() {
+        let ImportPlan { changes, .. } = import_plan();
         let paths = changes.paths().map(|path| path.display().to_string()).collect::<Vec<_>>();
         for path in [
             "PROJECT",
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_over_is_told() {
-        let left = taken().left.join("\n");
+        let left = import_plan().left.join("\n");
         for why in [
             "the Go code",
             "crew/v1, Captain: the conversion between its versions: the conversion of crew/v1, Captain: there is no",

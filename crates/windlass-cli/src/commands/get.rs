@@ -5,7 +5,7 @@ mod files;
 mod format;
 mod sorted;
 mod tables;
-mod wanted;
+mod selection;
 
 use std::{
     error::Error,
@@ -20,8 +20,8 @@ use windlass_client::{CachedDiscovery, Client, DiscoveredResource};
 
 use crate::connection::Connection;
 use format::{Absent, Format};
+use selection::{Named, Selection};
 use sorted::SortBy;
-use wanted::{Named, Wanted};
 
 /// The flags of `windlass get`.
 #[derive(Args, Debug)]
@@ -113,33 +113,33 @@ impl Get<'_> {
             return self.raw(path).await;
         }
         // Boxed, because reading the discovery documents requires a large future.
-        let wanted = if self.options.filename.is_empty() {
-            Box::pin(wanted::parse(&self.options.what, discovery)).await?
+        let selection = if self.options.filename.is_empty() {
+            Box::pin(selection::parse(&self.options.what, discovery)).await?
         } else {
-            Box::pin(wanted::of_manifests(files::read(&self.options.filename)?, discovery)).await?
+            Box::pin(selection::of_manifests(files::read(&self.options.filename)?, discovery)).await?
         };
-        self.check(&wanted)?;
+        self.check(&selection)?;
         let watches = self.options.watch || self.options.watch_only;
-        if watches && (wanted.len() > 1 || wanted[0].names.len() > 1) {
+        if watches && (selection.len() > 1 || selection[0].names.len() > 1) {
             return Err("only one object or one type of objects can be watched".into());
         }
         if watches && self.options.sort_by.is_some() {
             writeln!(self.told, "warning: --sort-by is ignored with --watch")?;
         }
         match (&self.options.output, watches) {
-            (Format::Table(columns), false) => self.tables(&wanted, *columns).await,
-            (Format::Table(columns), true) => self.watch_table(&wanted[0], *columns).await,
-            (Format::Document(document), false) => self.documents(&wanted, document).await,
-            (Format::Document(document), true) => self.watch_documents(&wanted[0], document).await,
+            (Format::Table(columns), false) => self.tables(&selection, *columns).await,
+            (Format::Table(columns), true) => self.watch_table(&selection[0], *columns).await,
+            (Format::Document(document), false) => self.documents(&selection, document).await,
+            (Format::Document(document), true) => self.watch_documents(&selection[0], document).await,
         }
     }
 
-    fn check(&self, wanted: &[Wanted]) -> Outcome {
-        if wanted.is_empty() {
+    fn check(&self, selection: &[Selection]) -> Outcome {
+        if selection.is_empty() {
             return Err("the files hold no objects".into());
         }
         match &self.options.subresource {
-            Some(part) if wanted.iter().any(|wanted| wanted.names.is_empty()) => {
+            Some(part) if selection.iter().any(|selection| selection.names.is_empty()) => {
                 Err(format!("specify the objects of the {part}: TYPE NAME, or TYPE/NAME").into())
             }
             _ => Ok(()),

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_read_in_order_and_what_is_no_definition_is_passed_over() {
+    fn import_reads_folders_in_order_and_skips_other_files() {
         let sites = concat!(env!("CARGO_MANIFEST_DIR"), "/../windlass-import/tests");
         let found = types(&[sites.into()], None).unwrap();
         found.faithful().unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_written_and_fails_but_not_what_is_said_elsewhere() {
+    fn incomplete_import_is_written_and_reported_as_error() {
         let folder = std::env::temp_dir().join(format!("windlass-import-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let definition = |field: &str, conversion: &str| {

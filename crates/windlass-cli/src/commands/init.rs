@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use windlass_scaffold::{Init, Overwrite, Place, Taken, Windlass};
+use windlass_scaffold::{ImportPlan, Init, Overwrite, ProjectLocation, Windlass};
 
 use super::{from, scaffolding};
 
@@ -41,7 +41,7 @@ fn is_expected(name: &OsStr) -> bool {
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let folder = Path::new(".");
-    let there = if options.mode.overwrite() == Overwrite::Force { Place::at(folder)? } else { None };
+    let existing = if options.mode.overwrite() == Overwrite::Force { ProjectLocation::at(folder)? } else { None };
     let windlass = options.windlass_path.as_deref().map(Windlass::at).transpose()?;
     let overwrite = options.mode.overwrite();
     // A project needs its own folder; other files may be there by mistake.
@@ -49,14 +49,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         tracing::warn!("the folder is not empty");
     }
     if let Some(project) = &options.from {
-        let Taken { changes, left } = from::plan(project, windlass.unwrap_or_default(), overwrite, folder)?;
+        let ImportPlan { changes, left } = from::plan(project, windlass.unwrap_or_default(), overwrite, folder)?;
         for what in left {
             tracing::warn!("not imported: {what}");
         }
         return options.mode.carry_out(&changes, "next: windlass generate all, cargo test");
     }
     // An existing project keeps its name and domain unless they are specified.
-    let (name, domain) = there.map_or((None, None), |there| (Some(there.name), Some(there.domain)));
+    let (name, domain) = existing.map_or((None, None), |existing| (Some(existing.name), Some(existing.domain)));
     let name = match options.project_name.clone().or(name) {
         Some(name) => name,
         None => folder.canonicalize()?.file_name().unwrap_or_default().to_string_lossy().to_lowercase(),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_forgotten_in_a_folder_is_told_from_what_waits_for_a_project() {
+    fn init_reports_unexpected_files_only() {
         let unexpected = [".git", "Cargo.lock", "Cargo.toml", "notes"].map(|name| !is_expected(OsStr::new(name)));
         assert_eq!(unexpected, [false, false, true, true]);
     }

@@ -28,18 +28,18 @@ use std::{
 use clap::Args;
 use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
-use windlass_scaffold::Place;
+use windlass_scaffold::ProjectLocation;
 
 pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
 use super::announce;
-use crate::control_plane::{Bound, Settings, tell_of_replaced};
+use crate::control_plane::{Bound, Settings, warn_if_replaced};
 
 /// The default path of the kubeconfig, relative to the project.
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
 
 /// The hint if the port is in use.
-const OTHERWISE: &str = "set another port with --port N, or omit --port for a free one";
+const HINT: &str = "set another port with --port N, or omit --port for a free one";
 
 /// The number of simulated nodes.
 const NODES: usize = 3;
@@ -60,30 +60,23 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let here = env::current_dir()?;
-    let place = Place::above(&here)?;
-    let _lock = Lock::take(&place.folder)?;
+    let location = ProjectLocation::above(&here)?;
+    let _lock = Lock::take(&location.folder)?;
     let bind = (Ipv4Addr::LOCALHOST, options.port).into();
     let controllers: Controllers = "*".parse()?;
-    let bound = Bound::bind(Settings {
-        bind,
-        nodes: NODES,
-        controllers,
-        console: None,
-        authorizers: None,
-        otherwise: OTHERWISE,
-    })
-    .await?;
+    let bound =
+        Bound::bind(Settings { bind, nodes: NODES, controllers, console: None, authorizers: None, hint: HINT }).await?;
     let (path, is_ours) = match &options.kubeconfig {
         Some(path) => (here.join(path), false),
-        None => (place.folder.join(KUBECONFIG), true),
+        None => (location.folder.join(KUBECONFIG), true),
     };
     if !is_ours {
-        tell_of_replaced(&path).await;
+        warn_if_replaced(&path).await;
     }
     let kubeconfig = write_kubeconfig(&bound, &path, is_ours)?;
     announce(&format!("API server: {}\nexport KUBECONFIG={}\n", bound.url(), kubeconfig.display()));
     let mut plane = bound.start();
-    let mut session = Session::new(place, plane.client(), kubeconfig.clone(), &options.arguments)?;
+    let mut session = Session::new(location, plane.client(), kubeconfig.clone(), &options.arguments)?;
     let outcome = tokio::select! {
         () = shutdown::signal() => Ok(()),
         outcome = session.work() => outcome.map_err(Into::into),

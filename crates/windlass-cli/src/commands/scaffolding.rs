@@ -8,14 +8,14 @@ use std::{
 };
 
 use clap::Args;
-use windlass_scaffold::{Changes, Overwrite, Place};
+use windlass_scaffold::{Changes, Overwrite, ProjectLocation};
 
 /// The next step after the project has an API or controller.
 pub(crate) const TRY: &str = "next: cargo test, or windlass run";
 
 /// Finds the project of the current folder or its nearest ancestor, like cargo.
 pub(crate) fn project() -> Result<PathBuf, Box<dyn Error>> {
-    Ok(Place::above(&env::current_dir()?)?.folder)
+    Ok(ProjectLocation::above(&env::current_dir()?)?.folder)
 }
 
 /// The flags shared by these commands: overwrite, or show only.

@@ -13,7 +13,7 @@ use windlass_runtime::shutdown;
 use super::announce;
 use crate::{
     authorization,
-    control_plane::{Bound, Settings, tell_of_replaced},
+    control_plane::{Bound, Settings, warn_if_replaced},
 };
 
 /// The flags of `windlass up`.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 /// The hint if the address is in use.
-const OTHERWISE: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
+const HINT: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
 /// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
@@ -79,9 +79,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let Options { bind, kubeconfig, nodes, controllers, console, authorization_config } = options;
     let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
-    let settings = Settings { bind, nodes, controllers, console, authorizers, otherwise: OTHERWISE };
+    let settings = Settings { bind, nodes, controllers, console, authorizers, hint: HINT };
     let bound = Bound::bind(settings).await?;
-    tell_of_replaced(&kubeconfig).await;
+    warn_if_replaced(&kubeconfig).await;
     // The listener already accepts connections. If the kubeconfig cannot be written, the command fails before anything
     // starts.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;

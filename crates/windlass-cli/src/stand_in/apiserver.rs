@@ -18,7 +18,7 @@ use windlass_server::{
     TokenIssuer, User,
 };
 
-use super::flags::{Asked, Flag, Flags, help};
+use super::flags::{Flag, Flags, Invocation, help};
 use crate::{authorization, commands::announce, descriptions};
 
 const FLAGS: &[Flag] = &[
@@ -55,8 +55,8 @@ const LIST_LAG: Duration = Duration::from_millis(10);
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let flags = match Flags::read(FLAGS, arguments) {
-        Asked::Run(flags) => flags,
-        Asked::Help => {
+        Invocation::Run(flags) => flags,
+        Invocation::Help => {
             announce(&help("kube-apiserver", FLAGS));
             return Ok(());
         }
@@ -206,7 +206,7 @@ mod tests {
     fn flags_that_cannot_be_are_refused_by_their_names() {
         let bind = SocketAddr::from(([127, 0, 0, 1], 6443));
         let server = |flag: &str| {
-            let Asked::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
+            let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
             server(&flags, bind).map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(server("--service-cluster-ip-range=10.0.0.0/24"), Ok(()));
@@ -222,7 +222,7 @@ mod tests {
             assert!(server(flag).unwrap_err().contains(name), "{flag}");
         }
         let identity = |flag: &str| {
-            let Asked::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
+            let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
             let generated = TlsIdentity::generate::<String>([]).unwrap();
             restricted(generated, &flags).map(drop).map_err(|error| error.to_string())
         };

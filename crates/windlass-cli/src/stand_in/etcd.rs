@@ -9,7 +9,7 @@ use hyper::{body::Incoming, service::service_fn};
 use tokio::{net::TcpListener, task::JoinSet};
 use windlass_runtime::shutdown;
 
-use super::flags::{Asked, Flag, Flags, help};
+use super::flags::{Flag, Flags, Invocation, help};
 use crate::{commands::announce, serving::serve};
 
 const FLAGS: &[Flag] = &[
@@ -25,8 +25,8 @@ const CLIENT_URL: &str = "http://localhost:2379";
 
 pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let flags = match Flags::read(FLAGS, arguments) {
-        Asked::Run(flags) => flags,
-        Asked::Help => {
+        Invocation::Run(flags) => flags,
+        Invocation::Help => {
             announce(&help("etcd", FLAGS));
             return Ok(());
         }

@@ -17,14 +17,14 @@ pub(super) struct Flags(Vec<(String, String)>);
 
 /// The user's request.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum Invocation {
     Help,
     Run(Flags),
 }
 
 impl Flags {
     /// Parses `--flag=value`, `--flag value` and `--switch`, each with one dash or two. Other arguments are ignored.
-    pub(super) fn read(known: &[Flag], arguments: impl Iterator<Item = String>) -> Asked {
+    pub(super) fn read(known: &[Flag], arguments: impl Iterator<Item = String>) -> Invocation {
         let mut flags = Vec::new();
         let mut arguments = arguments.peekable();
         while let Some(argument) = arguments.next() {
@@ -34,7 +34,7 @@ impl Flags {
                 continue;
             }
             if matches!(flag, "help" | "h") {
-                return Asked::Help;
+                return Invocation::Help;
             }
             let (name, value) = if let Some((name, value)) = flag.split_once('=') {
                 (name, value.to_owned())
@@ -46,7 +46,7 @@ impl Flags {
             };
             flags.push((name.to_owned(), value));
         }
-        Asked::Run(Self(flags))
+        Invocation::Run(Self(flags))
     }
 
     /// Iterates over all flags and their values, in the order of the command line.
@@ -99,8 +99,8 @@ mod tests {
 
     fn read(line: &str) -> Flags {
         match Flags::read(KNOWN, line.split(' ').map(str::to_owned)) {
-            Asked::Run(flags) => flags,
-            Asked::Help => panic!("--help was not requested"),
+            Invocation::Run(flags) => flags,
+            Invocation::Help => panic!("--help was not requested"),
         }
     }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn help_names_each_known_flag_at_the_beginning_of_a_line() {
-        assert!(matches!(Flags::read(KNOWN, std::iter::once("--help".to_owned())), Asked::Help));
+        assert!(matches!(Flags::read(KNOWN, std::iter::once("--help".to_owned())), Invocation::Help));
         let text = help("server", KNOWN);
         assert!(text.lines().any(|line| line.trim_start().starts_with("--port int ")), "{text}");
         assert!(text.lines().any(|line| line.trim_start().starts_with("--fast ")), "{text}");

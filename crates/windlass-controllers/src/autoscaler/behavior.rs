@@ -38,38 +38,38 @@ pub(super) struct Rules<'s> {
 pub(super) struct Verdict {
     pub(super) replicas: i32,
     /// The reason and message of the condition `AbleToScale`.
-    pub(super) able: Told,
+    pub(super) able: Reason,
     /// The status, reason and message of the condition `ScalingLimited`.
-    pub(super) limited: (bool, Told),
+    pub(super) limited: (bool, Reason),
 }
 
 /// The reason and the message of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Reason {
     pub(super) reason: &'static str,
     pub(super) message: &'static str,
 }
 
-const fn told(reason: &'static str, message: &'static str) -> Told {
-    Told { reason, message }
+const fn reason(reason: &'static str, message: &'static str) -> Reason {
+    Reason { reason, message }
 }
 
-const READY: Told = told("ReadyForNewScale", "recommended size matches current size");
-const STABILIZED_UP: Told = told(
+const READY: Reason = reason("ReadyForNewScale", "recommended size matches current size");
+const STABILIZED_UP: Reason = reason(
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
-const STABILIZED_DOWN: Told = told(
+const STABILIZED_DOWN: Reason = reason(
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, applying the highest recent recommendation",
 );
-const WITHIN: Told = told("DesiredWithinRange", "the desired count is within the acceptable range");
-const TOO_MANY: Told = told("TooManyReplicas", "the desired replica count is more than the maximum replica count");
-const TOO_FEW: Told = told("TooFewReplicas", "the desired replica count is less than the minimum replica count");
-const TOO_FAST_UP: Told =
-    told("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
-const TOO_FAST_DOWN: Told =
-    told("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
+const WITHIN: Reason = reason("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_MANY: Reason = reason("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const TOO_FEW: Reason = reason("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_FAST_UP: Reason =
+    reason("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
+const TOO_FAST_DOWN: Reason =
+    reason("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
 impl Limits<'_> {
     /// Limits the change from `current` to `desired` replicas, and records the recommendation.
@@ -107,7 +107,7 @@ impl Limits<'_> {
     }
 
     /// Applies the limits of an object without rules: a scale-up at most doubles the replicas.
-    fn clamp(self, current: i32, desired: i32) -> (i32, Told) {
+    fn clamp(self, current: i32, desired: i32) -> (i32, Reason) {
         let fastest = current.saturating_mul(GROWTH).max(FIRST);
         let (most, why) = if self.most > fastest { (fastest, TOO_FAST_UP) } else { (self.most, TOO_MANY) };
         if desired < self.least {
@@ -119,7 +119,7 @@ impl Limits<'_> {
         }
     }
 
-    fn at_rate(self, rules: Rules<'_>, history: &History, current: i32, desired: i32, now: Instant) -> (i32, Told) {
+    fn at_rate(self, rules: Rules<'_>, history: &History, current: i32, desired: i32, now: Instant) -> (i32, Reason) {
         if desired > current {
             let fastest = limit(Direction::Up, rules.up, history, current, now).max(current);
             let (most, why) = if self.most > fastest { (fastest, TOO_FAST_UP) } else { (self.most, TOO_MANY) };

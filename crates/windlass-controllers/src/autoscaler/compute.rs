@@ -19,7 +19,7 @@ use windlass_api::{LabelSelector, Quantity, QuantityFormat};
 use super::{
     metrics::{MetricSource, PodMetric, Samples},
     numbers::milli,
-    replicas::{Measured, Readiness, Tolerances, Unknown, Usage, by_share},
+    replicas::{Measured, MetricUnavailable, Readiness, Tolerances, Usage, by_share},
 };
 use crate::selector::as_go_shows;
 
@@ -45,11 +45,11 @@ pub(super) struct Failure {
 
 /// An autoscaler's target, and the source of its metrics.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'q> {
-    pub(super) metrics: &'q dyn MetricSource,
-    pub(super) namespace: &'q str,
-    pub(super) selector: &'q LabelSelector,
-    pub(super) pods: &'q [Arc<Pod>],
+pub(super) struct Evaluator<'e> {
+    pub(super) metrics: &'e dyn MetricSource,
+    pub(super) namespace: &'e str,
+    pub(super) selector: &'e LabelSelector,
+    pub(super) pods: &'e [Arc<Pod>],
     pub(super) readiness: Readiness,
     pub(super) tolerances: Tolerances,
     /// The replicas in the scale's spec.
@@ -58,9 +58,9 @@ pub(super) struct Question<'q> {
     pub(super) existing: i32,
 }
 
-impl Question<'_> {
+impl Evaluator<'_> {
     /// Evaluates one metric.
-    pub(super) async fn ask(self, spec: &MetricSpec) -> Result<Proposal, Failure> {
+    pub(super) async fn evaluate(self, spec: &MetricSpec) -> Result<Proposal, Failure> {
         let (reason, inner, summary, outcome) = match spec {
             MetricSpec { type_, object: Some(source), .. } if type_ == "Object" => {
                 let outcome = self.object(source).await;
@@ -95,7 +95,7 @@ impl Question<'_> {
                 ("FailedGetExternalMetric", inner, format!("failed to get {name} external metric value: "), outcome)
             }
             MetricSpec { type_, .. } => {
-                let why = format!("unknown metric source type {type_:?}");
+                let why = format!("error metric source type {type_:?}");
                 return Err(Failure { reason: "InvalidMetricSourceType", summary: why.clone(), why });
             }
         };
@@ -114,7 +114,7 @@ impl Question<'_> {
         let samples = async || {
             let metric = PodMetric::Resource { name, container };
             let samples = self.metrics.of_pods(self.namespace, self.selector, metric).await;
-            samples.map_err(|error| Unknown::Resource { resource: name.to_owned(), error: error.into() })
+            samples.map_err(|error| MetricUnavailable::Resource { resource: name.to_owned(), error: error.into() })
         };
         let (replicas, metric, current) = if let Some(wanted) = &target.average_value {
             let of_usage = |why| Problem::OfUsage(name.to_owned(), "usage", why);
@@ -137,7 +137,7 @@ impl Question<'_> {
             let kind = if container.is_some() { "container resource" } else { "resource" };
             (used.replicas, format!("{name} {kind} utilization (percentage of request)"), current)
         } else {
-            return Err(Problem::Other(Unknown::Target(
+            return Err(Problem::Other(MetricUnavailable::Target(
                 "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set",
             )));
         };
@@ -164,7 +164,8 @@ impl Question<'_> {
         let metric = &source.metric;
         check(metric)?;
         let samples = self.metrics.of_pods(self.namespace, self.selector, PodMetric::Custom(metric)).await;
-        let samples = samples.map_err(|error| Unknown::OfPods { metric: metric.name.clone(), error: error.into() })?;
+        let samples =
+            samples.map_err(|error| MetricUnavailable::OfPods { metric: metric.name.clone(), error: error.into() })?;
         let target = source.target.average_value.as_ref().map_or(0, milli);
         let usage = self.measured().by_usage(&samples, false, target)?;
         let status = MetricStatus {
@@ -180,7 +181,7 @@ impl Question<'_> {
         check(metric)?;
         let amount = async || {
             let amount = self.metrics.of_object(self.namespace, object, metric).await;
-            amount.map(|amount| amount.milli_value()).map_err(|error| Unknown::OfObject {
+            amount.map(|amount| amount.milli_value()).map_err(|error| MetricUnavailable::OfObject {
                 metric: metric.name.clone(),
                 object: format!("{} on {} {}", object.kind, self.namespace, object.name),
                 error: error.into(),
@@ -197,7 +198,7 @@ impl Question<'_> {
                 (usage, external_name(metric), average(usage.amount))
             }
             _ => {
-                return Err(Problem::Other(Unknown::Target(
+                return Err(Problem::Other(MetricUnavailable::Target(
                     "invalid object metric source: neither a value target nor an average value target was set",
                 )));
             }
@@ -217,10 +218,10 @@ impl Question<'_> {
             let amounts = self.metrics.external(self.namespace, metric).await;
             let amounts = amounts.map_err(|error| {
                 let name = format!("{}/{}/{}", self.namespace, metric.name, as_go_shows(metric.selector.as_ref()));
-                Unknown::External { metric: name, error: error.into() }
+                MetricUnavailable::External { metric: name, error: error.into() }
             })?;
             let sum = |sum: i64, amount: &Quantity| sum.saturating_add(amount.milli_value());
-            Ok::<_, Unknown>(amounts.iter().fold(0_i64, sum))
+            Ok::<_, MetricUnavailable>(amounts.iter().fold(0_i64, sum))
         };
         let (usage, current): (Usage, _) = match target {
             MetricTarget { average_value: Some(wanted), .. } => {
@@ -234,7 +235,7 @@ impl Question<'_> {
                 (usage, value(usage.amount))
             }
             _ => {
-                return Err(Problem::Other(Unknown::Target(
+                return Err(Problem::Other(MetricUnavailable::Target(
                     "invalid external metric source: neither a value target nor an average value target was set",
                 )));
             }
@@ -252,29 +253,29 @@ impl Question<'_> {
 #[derive(Debug)]
 enum Problem {
     /// The usage or utilization of a resource.
-    OfUsage(String, &'static str, Unknown),
-    OfAverage(Unknown),
-    OfValue(Unknown),
-    Other(Unknown),
+    OfUsage(String, &'static str, MetricUnavailable),
+    OfAverage(MetricUnavailable),
+    OfValue(MetricUnavailable),
+    Other(MetricUnavailable),
 }
 
-impl From<Unknown> for Problem {
-    fn from(unknown: Unknown) -> Self {
-        Self::Other(unknown)
+impl From<MetricUnavailable> for Problem {
+    fn from(error: MetricUnavailable) -> Self {
+        Self::Other(error)
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OfUsage(resource, what, unknown) => write!(f, "failed to get {resource} {what}: {unknown}"),
-            Self::OfAverage(unknown) | Self::OfValue(unknown) | Self::Other(unknown) => unknown.fmt(f),
+            Self::OfUsage(resource, what, error) => write!(f, "failed to get {resource} {what}: {error}"),
+            Self::OfAverage(error) | Self::OfValue(error) | Self::Other(error) => error.fmt(f),
         }
     }
 }
 
 /// Validates the metric's own selector.
-fn check(metric: &MetricIdentifier) -> Result<(), Unknown> {
+fn check(metric: &MetricIdentifier) -> Result<(), MetricUnavailable> {
     metric.selector.as_ref().map(LabelSelector::try_from).transpose()?;
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::pods;
 
 /// The reason why a metric yields no recommendation. The messages equal those of kube-controller-manager.
 #[derive(Debug, Error)]
-pub(super) enum Unknown {
+pub(super) enum MetricUnavailable {
     #[error("unable to get metrics for resource {resource}: {error}")]
     Resource { resource: String, error: Box<MetricError> },
     #[error("unable to get metric {metric}: {error}")]
@@ -114,7 +114,7 @@ impl<'p> Measured<'p> {
         resource: &str,
         container: Option<&str>,
         target: i32,
-    ) -> Result<Utilization, Unknown> {
+    ) -> Result<Utilization, MetricUnavailable> {
         let (groups, amounts) = self.group(samples, resource == "cpu")?;
         let requests = requests::of_pods(self.pods, container, resource)?;
         let used = |amounts: &Amounts| {
@@ -125,7 +125,7 @@ impl<'p> Measured<'p> {
                 entries += 1;
             }
             if requested == 0 {
-                return Err(Unknown::NoMatch);
+                return Err(MetricUnavailable::NoMatch);
             }
             let percent = i128::from(used) * 100 / i128::from(requested);
             Ok((narrow(i64::try_from(percent).unwrap_or(i64::MAX)), used / entries))
@@ -142,7 +142,7 @@ impl<'p> Measured<'p> {
     }
 
     /// Computes the replicas for a target amount per pod.
-    pub(super) fn by_usage(self, samples: &Samples, is_cpu: bool, target: i64) -> Result<Usage, Unknown> {
+    pub(super) fn by_usage(self, samples: &Samples, is_cpu: bool, target: i64) -> Result<Usage, MetricUnavailable> {
         let (groups, amounts) = self.group(samples, is_cpu)?;
         let average = |amounts: &Amounts| {
             let sum = amounts.values().fold(0_i64, |sum, amount| sum.saturating_add(*amount));
@@ -155,7 +155,7 @@ impl<'p> Measured<'p> {
     }
 
     /// Computes the replicas for a target of the total amount: scales the ready pods by the ratio of amount to target.
-    pub(super) fn by_total(self, amount: i64, target: i64) -> Result<Usage, Unknown> {
+    pub(super) fn by_total(self, amount: i64, target: i64) -> Result<Usage, MetricUnavailable> {
         let ratio = float(amount) / float(target);
         if self.current == 0 {
             return Ok(Usage { replicas: ceil(ratio), amount });
@@ -164,16 +164,16 @@ impl<'p> Measured<'p> {
             return Ok(Usage { replicas: self.current, amount });
         }
         if self.pods.is_empty() {
-            return Err(Unknown::NoReadyPods);
+            return Err(MetricUnavailable::NoReadyPods);
         }
         let ready = self.pods.iter().filter(|pod| pods::phase(pod) == "Running" && pods::is_ready(pod)).count();
         Ok(Usage { replicas: ceil(ratio * float(count(ready))), amount })
     }
 
     /// Groups the pods by state, and returns the samples of the pods that count.
-    fn group(self, samples: &Samples, is_cpu: bool) -> Result<(Groups<'p>, Amounts), Unknown> {
+    fn group(self, samples: &Samples, is_cpu: bool) -> Result<(Groups<'p>, Amounts), MetricUnavailable> {
         if self.pods.is_empty() {
-            return Err(Unknown::NoPods);
+            return Err(MetricUnavailable::NoPods);
         }
         let mut groups = Groups::default();
         for pod in self.pods {
@@ -198,7 +198,7 @@ impl<'p> Measured<'p> {
             .filter(|(pod, _)| counts(pod))
             .map(|(pod, sample)| (pod.clone(), sample.value.milli_value()))
             .collect();
-        if amounts.is_empty() { Err(Unknown::NoSamples) } else { Ok((groups, amounts)) }
+        if amounts.is_empty() { Err(MetricUnavailable::NoSamples) } else { Ok((groups, amounts)) }
     }
 
     /// Fills in conservative values for pods without metrics. If these values reverse the direction, the count does not
@@ -207,9 +207,9 @@ impl<'p> Measured<'p> {
         self,
         groups: &Groups<'_>,
         mut amounts: Amounts,
-        ratio: impl Fn(&Amounts) -> Result<f64, Unknown>,
+        ratio: impl Fn(&Amounts) -> Result<f64, MetricUnavailable>,
         whole: impl Fn(&str) -> i64,
-    ) -> Result<i32, Unknown> {
+    ) -> Result<i32, MetricUnavailable> {
         let first = ratio(&amounts)?;
         let grows_with_unready = !groups.unready.is_empty() && first > 1.0;
         if !grows_with_unready && groups.missing.is_empty() {

@@ -4,7 +4,7 @@ use k8s_openapi::api::{autoscaling::v1::Scale, autoscaling::v2::CrossVersionObje
 use windlass_api::{ApiResource, DynamicObject, GroupKind, ObjectRef};
 use windlass_client::{Client, DeferredRestMapper, Error, MappingError};
 
-use crate::pod_control::words;
+use crate::pod_control::server_message;
 
 /// The maximum number of attempts to write a scale, in case of conflicts.
 const ATTEMPTS: usize = 5;
@@ -36,11 +36,11 @@ impl Target {
             Err(MappingError::NoKind { .. }) => {
                 return Err(format!("no matches for kind {:?} in group {group:?}", reference.kind));
             }
-            Err(MappingError::Discovery(error)) => return Err(words(&error)),
+            Err(MappingError::Discovery(error)) => return Err(server_message(&error)),
             Err(error) => return Err(error.to_string()),
         };
         let key = ObjectRef::new(reference.name.clone()).within(namespace);
-        let scale = client.dynamic(&found).get_scale(key.clone()).await.map_err(|error| words(&error))?;
+        let scale = client.dynamic(&found).get_scale(key.clone()).await.map_err(|error| server_message(&error))?;
         Ok(Self { resource: found, key, scale })
     }
 

@@ -8,12 +8,12 @@ use windlass_client::Error;
 use windlass_runtime::events::Note;
 
 use super::{Sync, ended};
-use crate::{error::ReconcileError, pod_control::words};
+use crate::{error::ReconcileError, pod_control::server_message};
 
 impl Sync<'_> {
     /// Records finished jobs. Warns of an active job that is missing in the status: another client created it, or this
     /// controller failed to record it.
-    pub(super) async fn note_ends(&mut self) -> Result<(), ReconcileError> {
+    pub(super) async fn record_ends(&mut self) -> Result<(), ReconcileError> {
         for job in self.children.clone() {
             let is_active = self.is_active(&job);
             match ended(&job) {
@@ -34,7 +34,7 @@ impl Sync<'_> {
                         self.forget(&job);
                     }
                     if condition == "Complete" {
-                        self.note_success(&job);
+                        self.record_success(&job);
                     }
                 }
             }
@@ -42,7 +42,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    fn note_success(&mut self, job: &Job) {
+    fn record_success(&mut self, job: &Job) {
         let completed = job.status.as_ref().and_then(|status| status.completion_time.clone());
         if completed > self.status.last_successful_time {
             self.status.last_successful_time = completed;
@@ -50,7 +50,7 @@ impl Sync<'_> {
     }
 
     /// Removes jobs from the status that no longer exist.
-    pub(super) async fn note_missing(&mut self) -> Result<(), ReconcileError> {
+    pub(super) async fn record_missing(&mut self) -> Result<(), ReconcileError> {
         for known in self.status.active.clone().unwrap_or_default() {
             if self.children.iter().any(|job| job.uid() == known.uid.as_deref()) {
                 continue;
@@ -94,7 +94,7 @@ impl Sync<'_> {
             self.cx.client().delete::<Job>(job.object_ref()).uid(uid).propagation(Propagation::Background).await;
         match deleted {
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                self.record(Note::warning("FailedDelete", format!("Deleted job: {}", words(&error))));
+                self.record(Note::warning("FailedDelete", format!("Deleted job: {}", server_message(&error))));
                 Err(error)
             }
             _ => {

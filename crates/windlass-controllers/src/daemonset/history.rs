@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use windlass_api::{ContentHash, LabelSelector, ObjectExt};
 use windlass_runtime::Context;
 
-use super::place::HASH_LABEL;
+use super::eligibility::HASH_LABEL;
 use crate::{
     error::ReconcileError,
     revisions::{self, Named},

@@ -13,18 +13,18 @@ use k8s_openapi::api::{
 use windlass_api::{IntOrPercent as _, ObjectExt, Rounding};
 
 use super::{
+    eligibility::{self, Eligibility},
     min_ready_seconds,
-    place::{self, Place},
 };
 use crate::pods;
 
 /// A daemon set, the nodes with their eligibility, and the set's pods by node.
 #[derive(Debug)]
-pub(super) struct Look<'l> {
+pub(super) struct Observed<'l> {
     pub(super) set: &'l DaemonSet,
     /// The hash of the current template.
     pub(super) hash: &'l str,
-    pub(super) places: BTreeMap<String, Place>,
+    pub(super) eligibility_by_node: BTreeMap<String, Eligibility>,
     pub(super) by_node: BTreeMap<String, Vec<Arc<Pod>>>,
     pub(super) now: Timestamp,
 }
@@ -39,18 +39,18 @@ pub(super) struct Plan {
     pub(super) ended: Vec<(String, Arc<Pod>)>,
 }
 
-impl<'l> Look<'l> {
+impl<'l> Observed<'l> {
     /// Groups the pods by node. Finished pods that are already being deleted are left out.
     pub(super) fn new(
         set: &'l DaemonSet,
         hash: &'l str,
-        places: BTreeMap<String, Place>,
+        eligibility_by_node: BTreeMap<String, Eligibility>,
         all: &[Arc<Pod>],
         now: Timestamp,
     ) -> Self {
         let mut by_node: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in all.iter().filter(|pod| !(pods::is_finished(pod) && pod.is_deleting())) {
-            if let Some(node) = place::node_of(pod) {
+            if let Some(node) = eligibility::node_of(pod) {
                 by_node.entry(node.to_owned()).or_default().push(Arc::clone(pod));
             }
         }
@@ -62,7 +62,7 @@ impl<'l> Look<'l> {
             };
             pods.sort_by_key(|pod| rank(pod));
         }
-        Self { set, hash, places, by_node, now }
+        Self { set, hash, eligibility_by_node, by_node, now }
     }
 
     pub(super) fn is_available(&self, pod: &Pod) -> bool {
@@ -70,40 +70,40 @@ impl<'l> Look<'l> {
     }
 
     pub(super) fn is_new(&self, pod: &Pod) -> bool {
-        place::is_new(self.set, pod, self.hash)
+        eligibility::is_new(self.set, pod, self.hash)
     }
 
     /// Returns the number of nodes that should run a pod.
     pub(super) fn desired(&self) -> usize {
-        self.places.values().filter(|place| **place == Place::Run).count()
+        self.eligibility_by_node.values().filter(|eligibility| **eligibility == Eligibility::Run).count()
     }
 
     /// Plans to have one pod on each eligible node, and none on others.
     pub(super) fn keep(&self) -> Plan {
         let mut plan = Plan::default();
-        for (node, place) in &self.places {
-            match (place, self.by_node.get(node)) {
-                (Place::Run, None) => plan.create.push(node.clone()),
-                (Place::Run | Place::Stay, Some(pods)) => self.keep_on(node, *place, pods, &mut plan),
-                (Place::Leave, Some(pods)) => plan.delete.extend(living(pods).cloned()),
-                (Place::Stay | Place::Leave, None) => {}
+        for (node, eligibility) in &self.eligibility_by_node {
+            match (eligibility, self.by_node.get(node)) {
+                (Eligibility::Run, None) => plan.create.push(node.clone()),
+                (Eligibility::Run | Eligibility::Stay, Some(pods)) => self.keep_on(node, *eligibility, pods, &mut plan),
+                (Eligibility::Leave, Some(pods)) => plan.delete.extend(living(pods).cloned()),
+                (Eligibility::Stay | Eligibility::Leave, None) => {}
             }
         }
         // Unscheduled pods of a deleted node would stay pending forever.
-        for (_, pods) in self.by_node.iter().filter(|(node, _)| !self.places.contains_key(*node)) {
+        for (_, pods) in self.by_node.iter().filter(|(node, _)| !self.eligibility_by_node.contains_key(*node)) {
             plan.delete.extend(living(pods).filter(|pod| pods::node_name(pod).is_empty()).cloned());
         }
         plan
     }
 
-    fn keep_on(&self, node: &str, place: Place, all: &[Arc<Pod>], plan: &mut Plan) {
+    fn keep_on(&self, node: &str, eligibility: Eligibility, all: &[Arc<Pod>], plan: &mut Plan) {
         let (ended, running): (Vec<_>, Vec<_>) = living(all).cloned().partition(|pod| pods::is_finished(pod));
         plan.ended.extend(ended.into_iter().map(|pod| (node.to_owned(), pod)));
         if !self.surges() {
             plan.delete.extend(running.into_iter().skip(1));
             return;
         }
-        if running.is_empty() && place == Place::Run {
+        if running.is_empty() && eligibility == Eligibility::Run {
             plan.create.push(node.to_owned());
         }
         // An old and a new pod may run side by side until the new one is available.
@@ -147,8 +147,10 @@ impl<'l> Look<'l> {
     /// Returns the nodes that have pods or should run one.
     fn concerned(&self) -> impl Iterator<Item = (&str, &[Arc<Pod>])> {
         let with = self.by_node.iter().map(|(node, pods)| (&**node, &**pods));
-        let wanted =
-            self.places.iter().filter(|(node, place)| **place == Place::Run && !self.by_node.contains_key(*node));
+        let wanted = self
+            .eligibility_by_node
+            .iter()
+            .filter(|(node, eligibility)| **eligibility == Eligibility::Run && !self.by_node.contains_key(*node));
         with.chain(wanted.map(|(node, _)| (&**node, &[][..])))
     }
 
@@ -186,7 +188,7 @@ impl<'l> Look<'l> {
                 available += 1;
             }
             let Some(old) = old else { continue };
-            let belongs = self.places.get(node) == Some(&Place::Run);
+            let belongs = self.eligibility_by_node.get(node) == Some(&Eligibility::Run);
             match (new, self.is_available(&old), belongs) {
                 (Some(new), ..) if self.is_available(&new) => plan.delete.push(old),
                 (Some(_), ..) => surging += 1,
@@ -208,7 +210,7 @@ impl<'l> Look<'l> {
 
     /// Returns the template hashes of the pods.
     pub(super) fn hashes(all: &[Arc<Pod>]) -> HashSet<String> {
-        all.iter().filter_map(|pod| pod.labels().get(place::HASH_LABEL).cloned()).collect()
+        all.iter().filter_map(|pod| pod.labels().get(eligibility::HASH_LABEL).cloned()).collect()
     }
 }
 

@@ -2,22 +2,22 @@
 
 use k8s_openapi::api::apps::v1::DaemonSetStatus;
 
-use super::{place::Place, plan::Look};
+use super::{eligibility::Eligibility, plan::Observed};
 use crate::pods;
 
-pub(super) fn compute(look: &Look<'_>) -> DaemonSetStatus {
-    let before = look.set.status.clone().unwrap_or_default();
+pub(super) fn compute(observed: &Observed<'_>) -> DaemonSetStatus {
+    let before = observed.set.status.clone().unwrap_or_default();
     let mut status = DaemonSetStatus {
-        observed_generation: look.set.metadata.generation,
+        observed_generation: observed.set.metadata.generation,
         collision_count: before.collision_count,
         conditions: before.conditions,
         ..DaemonSetStatus::default()
     };
     let (mut available, mut updated) = (0, 0);
-    for (node, place) in &look.places {
+    for (node, eligibility) in &observed.eligibility_by_node {
         // Only the first pod of a node counts.
-        let pod = look.by_node.get(node).and_then(|pods| pods.first());
-        if *place != Place::Run {
+        let pod = observed.by_node.get(node).and_then(|pods| pods.first());
+        if *eligibility != Eligibility::Run {
             status.number_misscheduled += i32::from(pod.is_some());
             continue;
         }
@@ -25,8 +25,8 @@ pub(super) fn compute(look: &Look<'_>) -> DaemonSetStatus {
         let Some(pod) = pod else { continue };
         status.current_number_scheduled += 1;
         status.number_ready += i32::from(pods::is_ready(pod));
-        available += i32::from(look.is_available(pod));
-        updated += i32::from(look.is_new(pod));
+        available += i32::from(observed.is_available(pod));
+        updated += i32::from(observed.is_new(pod));
     }
     let non_zero = |count: i32| Some(count).filter(|count| *count != 0);
     status.number_available = non_zero(available);
@@ -56,11 +56,13 @@ mod tests {
             Arc::new(serde_json::from_value(pod).unwrap())
         };
         let set = DaemonSet::default();
-        let places = [("a", Place::Run), ("b", Place::Run), ("c", Place::Run), ("d", Place::Stay)];
-        let places = places.into_iter().map(|(node, place)| (node.to_owned(), place)).collect();
+        let eligibility_by_node =
+            [("a", Eligibility::Run), ("b", Eligibility::Run), ("c", Eligibility::Run), ("d", Eligibility::Stay)];
+        let eligibility_by_node =
+            eligibility_by_node.into_iter().map(|(node, eligibility)| (node.to_owned(), eligibility)).collect();
         let pods =
             [pod("a", "new", "True"), pod("a", "old", "True"), pod("b", "old", "False"), pod("d", "new", "True")];
-        let status = compute(&Look::new(&set, "new", places, &pods, Timestamp::UNIX_EPOCH));
+        let status = compute(&Observed::new(&set, "new", eligibility_by_node, &pods, Timestamp::UNIX_EPOCH));
         assert_eq!((status.desired_number_scheduled, status.current_number_scheduled), (3, 2));
         assert_eq!((status.number_ready, status.number_misscheduled), (1, 1));
         assert_eq!((status.number_available, status.number_unavailable), (Some(1), Some(2)));

@@ -58,7 +58,7 @@ impl<'c> Rollout<'c> {
     }
 
     /// Records a pause or a resumption for the conditions.
-    pub(super) fn note_pause(&mut self) {
+    pub(super) fn record_pause(&mut self) {
         self.progress = pause_progress(&self.deployment);
     }
 
@@ -91,7 +91,7 @@ impl<'c> Rollout<'c> {
             set.is_controlled_by(&self.deployment) && !self.sets.all().any(|known| known.uid() == set.uid())
         });
         match unseen {
-            Some(set) => Err(ReconcileError::Behind { what: format!("replica set {namespace}/{}", set.name()) }),
+            Some(set) => Err(ReconcileError::StaleCache { what: format!("replica set {namespace}/{}", set.name()) }),
             None => Ok(()),
         }
     }
@@ -128,7 +128,7 @@ impl<'c> Rollout<'c> {
                 let key = self.deployment.object_ref();
                 self.memory.expectations.created(key.key(), created.uid().unwrap_or_default());
                 if spec_replicas(&created) > 0 {
-                    self.note_scaling(created.name(), 0, spec_replicas(&created));
+                    self.record_scaling(created.name(), 0, spec_replicas(&created));
                 }
                 self.progress = Some(Progress::Created(created.name().to_owned()));
                 self.sets.new = Some(created);
@@ -172,7 +172,7 @@ impl<'c> Rollout<'c> {
         self.revised |= annotation::set(self.deployment.annotations_mut(), annotation::REVISION, revision);
     }
 
-    fn note_scaling(&self, set: &str, from: i32, to: i32) {
+    fn record_scaling(&self, set: &str, from: i32, to: i32) {
         let direction = if from < to { "up" } else { "down" };
         let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
         self.memory.recorder.record(&self.deployment, Note::normal("ScalingReplicaSet", message));
@@ -246,7 +246,7 @@ impl<'c> Rollout<'c> {
             }
         }
         for (set, from, to) in scaled {
-            self.note_scaling(&set, from, to);
+            self.record_scaling(&set, from, to);
         }
         Ok(())
     }

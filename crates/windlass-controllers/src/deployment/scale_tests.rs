@@ -45,7 +45,7 @@ fn surge_rounds_up_and_unavailable_down() {
 }
 
 #[test]
-fn a_rollout_grows_by_its_surge_and_shrinks_by_what_is_available() {
+fn rollout_surges_and_scales_down_available_pods() {
     let rollout = deployment(8, "25%", "25%");
     let start = sets(Some(set("new", 0, 0, None)), vec![set("old", 8, 8, None)]);
     assert_eq!(new_replicas(&rollout, &start), 2);
@@ -68,7 +68,7 @@ fn old_pods_that_do_not_work_go_first() {
 }
 
 #[test]
-fn a_deployment_that_shrinks_during_a_rollout_shrinks_the_new_set_too() {
+fn scale_down_during_rollout_also_shrinks_new_set() {
     assert_eq!(new_replicas(&deployment(2, "1", "0"), &sets(Some(set("new", 5, 5, None)), vec![])), 2);
 }
 

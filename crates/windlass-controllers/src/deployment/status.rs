@@ -48,7 +48,7 @@ pub(super) fn compute(
     let mut conditions = Conditions { list: before.conditions.clone().unwrap_or_default(), now };
     // New progress comes first, as in kube-controller-manager.
     if let Some(progress) = progress {
-        conditions.note(progress);
+        conditions.record(progress);
     }
     conditions.availability(deployment, available);
     conditions.progress(deployment, sets, &before, &status);
@@ -112,7 +112,7 @@ impl Conditions {
         }
     }
 
-    fn note(&mut self, progress: &Progress) {
+    fn record(&mut self, progress: &Progress) {
         match progress {
             Progress::Created(set) => {
                 let message = format!("Created new replica set {set:?}");

@@ -15,7 +15,7 @@ use windlass_runtime::Context;
 
 use crate::ownership::{group_of, refers_to};
 
-use crate::pod_control::words;
+use crate::pod_control::server_message;
 
 /// The reason why the expected number of pods cannot be determined.
 #[derive(Debug, Error)]
@@ -25,7 +25,7 @@ pub(super) enum ScaleError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// A request failed. Displays the server's message, if it has one.
-    #[error("{}", words(.0))]
+    #[error("{}", server_message(.0))]
     Client(#[from] windlass_client::Error),
     #[error("no matches for kind {kind:?} in version {version:?}")]
     NoKind { kind: String, version: String },

@@ -20,15 +20,15 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 
 /// Selects pods whose encoded form contains the condition's name. Most pods do not, and are not decoded.
 #[derive(Debug)]
-struct Spoken;
+struct HasDisruptionTarget;
 
-impl Spoken {
+impl HasDisruptionTarget {
     fn is_in(pod: &Cached<Pod>) -> bool {
         std::str::from_utf8(&pod.bytes()).is_ok_and(|text| text.contains(CONDITION))
     }
 }
 
-impl Predicate<Pod> for Spoken {
+impl Predicate<Pod> for HasDisruptionTarget {
     fn added(&self, pod: &Cached<Pod>) -> bool {
         Self::is_in(pod)
     }
@@ -44,7 +44,7 @@ impl Predicate<Pod> for Spoken {
 
 pub(super) fn add_to(manager: &mut Manager) {
     manager.add(
-        Controller::watching(Watch::<Pod>::all().filter(Spoken))
+        Controller::watching(Watch::<Pod>::all().filter(HasDisruptionTarget))
             .named("disruption-stale")
             .reconcile(async |pod: Arc<Pod>, cx: Context| await_newer_state(reconcile(&pod, &cx).await)),
     );
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_be_disrupted_is_so_for_two_minutes_unless_it_has_begun() {
+    fn disruption_target_expires_unless_pod_has_ended() {
         let by = |status: &str, reason: &str| json!({"type": CONDITION, "status": status, "reason": reason, "lastTransitionTime": "1970-01-01T00:01:00Z"});
         let evicted = by("True", "EvictionByEvictionAPI");
         assert_eq!(holds_until(&pod("Running", evicted.clone())), Timestamp::from_second(180).ok());

@@ -14,8 +14,8 @@ use windlass_queue::WorkQueue;
 use windlass_runtime::events::{Note, Recorder};
 
 use super::{
-    decision::{ForegroundStep, Standing, Verdict, foreground_step, is_settled, judge},
-    graph::{Case, FOREGROUND, Fate, Graph, Job, ORPHAN, Sight},
+    decision::{ForegroundStep, Standing, Verdict, decide, foreground_step, is_settled},
+    graph::{DeletionStage, FOREGROUND, Graph, Job, NodeSource, NodeView, ORPHAN},
     identity::Identity,
     kinds::{Kinds, is_ignored},
 };
@@ -110,7 +110,7 @@ impl Collector {
     /// Processes one work item.
     pub(crate) async fn process(&self, job: &Job) -> Result<Outcome> {
         match job {
-            Job::Judge(uid) => self.judge(uid).await,
+            Job::AttemptToDelete(uid) => self.attempt_to_delete(uid).await,
             Job::Orphan(uid) => self.orphan(uid).await,
             Job::Misplaced { dependent, owner } => {
                 self.tell_misplaced(dependent, owner);
@@ -139,34 +139,34 @@ impl Collector {
         self.recorder.record_about(about, Note::warning("OwnerRefInvalidNamespace", message));
     }
 
-    async fn judge(&self, uid: &str) -> Result<Outcome> {
-        let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
-        if is_settled(&case) {
+    async fn attempt_to_delete(&self, uid: &str) -> Result<Outcome> {
+        let Some(view) = self.view(uid) else { return Ok(Outcome::Done) };
+        if is_settled(&view) {
             return Ok(Outcome::Done);
         }
-        let resource = self.resource(&case.identity)?;
-        let Some(live) = self.live(&resource, &case.identity).await? else {
-            self.found_absent(&resource, &case.identity);
+        let resource = self.resource(&view.identity)?;
+        let Some(live) = self.live(&resource, &view.identity).await? else {
+            self.found_absent(&resource, &view.identity);
             return Ok(Outcome::Done);
         };
-        if case.fate == Fate::DeletingDependents {
-            self.foreground(&resource, &case, live).await?;
+        if view.stage == DeletionStage::DeletingDependents {
+            self.foreground(&resource, &view, live).await?;
         } else if !is_ignored(&resource) {
-            self.by_owners(&resource, &case, &live).await?;
+            self.by_owners(&resource, &view, &live).await?;
         }
         // An object that was created and deleted while its informer was disconnected causes no event.
-        Ok(if case.sight == Sight::Virtual { Outcome::Again } else { Outcome::Done })
+        Ok(if view.source == NodeSource::Virtual { Outcome::Again } else { Outcome::Done })
     }
 
     /// Decides on an object by its owners, and carries the decision out.
-    async fn by_owners(&self, resource: &ApiResource, case: &Case, live: &PartialObject) -> Result<()> {
-        let Some(owners) = self.standings(&case.identity, live).await? else { return Ok(()) };
+    async fn by_owners(&self, resource: &ApiResource, view: &NodeView, live: &PartialObject) -> Result<()> {
+        let Some(owners) = self.standings(&view.identity, live).await? else { return Ok(()) };
         let key = key_of(live);
         let objects = self.client.metadata(resource);
-        let outcome = match judge(&case.dependents, live.finalizers(), &owners) {
+        let outcome = match decide(&view.dependents, live.finalizers(), &owners) {
             Verdict::Keep => return Ok(()),
             Verdict::Detach(stay) => {
-                tracing::debug!(object = %case.identity, "removing references to owners that are gone");
+                tracing::debug!(object = %view.identity, "removing references to owners that are gone");
                 objects.patch(key, patch(live, "ownerReferences", json!(stay))).await.map(drop)
             }
             Verdict::Delete { propagation, unblock } => {
@@ -179,8 +179,8 @@ impl Collector {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                tracing::info!(object = %case.identity, ?propagation, "deleting an object whose owners are gone");
-                let deletion = objects.delete(key).uid(&*case.identity.uid).resource_version(version);
+                tracing::info!(object = %view.identity, ?propagation, "deleting an object whose owners are gone");
+                let deletion = objects.delete(key).uid(&*view.identity.uid).resource_version(version);
                 deletion.propagation(propagation).await.map(drop)
             }
         };
@@ -216,7 +216,7 @@ impl Collector {
         }
         Ok(Some(match self.live(&resource, &owner).await? {
             None => {
-                self.graph.lock().note_absent(scoped(owner, &resource));
+                self.graph.lock().record_absent(scoped(owner, &resource));
                 Standing::Dangling
             }
             Some(live) if live.is_deleting() && has_finalizer(&live, FOREGROUND) => Standing::Waiting,
@@ -225,11 +225,11 @@ impl Collector {
     }
 
     /// Performs one step of the foreground deletion of an owner.
-    async fn foreground(&self, resource: &ApiResource, case: &Case, live: PartialObject) -> Result<()> {
-        match foreground_step(&case.dependents) {
-            ForegroundStep::Finish => self.remove_finalizer(resource, &case.identity, live, FOREGROUND).await,
+    async fn foreground(&self, resource: &ApiResource, view: &NodeView, live: PartialObject) -> Result<()> {
+        match foreground_step(&view.dependents) {
+            ForegroundStep::Finish => self.remove_finalizer(resource, &view.identity, live, FOREGROUND).await,
             ForegroundStep::Await(dependents) => {
-                self.add(dependents.into_iter().map(Job::Judge).collect());
+                self.add(dependents.into_iter().map(Job::AttemptToDelete).collect());
                 Ok(())
             }
         }
@@ -237,24 +237,24 @@ impl Collector {
 
     /// Removes an owner that is being deleted from all of its dependents, then removes its finalizer.
     async fn orphan(&self, uid: &str) -> Result<Outcome> {
-        let Some(case) = self.case(uid) else { return Ok(Outcome::Done) };
-        let resource = self.resource(&case.identity)?;
-        let Some(live) = self.live(&resource, &case.identity).await? else {
-            self.found_absent(&resource, &case.identity);
+        let Some(view) = self.view(uid) else { return Ok(Outcome::Done) };
+        let resource = self.resource(&view.identity)?;
+        let Some(live) = self.live(&resource, &view.identity).await? else {
+            self.found_absent(&resource, &view.identity);
             return Ok(Outcome::Done);
         };
         if !(live.is_deleting() && has_finalizer(&live, ORPHAN)) {
             return Ok(Outcome::Done);
         }
         let dependents = self.graph.lock().dependents(uid);
-        tracing::debug!(owner = %case.identity, dependents = dependents.len(), "orphaning");
+        tracing::debug!(owner = %view.identity, dependents = dependents.len(), "orphaning");
         let detached: Vec<_> = stream::iter(dependents)
             .map(|dependent| async move { self.detach(&dependent, uid).await })
             .buffered(ORPHANED_AT_ONCE)
             .collect()
             .await;
         detached.into_iter().collect::<Result<()>>()?;
-        self.remove_finalizer(&resource, &case.identity, live, ORPHAN).await?;
+        self.remove_finalizer(&resource, &view.identity, live, ORPHAN).await?;
         Ok(Outcome::Done)
     }
 
@@ -320,8 +320,8 @@ impl Collector {
         Ok(found.filter(|object| object.uid() == Some(&*identity.uid)))
     }
 
-    fn case(&self, uid: &str) -> Option<Case> {
-        self.graph.lock().case(uid)
+    fn view(&self, uid: &str) -> Option<NodeView> {
+        self.graph.lock().view(uid)
     }
 
     fn resource(&self, identity: &Identity) -> Result<ApiResource> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use windlass_api::Propagation;
 
-use super::graph::{Case, Dependents, FOREGROUND, Fate, ORPHAN};
+use super::graph::{DeletionStage, Dependents, FOREGROUND, NodeView, ORPHAN};
 
 /// The state of an owner, as read from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ pub(crate) enum ForegroundStep {
 
 /// Returns `true` if no decision is needed because the object is being deleted. Foreground deletion is excluded: it
 /// still waits for dependents.
-pub(crate) fn is_settled(case: &Case) -> bool {
-    matches!(case.fate, Fate::Deleting | Fate::Orphaning)
+pub(crate) fn is_settled(view: &NodeView) -> bool {
+    matches!(view.stage, DeletionStage::Deleting | DeletionStage::Orphaning)
 }
 
 /// Decides on an object by the standing of each of its owners. `finalizers` are the object's own.
-pub(crate) fn judge(dependents: &Dependents, finalizers: &[String], owners: &[(OwnerReference, Standing)]) -> Verdict {
+pub(crate) fn decide(dependents: &Dependents, finalizers: &[String], owners: &[(OwnerReference, Standing)]) -> Verdict {
     let count = |standing| owners.iter().filter(|(_, other)| *other == standing).count();
     let (solid, waiting) = (count(Standing::Solid), count(Standing::Waiting));
     if owners.is_empty() || solid == owners.len() {
@@ -90,7 +90,7 @@ pub(crate) fn foreground_step(dependents: &Dependents) -> ForegroundStep {
     if dependents.blocking.is_empty() {
         return ForegroundStep::Finish;
     }
-    let at_rest = dependents.blocking.iter().filter(|(_, fate)| *fate != Fate::DeletingDependents);
+    let at_rest = dependents.blocking.iter().filter(|(_, stage)| *stage != DeletionStage::DeletingDependents);
     ForegroundStep::Await(at_rest.map(|(uid, _)| Arc::clone(uid)).collect())
 }
 
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn an_object_without_owners_or_with_solid_ones_stays() {
-        assert_eq!(judge(&some(0), &[], &[]), Verdict::Keep);
-        assert_eq!(judge(&some(3), &[], &[(owner("a", true), Standing::Solid)]), Verdict::Keep);
+        assert_eq!(decide(&some(0), &[], &[]), Verdict::Keep);
+        assert_eq!(decide(&some(3), &[], &[(owner("a", true), Standing::Solid)]), Verdict::Keep);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             (owner("here", false), Standing::Solid),
             (owner("going", true), Standing::Waiting),
         ];
-        assert_eq!(judge(&some(0), &[], &owners), Verdict::Detach(vec![owner("here", false)]));
+        assert_eq!(decide(&some(0), &[], &owners), Verdict::Detach(vec![owner("here", false)]));
     }
 
     #[test]
@@ -134,33 +134,36 @@ mod tests {
             (FOREGROUND, Propagation::Foreground),
             ("example.com/other", Propagation::Background),
         ] {
-            assert_eq!(judge(&some(1), &[finalizer.to_owned()], &owners), delete(propagation));
+            assert_eq!(decide(&some(1), &[finalizer.to_owned()], &owners), delete(propagation));
         }
     }
 
     #[test]
-    fn the_dependent_of_an_owner_that_waits_goes_in_the_foreground_if_it_has_dependents() {
+    fn dependents_of_waiting_owner_are_deleted_in_foreground() {
         let owners = [(owner("going", true), Standing::Waiting)];
-        assert_eq!(judge(&some(1), &[], &owners), delete(Propagation::Foreground));
-        assert_eq!(judge(&some(0), &[], &owners), delete(Propagation::Background));
+        assert_eq!(decide(&some(1), &[], &owners), delete(Propagation::Foreground));
+        assert_eq!(decide(&some(0), &[], &owners), delete(Propagation::Background));
     }
 
     #[test]
     fn in_a_possible_circle_an_object_stops_blocking() {
         let dependents = Dependents { count: 1, may_be_circular: true, ..Dependents::default() };
-        let verdict = judge(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
+        let verdict = decide(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
         let unblock = Some(vec![owner("going", false)]);
         assert_eq!(verdict, Verdict::Delete { propagation: Propagation::Foreground, unblock });
         // The references are already unblocked, so there is nothing to write.
-        let verdict = judge(&dependents, &[], &[(owner("going", false), Standing::Waiting)]);
+        let verdict = decide(&dependents, &[], &[(owner("going", false), Standing::Waiting)]);
         assert_eq!(verdict, delete(Propagation::Foreground));
     }
 
     #[test]
-    fn an_owner_in_foreground_deletion_waits_for_those_that_block_it() {
+    fn foreground_deletion_waits_for_blocking_dependents() {
         assert_eq!(foreground_step(&some(5)), ForegroundStep::Finish);
-        let blocking =
-            vec![("a".into(), Fate::Alive), ("b".into(), Fate::DeletingDependents), ("c".into(), Fate::Deleting)];
+        let blocking = vec![
+            ("a".into(), DeletionStage::Alive),
+            ("b".into(), DeletionStage::DeletingDependents),
+            ("c".into(), DeletionStage::Deleting),
+        ];
         let dependents = Dependents { count: 5, blocking, may_be_circular: true };
         assert_eq!(foreground_step(&dependents), ForegroundStep::Await(vec!["a".into(), "c".into()]));
     }

@@ -27,7 +27,7 @@ pub(crate) struct Graph {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Job {
     /// Decide whether the object with this UID is kept.
-    Judge(Arc<str>),
+    AttemptToDelete(Arc<str>),
     /// Remove the object with this UID from the owners of its dependents.
     Orphan(Arc<str>),
     /// Report that the dependent names an owner in another namespace.
@@ -41,7 +41,7 @@ pub(crate) enum Job {
 
 /// The source of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum NodeSource {
     /// An informer has shown the object.
     Observed,
     /// Other objects name it as their owner. It may not exist, or not under that name.
@@ -50,7 +50,7 @@ pub(crate) enum Sight {
 
 /// The stage of an object's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum DeletionStage {
     /// The object is not being deleted.
     Alive,
     /// The object is being deleted, and does not wait for its dependents.
@@ -63,10 +63,10 @@ pub(crate) enum Fate {
 
 /// The graph's data about one object, as input for a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Case {
+pub(crate) struct NodeView {
     pub(crate) identity: Identity,
-    pub(crate) sight: Sight,
-    pub(crate) fate: Fate,
+    pub(crate) source: NodeSource,
+    pub(crate) stage: DeletionStage,
     pub(crate) dependents: Dependents,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Dependents {
     /// The number of dependents.
     pub(crate) count: usize,
     /// The dependents that block the owner's deletion, with their stage.
-    pub(crate) blocking: Vec<(Arc<str>, Fate)>,
+    pub(crate) blocking: Vec<(Arc<str>, DeletionStage)>,
     /// `true` if a dependent is itself waiting for its dependents. They may include the owner: a cycle.
     pub(crate) may_be_circular: bool,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Dependents {
 #[derive(Debug)]
 struct Node {
     identity: Identity,
-    sight: Sight,
-    fate: Fate,
+    source: NodeSource,
+    stage: DeletionStage,
     /// The object's owner references.
     owners: Vec<OwnerRef>,
     /// The UIDs of the nodes that have this one among their owners. Sorted, so that the same events lead to the same
@@ -93,7 +93,7 @@ struct Node {
     dependents: BTreeSet<Arc<str>>,
 }
 
-impl Fate {
+impl DeletionStage {
     fn of(meta: &Meta) -> Self {
         let has = |name: &str| meta.finalizers().iter().any(|finalizer| &**finalizer == name);
         match meta.is_deleting() {
@@ -111,34 +111,34 @@ impl Graph {
         let mut jobs = Vec::new();
         let uid = Arc::clone(&identity.uid);
         let before = if let Some(node) = self.nodes.get_mut(&uid) {
-            let was_virtual = std::mem::replace(&mut node.sight, Sight::Observed) == Sight::Virtual;
-            let before = node.fate;
+            let was_virtual = std::mem::replace(&mut node.source, NodeSource::Observed) == NodeSource::Virtual;
+            let before = node.stage;
             node.identity = identity;
             if was_virtual {
                 // The owner of a dependent that meant another object by this UID does not exist.
                 for misled in self.misled_dependents(&uid) {
                     jobs.extend(self.misplaced(&misled, &uid));
-                    jobs.push(Job::Judge(misled));
+                    jobs.push(Job::AttemptToDelete(misled));
                 }
             }
             before
         } else {
-            self.nodes.insert(Arc::clone(&uid), Node::new(identity, Sight::Observed));
-            Fate::Alive
+            self.nodes.insert(Arc::clone(&uid), Node::new(identity, NodeSource::Observed));
+            DeletionStage::Alive
         };
         self.link(&uid, meta.owner_references(), &mut jobs);
 
-        let fate = Fate::of(meta);
+        let stage = DeletionStage::of(meta);
         let Some(node) = self.nodes.get_mut(&uid) else { return jobs };
-        node.fate = fate;
-        if fate != before {
-            match fate {
-                Fate::Orphaning => jobs.push(Job::Orphan(uid)),
-                Fate::DeletingDependents => {
-                    jobs.extend(node.dependents.iter().cloned().map(Job::Judge));
-                    jobs.push(Job::Judge(uid));
+        node.stage = stage;
+        if stage != before {
+            match stage {
+                DeletionStage::Orphaning => jobs.push(Job::Orphan(uid)),
+                DeletionStage::DeletingDependents => {
+                    jobs.extend(node.dependents.iter().cloned().map(Job::AttemptToDelete));
+                    jobs.push(Job::AttemptToDelete(uid));
                 }
-                Fate::Alive | Fate::Deleting => {}
+                DeletionStage::Alive | DeletionStage::Deleting => {}
             }
         }
         jobs
@@ -151,7 +151,7 @@ impl Graph {
         if !node.dependents.is_empty() {
             self.absent.insert(node.identity.clone());
         }
-        jobs.extend(node.dependents.into_iter().map(Job::Judge));
+        jobs.extend(node.dependents.into_iter().map(Job::AttemptToDelete));
         for owner in &node.owners {
             self.unlink(&node.identity.uid, &owner.uid, &mut jobs);
         }
@@ -164,11 +164,11 @@ impl Graph {
     /// or kind.
     pub(crate) fn found_absent(&mut self, absent: &Identity) -> Vec<Job> {
         let Some(node) = self.nodes.get(&absent.uid) else { return Vec::new() };
-        match node.sight {
+        match node.source {
             // The informer will also report the deletion; deciding twice does no harm.
-            Sight::Observed if node.identity == *absent => self.remove(&absent.uid),
-            Sight::Observed => self.disown(absent),
-            Sight::Virtual => {
+            NodeSource::Observed if node.identity == *absent => self.remove(&absent.uid),
+            NodeSource::Observed => self.disown(absent),
+            NodeSource::Virtual => {
                 let others = self.other_identities(absent);
                 let Some(next) = others.range(absent.clone()..).next().or_else(|| others.first()).cloned() else {
                     let jobs = self.remove(&absent.uid);
@@ -178,7 +178,7 @@ impl Graph {
                 let mut jobs = self.disown(absent);
                 if let Some(node) = self.nodes.get_mut(&absent.uid) {
                     node.identity = next;
-                    jobs.push(Job::Judge(Arc::clone(&absent.uid)));
+                    jobs.push(Job::AttemptToDelete(Arc::clone(&absent.uid)));
                 }
                 jobs
             }
@@ -188,7 +188,9 @@ impl Graph {
     /// Removes all objects of a kind that is no longer served.
     pub(crate) fn remove_kind(&mut self, api_version: &str, kind: &str) -> Vec<Job> {
         let is_gone = |node: &&Node| {
-            node.sight == Sight::Observed && *node.identity.api_version == *api_version && *node.identity.kind == *kind
+            node.source == NodeSource::Observed
+                && *node.identity.api_version == *api_version
+                && *node.identity.kind == *kind
         };
         let mut gone: Vec<_> = self.nodes.values().filter(is_gone).map(|node| Arc::clone(&node.identity.uid)).collect();
         gone.sort_unstable();
@@ -196,16 +198,16 @@ impl Graph {
     }
 
     /// Returns the data about the object with this UID.
-    pub(crate) fn case(&self, uid: &str) -> Option<Case> {
+    pub(crate) fn view(&self, uid: &str) -> Option<NodeView> {
         let node = self.nodes.get(uid)?;
         let mut dependents = Dependents { count: node.dependents.len(), ..Dependents::default() };
         for (dependent, of) in self.dependents_of(node) {
             if of.owners.iter().any(|owner| *owner.uid == *uid && owner.block_owner_deletion) {
-                dependents.blocking.push((Arc::clone(dependent), of.fate));
+                dependents.blocking.push((Arc::clone(dependent), of.stage));
             }
-            dependents.may_be_circular |= of.fate == Fate::DeletingDependents;
+            dependents.may_be_circular |= of.stage == DeletionStage::DeletingDependents;
         }
-        Some(Case { identity: node.identity.clone(), sight: node.sight, fate: node.fate, dependents })
+        Some(NodeView { identity: node.identity.clone(), source: node.source, stage: node.stage, dependents })
     }
 
     /// Returns the objects that name the one with this UID as their owner.
@@ -220,7 +222,7 @@ impl Graph {
     }
 
     /// Records that an owner is gone.
-    pub(crate) fn note_absent(&mut self, owner: Identity) {
+    pub(crate) fn record_absent(&mut self, owner: Identity) {
         self.absent.insert(owner);
     }
 
@@ -255,22 +257,22 @@ impl Graph {
                 doubtful |= !owner.identity.is_meant_by(new, namespace.as_ref());
             } else {
                 let identity = Identity::of_owner(new, namespace.clone());
-                let mut owner = Node::new(identity, Sight::Virtual);
+                let mut owner = Node::new(identity, NodeSource::Virtual);
                 owner.dependents.insert(Arc::clone(uid));
                 self.nodes.insert(Arc::clone(&new.uid), owner);
-                jobs.push(Job::Judge(Arc::clone(&new.uid)));
+                jobs.push(Job::AttemptToDelete(Arc::clone(&new.uid)));
             }
         }
         if doubtful {
             jobs.extend(owners.iter().find_map(|owner| self.misplaced(uid, &owner.uid)));
-            jobs.push(Job::Judge(Arc::clone(uid)));
+            jobs.push(Job::AttemptToDelete(Arc::clone(uid)));
         }
     }
 
     /// Returns a work item if the observed owner is in another namespace than the dependent.
     fn misplaced(&self, dependent: &Arc<str>, owner: &Arc<str>) -> Option<Job> {
         let (of, by) = (self.nodes.get(dependent)?, self.nodes.get(owner)?);
-        let reaches = by.sight == Sight::Virtual || by.identity.reaches(of.identity.namespace.as_ref());
+        let reaches = by.source == NodeSource::Virtual || by.identity.reaches(of.identity.namespace.as_ref());
         (!reaches).then(|| Job::Misplaced { dependent: Arc::clone(dependent), owner: Arc::clone(owner) })
     }
 
@@ -285,7 +287,7 @@ impl Graph {
     fn unlink(&mut self, dependent: &Arc<str>, owner: &Arc<str>, jobs: &mut Vec<Job>) {
         let Some(node) = self.nodes.get_mut(owner) else { return };
         node.dependents.remove(dependent);
-        if node.sight == Sight::Virtual && node.dependents.is_empty() {
+        if node.source == NodeSource::Virtual && node.dependents.is_empty() {
             self.nodes.remove(owner);
         } else {
             self.unblocked(owner, jobs);
@@ -294,8 +296,8 @@ impl Graph {
 
     /// Queues an owner in foreground deletion, because a blocking dependent may be gone.
     fn unblocked(&self, owner: &Arc<str>, jobs: &mut Vec<Job>) {
-        if self.nodes.get(owner).is_some_and(|node| node.fate == Fate::DeletingDependents) {
-            jobs.push(Job::Judge(Arc::clone(owner)));
+        if self.nodes.get(owner).is_some_and(|node| node.stage == DeletionStage::DeletingDependents) {
+            jobs.push(Job::AttemptToDelete(Arc::clone(owner)));
         }
     }
 
@@ -305,7 +307,7 @@ impl Graph {
         if !mean_it.is_empty() {
             self.absent.insert(absent.clone());
         }
-        mean_it.into_iter().map(Job::Judge).collect()
+        mean_it.into_iter().map(Job::AttemptToDelete).collect()
     }
 
     fn dependents_meaning(&self, owner: &Identity) -> Vec<Arc<str>> {
@@ -350,8 +352,8 @@ impl Graph {
 }
 
 impl Node {
-    fn new(identity: Identity, sight: Sight) -> Self {
-        Self { identity, sight, fate: Fate::Alive, owners: Vec::new(), dependents: BTreeSet::new() }
+    fn new(identity: Identity, source: NodeSource) -> Self {
+        Self { identity, source, stage: DeletionStage::Alive, owners: Vec::new(), dependents: BTreeSet::new() }
     }
 }
 

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_listed_watched_and_deleted_is_collected_once_but_for_events() {
+    fn kinds_with_list_watch_delete_are_collected_except_events() {
         let all = ["get", "list", "watch", "delete"];
         let version = |name: &'static str, kinds: &[(&'static str, &[&str])], group: &'static str| DiscoveredVersion {
             version: name.to_owned(),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_containers_ended_when_it_was_unready_deleted_or_created() {
+    fn end_time_without_containers_falls_back_to_conditions() {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {"creationTimestamp": at(1).to_string(), "deletionTimestamp": at(40).to_string(),
                 "deletionGracePeriodSeconds": 30},

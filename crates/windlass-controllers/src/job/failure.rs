@@ -6,7 +6,7 @@ use k8s_openapi::api::{
 };
 use windlass_api::ObjectExt;
 
-use super::wish;
+use super::spec;
 
 /// The annotation with the number of counted failures of a pod's index before this pod.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 
 /// Returns the consequence of the first matching rule in the job's policy. Without a match, the failure counts.
 pub(super) fn verdict(job: &Job, pod: &Pod) -> Verdict {
-    let rules = wish::failure_policy(job).map(|policy| &*policy.rules).unwrap_or_default();
+    let rules = spec::failure_policy(job).map(|policy| &*policy.rules).unwrap_or_default();
     let matching = rules.iter().enumerate().filter_map(|(at, rule)| Some((at, rule, matches(rule, pod)?)));
     for (at, rule, what) in matching {
         match &*rule.action {
@@ -94,8 +94,8 @@ fn exit_code<'p>(rule: &PodFailurePolicyOnExitCodesRequirement, container: &'p C
 
 /// Returns `true` if the index of a failed pod is not retried.
 pub(super) fn exhausts_index(job: &Job, pod: &Pod) -> bool {
-    let Some(limit) = wish::backoff_limit_per_index(job) else { return false };
-    wish::has_failed(job, pod)
+    let Some(limit) = spec::backoff_limit_per_index(job) else { return false };
+    spec::has_failed(job, pod)
         && match verdict(job, pod) {
             Verdict::FailIndex => true,
             Verdict::Ignore => false,

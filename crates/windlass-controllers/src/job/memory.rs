@@ -7,14 +7,14 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use parking_lot::Mutex;
 use windlass_api::{ObjectExt, ObjectKey, ResourceVersion};
 
-use super::{backoff::Failures, wish};
+use super::{backoff::Failures, spec};
 
 /// The state kept in memory for each unfinished job.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<ObjectKey, Remembered>>);
+pub(super) struct Memory(Mutex<HashMap<ObjectKey, JobRecord>>);
 
 #[derive(Debug, Default)]
-struct Remembered {
+struct JobRecord {
     /// The job's UID: a recreated job is treated as a different one.
     uid: String,
     /// The resource version of the last status write.
@@ -34,7 +34,7 @@ impl Memory {
             jobs.remove(key);
             return true;
         }
-        let still_held = |uid: &String| pods.iter().any(|pod| pod.uid() == Some(uid) && wish::is_tracked(pod));
+        let still_held = |uid: &String| pods.iter().any(|pod| pod.uid() == Some(uid) && spec::is_tracked(pod));
         known.released.retain(still_held);
         let shown = job.metadata.resource_version.as_ref().map(ResourceVersion::new);
         let outdated = known
@@ -69,7 +69,7 @@ impl Memory {
         self.0.lock().remove(key);
     }
 
-    fn change(&self, key: &ObjectKey, job: &Job, change: impl FnOnce(&mut Remembered)) {
+    fn change(&self, key: &ObjectKey, job: &Job, change: impl FnOnce(&mut JobRecord)) {
         let mut jobs = self.0.lock();
         let known = jobs.entry_ref(key).or_default();
         job.uid().unwrap_or_default().clone_into(&mut known.uid);

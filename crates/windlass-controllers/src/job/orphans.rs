@@ -8,7 +8,7 @@ use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch};
 
-use super::{tracking, wish};
+use super::{spec, tracking};
 use crate::error::{ReconcileError, await_newer_state};
 
 /// Selects pods with the tracking finalizer.
@@ -43,7 +43,7 @@ pub(super) fn add_to(manager: &mut Manager) {
 /// Returns the pods of a finished or deleted job that still have the finalizer.
 fn pods_of(pods: &Lister<Pod>, job: &Cached<Job>) -> Vec<ObjectRef<Pod>> {
     let meta = job.meta();
-    if job.get().is_ok_and(|job| wish::end(&job).is_none() && !job.is_deleting()) {
+    if job.get().is_ok_and(|job| spec::end(&job).is_none() && !job.is_deleting()) {
         return Vec::new();
     }
     let is_of =
@@ -53,11 +53,11 @@ fn pods_of(pods: &Lister<Pod>, job: &Cached<Job>) -> Vec<ObjectRef<Pod>> {
 }
 
 fn is_tracked(pod: &Cached<Pod>) -> bool {
-    pod.meta().finalizers().iter().any(|finalizer| &**finalizer == wish::TRACKING)
+    pod.meta().finalizers().iter().any(|finalizer| &**finalizer == spec::TRACKING)
 }
 
 async fn reconcile(pod: &Pod, cx: &Context) -> Result<Action, ReconcileError> {
-    if wish::is_tracked(pod) && is_orphan(pod, cx).await? {
+    if spec::is_tracked(pod) && is_orphan(pod, cx).await? {
         tracking::release(cx, pod).await?;
     }
     Ok(Action::await_change())
@@ -75,5 +75,5 @@ async fn is_orphan(pod: &Pod, cx: &Context) -> Result<bool, ReconcileError> {
         // The cache of jobs may lag behind that of pods.
         None => cx.live().get_opt::<Job>(key).await?.filter(|job| job.uid() == Some(&owner.uid)),
     };
-    Ok(job.is_none_or(|job| wish::end(&job).is_some() && !wish::is_managed_elsewhere(&job)))
+    Ok(job.is_none_or(|job| spec::end(&job).is_some() && !spec::is_managed_elsewhere(&job)))
 }

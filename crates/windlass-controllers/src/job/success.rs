@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{indexes::Indexes, wish};
+use super::{indexes::Indexes, spec};
 
 /// Returns a description of the first fulfilled rule of the job's success policy.
 pub(super) fn rule_met(job: &Job, succeeded: &Indexes) -> Option<String> {
     let rules = &job.spec.as_ref()?.success_policy.as_ref()?.rules;
-    let completions = wish::completions(job).unwrap_or(0);
+    let completions = spec::completions(job).unwrap_or(0);
     if succeeded.is_empty() {
         return None;
     }

@@ -20,8 +20,8 @@ use windlass_runtime::Context;
 use super::{
     failure::{self, Verdict},
     indexes::Indexes,
-    look::{Look, Uncounted, condition},
-    wish,
+    observed::{Observed, Uncounted, condition},
+    spec,
 };
 use crate::pods;
 
@@ -39,7 +39,7 @@ pub(super) enum Change {
 /// The result of adding finished pods to the status, and the follow-up work.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Noted {
+pub(super) struct Recorded {
     pub(super) change: Change,
     /// The pods whose finalizer may be removed once the status is written.
     pub(super) to_release: Vec<Arc<Pod>>,
@@ -60,41 +60,41 @@ impl Change {
 }
 
 /// Adds finished pods to the status, by UID or by index, together with the verdict.
-pub(super) fn note(look: &mut Look, now: Timestamp) -> Noted {
-    let tracked: Vec<_> = look.pods.iter().filter(|pod| wish::is_tracked(pod)).cloned().collect();
+pub(super) fn record(observed: &mut Observed, now: Timestamp) -> Recorded {
+    let tracked: Vec<_> = observed.pods.iter().filter(|pod| spec::is_tracked(pod)).cloned().collect();
     let held: HashSet<String> = tracked.iter().filter_map(|pod| pod.uid().map(str::to_owned)).collect();
-    let before = Uncounted::of(&look.job);
-    let mut change = count_released(look.status(), &held);
+    let before = Uncounted::of(&observed.job);
+    let mut change = count_released(observed.status(), &held);
     let mut tracked = tracked;
-    if wish::is_indexed(&look.job) {
-        tracked.sort_by_key(|pod| wish::index(pod));
+    if spec::is_indexed(&observed.job) {
+        tracked.sort_by_key(|pod| spec::index(pod));
     }
 
     let (mut to_release, mut new_indexes) = (Vec::new(), Vec::new());
     let mut is_partial = false;
     for pod in tracked {
-        if !may_go(look, &pod) {
+        if !may_go(observed, &pod) {
             continue;
         }
-        match ending(look, &pod, &before) {
+        match ending(observed, &pod, &before) {
             Ending::Known => {}
             Ending::Index(index) => new_indexes.push(index),
-            Ending::Succeeded => uncounted(look.status(), |pods| &mut pods.succeeded, &pod),
-            Ending::Failed => uncounted(look.status(), |pods| &mut pods.failed, &pod),
+            Ending::Succeeded => uncounted(observed.status(), |pods| &mut pods.succeeded, &pod),
+            Ending::Failed => uncounted(observed.status(), |pods| &mut pods.failed, &pod),
         }
         to_release.push(pod);
-        let now = Uncounted::of(&look.job);
+        let now = Uncounted::of(&observed.job);
         if new_indexes.len() + now.succeeded.len() + now.failed.len() >= MOST_UNCOUNTED {
             is_partial = true;
             break;
         }
     }
-    let after = Uncounted::of(&look.job);
+    let after = Uncounted::of(&observed.job);
     let has_new = after.succeeded.difference(&before.succeeded).next().is_some()
         || after.failed.difference(&before.failed).next().is_some();
     change = change.or(Change::of(has_new || !new_indexes.is_empty()));
-    change = change.or(note_indexes(look, new_indexes)).or(note_verdict(look, now));
-    Noted { change, to_release, held, is_partial }
+    change = change.or(record_indexes(observed, new_indexes)).or(record_verdict(observed, now));
+    Recorded { change, to_release, held, is_partial }
 }
 
 /// The way in which a finished pod enters the status.
@@ -106,37 +106,37 @@ enum Ending {
     Failed,
 }
 
-fn ending(look: &Look, pod: &Pod, before: &Uncounted) -> Ending {
+fn ending(observed: &Observed, pod: &Pod, before: &Uncounted) -> Ending {
     let uid = pod.uid().unwrap_or_default();
-    let is_indexed = wish::is_indexed(&look.job);
-    let index = wish::valid_index(&look.job, pod);
+    let is_indexed = spec::is_indexed(&observed.job);
+    let index = spec::valid_index(&observed.job, pod);
     if pods::phase(pod) == "Succeeded" && !before.failed.contains(uid) {
         return match index {
-            Some(index) if is_indexed && !look.known_indexes.contains(index) => Ending::Index(index),
+            Some(index) if is_indexed && !observed.known_indexes.contains(index) => Ending::Index(index),
             _ if is_indexed || before.succeeded.contains(uid) => Ending::Known,
             _ => Ending::Succeeded,
         };
     }
     // In a failed job, every pod that did not succeed has failed.
-    let is_lost = look.verdict.as_ref().is_some_and(|verdict| verdict.type_ != "SuccessCriteriaMet");
-    let counts = (wish::has_failed(&look.job, pod) || is_lost)
+    let is_lost = observed.verdict.as_ref().is_some_and(|verdict| verdict.type_ != "SuccessCriteriaMet");
+    let counts = (spec::has_failed(&observed.job, pod) || is_lost)
         && !before.failed.contains(uid)
         && (!is_indexed || index.is_some())
-        && failure::verdict(&look.job, pod) != Verdict::Ignore;
+        && failure::verdict(&observed.job, pod) != Verdict::Ignore;
     if counts { Ending::Failed } else { Ending::Known }
 }
 
 /// Returns `true` if the pod's finalizer may be removed: the pod or the job is finished. A failed pod stays until
 /// another pod has taken over its index.
-fn may_go(look: &Look, pod: &Pod) -> bool {
-    if look.job.is_deleting() || look.verdict.is_some() || pods::phase(pod) == "Succeeded" {
+fn may_go(observed: &Observed, pod: &Pod) -> bool {
+    if observed.job.is_deleting() || observed.verdict.is_some() || pods::phase(pod) == "Succeeded" {
         return true;
     }
     let awaits_successor = || {
-        let waiting = wish::index(pod).and_then(|index| look.awaiting_successor.get(&index));
+        let waiting = spec::index(pod).and_then(|index| observed.awaiting_successor.get(&index));
         waiting.is_some_and(|waiting| waiting.uid() == pod.uid())
     };
-    wish::has_failed(&look.job, pod) && !awaits_successor()
+    spec::has_failed(&observed.job, pod) && !awaits_successor()
 }
 
 fn uncounted(
@@ -148,16 +148,16 @@ fn uncounted(
     list.push(pod.uid().unwrap_or_default().to_owned());
 }
 
-fn note_indexes(look: &mut Look, new: Vec<i32>) -> Change {
-    if !wish::is_indexed(&look.job) {
+fn record_indexes(observed: &mut Observed, new: Vec<i32>) -> Change {
+    if !spec::is_indexed(&observed.job) {
         return Change::Same;
     }
-    look.succeeded_indexes = look.succeeded_indexes.union(&new.into_iter().collect());
-    let total = look.succeeded_indexes.total();
+    observed.succeeded_indexes = observed.succeeded_indexes.union(&new.into_iter().collect());
+    let total = observed.succeeded_indexes.total();
     let written = |indexes: &Indexes| Some(indexes.to_string()).filter(|text| !text.is_empty());
-    let completed = written(&look.succeeded_indexes);
-    let failed = look.failed_indexes.as_ref().map(Indexes::to_string);
-    let status = look.status();
+    let completed = written(&observed.succeeded_indexes);
+    let failed = observed.failed_indexes.as_ref().map(Indexes::to_string);
+    let status = observed.status();
     let changed = status.completed_indexes.clone().filter(|text| !text.is_empty()) != completed
         || status.failed_indexes != failed;
     (status.succeeded, status.completed_indexes, status.failed_indexes) = (Some(total), completed, failed);
@@ -165,19 +165,19 @@ fn note_indexes(look: &mut Look, new: Vec<i32>) -> Change {
 }
 
 /// Adds the interim condition, which is set before finalizers are removed. The final condition follows later.
-fn note_verdict(look: &mut Look, now: Timestamp) -> Change {
-    let Some(verdict) = look.verdict.clone() else { return Change::Same };
+fn record_verdict(observed: &mut Observed, now: Timestamp) -> Change {
+    let Some(verdict) = observed.verdict.clone() else { return Change::Same };
     let last = match &*verdict.type_ {
         "FailureTarget" => "Failed",
         "SuccessCriteriaMet" => "Complete",
         _ => return Change::Same,
     };
     let reason = verdict.reason.clone().unwrap_or_default();
-    look.verdict = Some(condition(last, &reason, verdict.message.clone().unwrap_or_default(), now));
-    if wish::condition(&look.job, &verdict.type_).is_some() {
+    observed.verdict = Some(condition(last, &reason, verdict.message.clone().unwrap_or_default(), now));
+    if spec::condition(&observed.job, &verdict.type_).is_some() {
         return Change::Same;
     }
-    look.status().conditions.get_or_insert_default().push(verdict);
+    observed.status().conditions.get_or_insert_default().push(verdict);
     Change::Changed
 }
 
@@ -202,13 +202,13 @@ pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<String>) -> 
 }
 
 /// Sets the final condition once all pods are counted and none is terminating. Returns `true` if the job is finished.
-pub(super) fn finish(look: &mut Look, now: Timestamp) -> bool {
-    let Some(verdict) = look.verdict.clone() else { return false };
-    let uncounted = Uncounted::of(&look.job);
-    if !uncounted.succeeded.is_empty() || !uncounted.failed.is_empty() || look.counts.terminating > 0 {
+pub(super) fn finish(observed: &mut Observed, now: Timestamp) -> bool {
+    let Some(verdict) = observed.verdict.clone() else { return false };
+    let uncounted = Uncounted::of(&observed.job);
+    if !uncounted.succeeded.is_empty() || !uncounted.failed.is_empty() || observed.counts.terminating > 0 {
         return false;
     }
-    let status = look.status();
+    let status = observed.status();
     if verdict.type_ == "Complete" {
         status.completion_time.clone_from(&verdict.last_transition_time);
     }
@@ -250,7 +250,7 @@ pub(super) fn set_condition(
 
 /// Removes the finalizer. A missing pod is not an error.
 pub(super) async fn release(cx: &Context, pod: &Pod) -> Result<(), Error> {
-    let metadata = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [wish::TRACKING]});
+    let metadata = json!({"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [spec::TRACKING]});
     let patch = Patch::Strategic(json!({"metadata": metadata}));
     match cx.client().patch::<Pod>(pod.object_ref(), patch).await {
         Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
@@ -272,9 +272,9 @@ pub(super) async fn release_all(cx: &Context, pods: &[Arc<Pod>], mut told: impl 
 }
 
 /// Copies the counts of pods to the status, and returns whether they differ.
-pub(super) fn note_counts(look: &mut Look) -> Change {
-    let counts = look.counts;
-    let status = look.status();
+pub(super) fn record_counts(observed: &mut Observed) -> Change {
+    let counts = observed.counts;
+    let status = observed.status();
     let changed = status.active.unwrap_or(0) != counts.active
         || status.ready != Some(counts.ready)
         || status.terminating != Some(counts.terminating);
@@ -287,5 +287,5 @@ pub(super) fn note_counts(look: &mut Look) -> Change {
 /// Returns `true` if more pods succeeded than required.
 pub(super) fn has_too_many(job: &Job) -> bool {
     let succeeded = job.status.as_ref().and_then(|status| status.succeeded).unwrap_or(0);
-    wish::completions(job).is_some_and(|wanted| succeeded > wanted)
+    spec::completions(job).is_some_and(|wanted| succeeded > wanted)
 }

@@ -46,26 +46,26 @@ impl Progress {
     /// Returns the new conditions of the namespace. Conditions of other types are kept.
     pub(crate) fn conditions(&self, before: &[NamespaceCondition], now: Timestamp) -> Vec<NamespaceCondition> {
         let counted = |what: &BTreeMap<String, usize>, how: &str| {
-            let told = what.iter().filter(|_| !self.awaits_pods);
-            told.map(|(name, count)| format!("{name} {how} {count} resource instances")).collect::<Vec<_>>()
+            let reports = what.iter().filter(|_| !self.awaits_pods);
+            reports.map(|(name, count)| format!("{name} {how} {count} resource instances")).collect::<Vec<_>>()
         };
         let remaining = counted(&self.remaining, "has").join(", ");
         let finalizers = counted(&self.finalizers, "in").join(", ");
         let failures = &self.deletion_failures;
-        let told = [
-            Told {
+        let reports = [
+            ConditionReport {
                 type_: "NamespaceDeletionDiscoveryFailure",
                 problem: self.discovery_failure.clone(),
                 reasons: ("DiscoveryFailed", "ResourcesDiscovered"),
                 fine: "All resources successfully discovered",
             },
-            Told {
+            ConditionReport {
                 type_: "NamespaceDeletionGroupVersionParsingFailure",
                 problem: None,
                 reasons: ("GroupVersionParsingFailed", "ParsedGroupVersions"),
                 fine: "All legacy kube types successfully parsed",
             },
-            Told {
+            ConditionReport {
                 type_: "NamespaceDeletionContentFailure",
                 problem: (!failures.is_empty()).then(|| {
                     format!(
@@ -77,13 +77,13 @@ impl Progress {
                 reasons: ("ContentDeletionFailed", "ContentDeleted"),
                 fine: "All content successfully deleted, may be waiting on finalization",
             },
-            Told {
+            ConditionReport {
                 type_: "NamespaceContentRemaining",
                 problem: (!remaining.is_empty()).then(|| format!("Some resources are remaining: {remaining}")),
                 reasons: ("SomeResourcesRemain", "ContentRemoved"),
                 fine: "All content successfully removed",
             },
-            Told {
+            ConditionReport {
                 type_: "NamespaceFinalizersRemaining",
                 problem: (!finalizers.is_empty())
                     .then(|| format!("Some content in the namespace has finalizers remaining: {finalizers}")),
@@ -92,22 +92,22 @@ impl Progress {
             },
         ];
         let mut conditions = before.to_vec();
-        for told in told {
-            told.put_into(&mut conditions, now);
+        for reports in reports {
+            reports.put_into(&mut conditions, now);
         }
         conditions
     }
 }
 
 /// A condition type with its reasons for true (there is a problem) and for false.
-struct Told {
+struct ConditionReport {
     type_: &'static str,
     problem: Option<String>,
     reasons: (&'static str, &'static str),
     fine: &'static str,
 }
 
-impl Told {
+impl ConditionReport {
     fn put_into(self, conditions: &mut Vec<NamespaceCondition>, now: Timestamp) {
         let (status, reason, message) = match self.problem {
             Some(problem) => ("True", self.reasons.0, problem),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_and_a_condition_changes_its_time_only_with_its_status() {
+    fn condition_transition_time_changes_only_with_status() {
         let failing = Progress {
             discovery_failure: Some("x.io is away".to_owned()),
             deletion_failures: vec!["a".to_owned(), "b".to_owned()],

@@ -10,7 +10,7 @@ use windlass_api::{ObjectExt, ObjectRef};
 use windlass_client::Error;
 use windlass_runtime::Context;
 
-use super::fit::Misfit;
+use super::fit::FitError;
 use crate::{
     consumers::claims_of,
     error::ReconcileError,
@@ -97,14 +97,14 @@ impl Consumption {
     }
 
     /// Checks that a node reaches all volumes, and that waiting claims can get volumes there.
-    pub(super) fn fit(&self, node: &Node) -> Result<(), Misfit> {
+    pub(super) fn fit(&self, node: &Node) -> Result<(), FitError> {
         if self.lacks_volume {
-            return Err(Misfit::LostVolume);
+            return Err(FitError::LostVolume);
         }
         if !self.volumes.iter().all(|volume| reaches(volume, node)) {
-            return Err(Misfit::Unreachable);
+            return Err(FitError::Unreachable);
         }
-        self.supplies(node).map(drop).ok_or(Misfit::NoVolume)
+        self.supplies(node).map(drop).ok_or(FitError::NoVolume)
     }
 
     /// Reports whether all claims are bound.
@@ -224,16 +224,16 @@ mod tests {
         }
     }
 
-    fn fits(consumption: &Consumption) -> [Result<(), Misfit>; 3] {
+    fn fits(consumption: &Consumption) -> [Result<(), FitError>; 3] {
         ["a", "b", "c"].map(|name| consumption.fit(&node(name)))
     }
 
     #[test]
     fn bound_claims_keep_a_pod_where_their_volumes_are() {
         let bound = Consumption { volumes: vec![volume("v", "b")], ..Consumption::default() };
-        assert_eq!(fits(&bound), [Err(Misfit::Unreachable), Ok(()), Err(Misfit::Unreachable)]);
+        assert_eq!(fits(&bound), [Err(FitError::Unreachable), Ok(()), Err(FitError::Unreachable)]);
         let lost = Consumption { lacks_volume: true, ..Consumption::default() };
-        assert_eq!(lost.fit(&node("a")), Err(Misfit::LostVolume));
+        assert_eq!(lost.fit(&node("a")), Err(FitError::LostVolume));
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             let waiting = names.map(|name| waiting(name, json!({}), NO_PROVISIONER, &volumes)).collect();
             Consumption { waiting, ..Consumption::default() }
         };
-        assert_eq!((claims(1).fit(&node("a")), claims(2).fit(&node("a"))), (Ok(()), Err(Misfit::NoVolume)));
+        assert_eq!((claims(1).fit(&node("a")), claims(2).fit(&node("a"))), (Ok(()), Err(FitError::NoVolume)));
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
             waiting: vec![waiting("one", annotations, "example.com/disks", &[])],
             ..Consumption::default()
         };
-        assert_eq!(fits(&asks(json!({}))), [Ok(()), Ok(()), Err(Misfit::NoVolume)]);
+        assert_eq!(fits(&asks(json!({}))), [Ok(()), Ok(()), Err(FitError::NoVolume)]);
         let selected = asks(json!({SELECTED_NODE: "b"}));
-        assert_eq!(fits(&selected), [Err(Misfit::NoVolume), Ok(()), Err(Misfit::NoVolume)]);
+        assert_eq!(fits(&selected), [Err(FitError::NoVolume), Ok(()), Err(FitError::NoVolume)]);
     }
 }

@@ -9,7 +9,7 @@ use super::{demand::Demand, ports::HostPort, quantity::Amount};
 
 /// The reason why a pod cannot run on a node. Displays as in the pod's condition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Misfit {
+pub(crate) enum FitError {
     /// The node is cordoned.
     Unschedulable,
     /// The node is not ready.
@@ -40,7 +40,7 @@ pub(crate) struct Usage {
     pub(crate) ports: Vec<HostPort>,
 }
 
-impl std::fmt::Display for Misfit {
+impl std::fmt::Display for FitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Unschedulable => "node(s) were unschedulable",
@@ -58,7 +58,7 @@ impl std::fmt::Display for Misfit {
 }
 
 /// Checks that the pod, which requests `demand`, can run on the node. Returns the first reason if it cannot.
-pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
+pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Result<(), FitError> {
     let default = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&default);
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
@@ -71,34 +71,34 @@ pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Res
     };
     let cordoned = node_spec.and_then(|spec| spec.unschedulable) == Some(true);
     if cordoned && !tolerations.iter().any(|toleration| tolerates(toleration, &cordon)) {
-        return Err(Misfit::Unschedulable);
+        return Err(FitError::Unschedulable);
     }
     if !is_ready(node) {
-        return Err(Misfit::NotReady);
+        return Err(FitError::NotReady);
     }
     if is_repelled(tolerations, node, &["NoSchedule", "NoExecute"]) {
-        return Err(Misfit::Tainted);
+        return Err(FitError::Tainted);
     }
     if !is_selected(spec, node) {
-        return Err(Misfit::Unselected);
+        return Err(FitError::Unselected);
     }
     if HostPort::of(pod).iter().any(|port| usage.ports.iter().any(|taken| taken.conflicts_with(port))) {
-        return Err(Misfit::PortTaken);
+        return Err(FitError::PortTaken);
     }
     room(demand, node, usage)
 }
 
-fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), Misfit> {
+fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), FitError> {
     let status = node.status.as_ref();
     let allocatable =
         Demand::of_list(status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref())));
     if Amount::units(usage.pods + 1) > allocatable.get("pods") {
-        return Err(Misfit::TooManyPods);
+        return Err(FitError::TooManyPods);
     }
     for (resource, amount) in demand.iter() {
         let taken = usage.demand.get(resource);
         if amount > Amount::default() && taken.plus(amount) > allocatable.get(resource) {
-            return Err(Misfit::Insufficient(resource.to_owned()));
+            return Err(FitError::Insufficient(resource.to_owned()));
         }
     }
     Ok(())

@@ -15,10 +15,10 @@ use super::{
     addresses::Host,
     fleet::is_simulated,
     lifecycle::{Place, Step, deadline, is_new, next_step, rejected},
-    meters::Meters,
     notes,
     pace::Pace,
-    residents::Residents,
+    pod_metrics::PodMetrics,
+    pod_state::PodStates,
 };
 use crate::{error::ReconcileError, pods};
 
@@ -35,27 +35,27 @@ struct Kubelets {
     nodes: u16,
     pace: Pace,
     recorder: Recorder,
-    meters: Meters,
+    pod_metrics: PodMetrics,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    residents: Residents,
+    pod_states: PodStates,
     /// `true` once the addresses and ports of pods that existed at startup are recorded.
     seeded: bool,
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, meters: Meters) {
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics) {
     let recorder = manager.cluster().recorder("kubelet");
-    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, meters, state: Mutex::default() });
+    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, state: Mutex::default() });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
             // A recreated node queues its pods.
-            .watches_with(Watch::<Node>::all().filter(Appeared), move |node| pods_on(&pods, node))
+            .watches_with(Watch::<Node>::all().filter(NodeAdded), move |node| pods_on(&pods, node))
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&kubelets))),
     );
@@ -90,9 +90,9 @@ impl Predicate<Pod> for OnSimulatedNode {
 
 /// Selects nodes when they appear.
 #[derive(Debug)]
-struct Appeared;
+struct NodeAdded;
 
-impl Predicate<Node> for Appeared {
+impl Predicate<Node> for NodeAdded {
     fn updated(&self, _: &Cached<Node>, _: &Cached<Node>) -> bool {
         false
     }
@@ -115,11 +115,11 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     let store = cx.store::<Pod>();
     let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
     let Some((pod, host)) = pod.and_then(|pod| Some((Arc::clone(&pod), kubelets.host_of(&pod)?))) else {
-        kubelets.state.lock().residents.forget(key.key());
-        kubelets.meters.forget(key.key());
+        kubelets.state.lock().pod_states.forget(key.key());
+        kubelets.pod_metrics.forget(key.key());
         return Ok(Action::await_change());
     };
-    kubelets.meters.note(key.key(), &pod);
+    kubelets.pod_metrics.record(key.key(), &pod);
     // A node of that name without the simulator's label is not ours. A missing node is created again, which queues its
     // pods.
     let node = cx.store::<Node>().get(&ObjectRef::new(host.name()));
@@ -131,15 +131,15 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     let (step, place) = {
         let mut state = kubelets.state.lock();
         state.seed(&store, &kubelets);
-        let residents = &mut state.residents;
-        residents.settle(key.key(), uid, host);
-        let pod_ip = if needs_address(&pod) { residents.addresses().assign(host, uid) } else { None };
+        let pod_states = &mut state.pod_states;
+        pod_states.settle(key.key(), uid, host);
+        let pod_ip = if needs_address(&pod) { pod_states.addresses().assign(host, uid) } else { None };
         let place = Place { host_ip: host.ip(), pod_ip };
-        if is_new(&pod) && !residents.take_ports(host, uid, &pod) {
+        if is_new(&pod) && !pod_states.take_ports(host, uid, &pod) {
             (Step::Report(Box::new(rejected(&pod, cx.clock().now()))), place)
         } else {
-            let scripts = residents.run_scripts(key.key(), &pod, cx.entropy());
-            let due = |stage| residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy()) <= Instant::now();
+            let scripts = pod_states.run_scripts(key.key(), &pod, cx.entropy());
+            let due = |stage| pod_states.due_at(key.key(), stage, &kubelets.pace, cx.entropy()) <= Instant::now();
             (next_step(&pod, place, &scripts, due, cx.clock().now()), place)
         }
     };
@@ -148,7 +148,7 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     });
     let outcome = match step {
         Step::Rest if pods::is_finished(&pod) => {
-            kubelets.state.lock().residents.leave(host, uid);
+            kubelets.state.lock().pod_states.leave(host, uid);
             return Ok(Action::await_change());
         }
         Step::Rest if place.pod_ip.is_none() && needs_address(&pod) => {
@@ -156,7 +156,7 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
         }
         Step::Rest => return Ok(until_deadline.map_or_else(Action::await_change, Action::requeue_after)),
         Step::Wait(stage) => {
-            let due = kubelets.state.lock().residents.due_at(key.key(), stage, &kubelets.pace, cx.entropy());
+            let due = kubelets.state.lock().pod_states.due_at(key.key(), stage, &kubelets.pace, cx.entropy());
             let wait = due.saturating_duration_since(Instant::now());
             return Ok(Action::requeue_after(until_deadline.map_or(wait, |until| wait.min(until))));
         }
@@ -210,10 +210,10 @@ impl State {
                 continue;
             };
             let uid = pod.uid().unwrap_or_default();
-            self.residents.settle(cached.key(), uid, host);
-            self.residents.take_ports(host, uid, &pod);
+            self.pod_states.settle(cached.key(), uid, host);
+            self.pod_states.take_ports(host, uid, &pod);
             if let Some(ip) = ip {
-                self.residents.addresses().adopt(host, uid, ip);
+                self.pod_states.addresses().adopt(host, uid, ip);
             }
         }
     }

@@ -8,7 +8,7 @@ use windlass_api::{ObjectExt, ObjectKey};
 
 use super::{
     demand::Demand,
-    fit::{Misfit, Usage, fit},
+    fit::{FitError, Usage, fit},
     ports::HostPort,
 };
 use crate::pods;
@@ -34,7 +34,7 @@ struct Place {
 
 /// The result of recording a pod's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum PodState {
     /// The pod needs a node.
     Unscheduled,
     /// The pod has a node, or needs none from this scheduler; no place became free.
@@ -48,17 +48,17 @@ pub(crate) enum Look {
 pub(crate) struct Unschedulable {
     nodes: usize,
     /// Each reason once, with the number of nodes.
-    misfits: Vec<(Misfit, usize)>,
+    errors: Vec<(FitError, usize)>,
     /// The reason, if it does not depend on the node.
     everywhere: Option<String>,
 }
 
 impl Ledger {
     /// Records the newest state of a pod; `None` if it is gone.
-    pub(crate) fn look(&mut self, key: &ObjectKey, pod: Option<&Pod>) -> Look {
+    pub(crate) fn record(&mut self, key: &ObjectKey, pod: Option<&Pod>) -> PodState {
         let Some(pod) = pod.filter(|pod| !pods::is_finished(pod)) else {
             self.waiting.remove(key);
-            return if self.clear(key) { Look::Left } else { Look::Settled };
+            return if self.clear(key) { PodState::Left } else { PodState::Settled };
         };
         let node = pods::node_name(pod);
         if !node.is_empty() {
@@ -66,17 +66,17 @@ impl Ledger {
             if !self.places.get(key).is_some_and(|place| place.uid.as_deref() == pod.uid() && place.node == node) {
                 self.place(key, pod, node);
             }
-            return Look::Settled;
+            return PodState::Settled;
         }
         match self.places.get(key) {
             // The cache does not show our binding yet.
-            Some(_) if self.has_place(key, pod) => Look::Settled,
+            Some(_) if self.has_place(key, pod) => PodState::Settled,
             Some(_) => {
                 self.clear(key);
-                if wants_node(pod) { Look::Unscheduled } else { Look::Left }
+                if wants_node(pod) { PodState::Unscheduled } else { PodState::Left }
             }
-            None if wants_node(pod) => Look::Unscheduled,
-            None => Look::Settled,
+            None if wants_node(pod) => PodState::Unscheduled,
+            None => PodState::Settled,
         }
     }
 
@@ -140,12 +140,12 @@ impl Ledger {
         &self,
         pod: &Pod,
         nodes: impl IntoIterator<Item = &'n Node>,
-        also: impl Fn(&Node) -> Result<(), Misfit>,
+        also: impl Fn(&Node) -> Result<(), FitError>,
     ) -> Result<&'n Node, Unschedulable> {
         let demand = Demand::of(pod);
         let unused = Usage::default();
         let mut best: Option<(u32, &Node)> = None;
-        let mut unschedulable = Unschedulable { nodes: 0, misfits: Vec::new(), everywhere: None };
+        let mut unschedulable = Unschedulable { nodes: 0, errors: Vec::new(), everywhere: None };
         for node in nodes {
             unschedulable.nodes += 1;
             let usage = self.usage.get(node.name()).unwrap_or(&unused);
@@ -156,7 +156,7 @@ impl Ledger {
                         best = Some((usage.pods, node));
                     }
                 }
-                Err(misfit) => unschedulable.count(misfit),
+                Err(error) => unschedulable.count(error),
             }
         }
         best.map(|(_, node)| node).ok_or(unschedulable)
@@ -166,13 +166,13 @@ impl Ledger {
 impl Unschedulable {
     /// Creates the result for a reason that does not depend on the node.
     pub(crate) fn everywhere(nodes: usize, why: String) -> Self {
-        Self { nodes, misfits: Vec::new(), everywhere: Some(why) }
+        Self { nodes, errors: Vec::new(), everywhere: Some(why) }
     }
 
-    fn count(&mut self, misfit: Misfit) {
-        match self.misfits.iter_mut().find(|(known, _)| *known == misfit) {
+    fn count(&mut self, error: FitError) {
+        match self.errors.iter_mut().find(|(known, _)| *known == error) {
             Some((_, count)) => *count += 1,
-            None => self.misfits.push((misfit, 1)),
+            None => self.errors.push((error, 1)),
         }
     }
 }
@@ -186,7 +186,7 @@ impl fmt::Display for Unschedulable {
         if let Some(why) = &self.everywhere {
             return write!(f, "0/{} nodes are available: {why}.", self.nodes);
         }
-        let mut reasons: Vec<_> = self.misfits.iter().map(|(misfit, count)| format!("{count} {misfit}")).collect();
+        let mut reasons: Vec<_> = self.errors.iter().map(|(error, count)| format!("{count} {error}")).collect();
         reasons.sort_unstable();
         write!(f, "0/{} nodes are available: {}.", self.nodes, reasons.join(", "))
     }
@@ -233,7 +233,7 @@ mod tests {
         let mut places = Vec::new();
         for name in ["a", "b", "c"] {
             let (key, pod) = pod(name, name, "");
-            assert_eq!(ledger.look(&key, Some(&pod)), Look::Unscheduled);
+            assert_eq!(ledger.record(&key, Some(&pod)), PodState::Unscheduled);
             let node = chosen(&ledger, &pod, &nodes);
             if nodes.iter().any(|known| known.name() == node) {
                 ledger.place(&key, &pod, &node);
@@ -247,9 +247,9 @@ mod tests {
 
         // One pod is removed, so its place is free.
         let (key, _) = pod("a", "a", "");
-        assert_eq!(ledger.look(&key, None), Look::Left);
+        assert_eq!(ledger.record(&key, None), PodState::Left);
         assert_eq!(chosen(&ledger, &pod("c", "c", "").1, &nodes), "node-2");
-        assert_eq!(ledger.look(&key, None), Look::Settled);
+        assert_eq!(ledger.record(&key, None), PodState::Settled);
     }
 
     #[test]
@@ -289,10 +289,10 @@ mod tests {
         let (key, unscheduled) = pod("a", "1", "");
         let mut ledger = Ledger::default();
         ledger.place(&key, &unscheduled, "node-0");
-        assert_eq!(ledger.look(&key, Some(&unscheduled)), Look::Settled, "it is not bound twice");
-        assert_eq!(ledger.look(&key, Some(&pod("a", "1", "node-0").1)), Look::Settled);
+        assert_eq!(ledger.record(&key, Some(&unscheduled)), PodState::Settled, "it is not bound twice");
+        assert_eq!(ledger.record(&key, Some(&pod("a", "1", "node-0").1)), PodState::Settled);
         // A recreated pod of the same name counts as a new pod.
-        assert_eq!(ledger.look(&key, Some(&pod("a", "2", "").1)), Look::Unscheduled);
+        assert_eq!(ledger.record(&key, Some(&pod("a", "2", "").1)), PodState::Unscheduled);
         assert!(ledger.usage.is_empty());
     }
 
@@ -301,11 +301,11 @@ mod tests {
         let mut ledger = Ledger::default();
         let (key, bound) = pod("a", "1", "node-0");
         ledger.wait(&key);
-        assert_eq!(ledger.look(&key, Some(&bound)), Look::Settled);
+        assert_eq!(ledger.record(&key, Some(&bound)), PodState::Settled);
         assert_eq!((ledger.usage["node-0"].pods, ledger.waiting().len()), (1, 0));
         let mut finished = bound;
         finished.status.get_or_insert_default().phase = Some("Succeeded".to_owned());
-        assert_eq!(ledger.look(&key, Some(&finished)), Look::Left);
+        assert_eq!(ledger.record(&key, Some(&finished)), PodState::Left);
         assert!(ledger.usage.is_empty());
     }
 
@@ -318,7 +318,7 @@ mod tests {
         ] {
             let (key, mut pod) = pod("a", "1", "");
             pod.spec = serde_json::from_value(spec).unwrap();
-            assert_eq!(ledger.look(&key, Some(&pod)), Look::Settled);
+            assert_eq!(ledger.record(&key, Some(&pod)), PodState::Settled);
         }
     }
 }

@@ -17,7 +17,7 @@ use k8s_openapi::{
 };
 use windlass_api::ObjectExt;
 
-use super::script::{Ending, Lasts, Script, Scripts};
+use super::script::{Ending, RunTime, Script, Scripts};
 use crate::pods;
 
 /// The exit code of a killed container.
@@ -196,9 +196,9 @@ impl Report<'_> {
     fn work(&self) -> Option<Stage> {
         match self.scripts.together(self.main()).lasts {
             _ if !is_meant_to_end(self.pod) => None,
-            Lasts::Usual => Some(Stage::Work),
-            Lasts::So(time) => Some(Stage::Sleep(time)),
-            Lasts::Forever => None,
+            RunTime::Usual => Some(Stage::Work),
+            RunTime::So(time) => Some(Stage::Sleep(time)),
+            RunTime::Forever => None,
         }
     }
 

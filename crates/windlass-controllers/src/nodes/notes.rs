@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_starts_and_one_that_is_stopped_are_told_once() {
+    fn container_start_and_stop_are_reported_once() {
         let mut pod = Pod { status: Some(status(None)), ..Pod::default() };
         let started = said(&pod, &status(Some("1")));
         assert_eq!(started.len(), 3);

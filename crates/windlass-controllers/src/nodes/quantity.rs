@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_none_and_what_is_too_large_is_the_largest() {
+    fn invalid_quantity_is_none_and_overflow_is_the_maximum() {
         for odd in ["", "-", "x", "1x", "1.2.3", "1 ", "1ee", "--1"] {
             assert_eq!(Amount::parse(odd), None, "{odd}");
         }

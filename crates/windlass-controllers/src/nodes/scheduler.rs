@@ -26,7 +26,7 @@ use windlass_runtime::{
 
 use super::{
     consumers::Consumption,
-    ledger::{Ledger, Look, Unschedulable},
+    ledger::{Ledger, PodState, Unschedulable},
     storage::Storage,
 };
 use crate::{
@@ -151,17 +151,17 @@ impl Predicate<Pod> for PlaceChanged {
 async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) -> Result<Action, ReconcileError> {
     let store = cx.store::<Pod>();
     let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
-    let look = {
+    let pod_state = {
         let mut state = scheduler.state.lock();
         state.seed(&store);
-        let look = state.ledger.look(key.key(), pod.as_deref());
-        state.wake |= look == Look::Left;
-        if look != Look::Unscheduled {
+        let pod_state = state.ledger.record(key.key(), pod.as_deref());
+        state.wake |= pod_state == PodState::Left;
+        if pod_state != PodState::Unscheduled {
             state.selected.remove(key.key());
         }
-        look
+        pod_state
     };
-    if look == Look::Unscheduled
+    if pod_state == PodState::Unscheduled
         && let Some(pod) = &pod
     {
         scheduler.schedule(&cx, key.key(), pod).await?;
@@ -324,7 +324,7 @@ impl State {
         for cached in store.list() {
             // A pod that cannot be decoded is reported when its own key is reconciled.
             if let Ok(pod) = cached.get() {
-                self.ledger.look(cached.key(), Some(&pod));
+                self.ledger.record(cached.key(), Some(&pod));
             }
         }
     }

@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use super::{
     disk::{Disk, View},
     environment::{referenced, variables},
-    shell::{Ran, Surroundings, run_program, run_script},
+    shell::{ScriptEnvironment, ScriptOutcome, run_program, run_script},
 };
 
 /// The run time and exit code of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Script {
-    pub(crate) lasts: Lasts,
+    pub(crate) lasts: RunTime,
     pub(crate) code: i32,
     /// The reaction to SIGTERM, if the command handles it.
     pub(crate) on_term: Option<Ending>,
@@ -24,7 +24,7 @@ pub(crate) struct Script {
 
 /// The run time of a container. Defaults to the pace of the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Lasts {
+pub(crate) enum RunTime {
     #[default]
     Usual,
     So(Duration),
@@ -57,9 +57,9 @@ impl Script {
         let words = container.command.iter().chain(&container.args).flatten();
         let words: Vec<_> = words.map(|word| referenced(word, &variables)).collect();
         if container.command.as_ref().is_none_or(Vec::is_empty) && only_waits(container, &words) {
-            return Self { lasts: Lasts::Forever, ..Self::default() };
+            return Self { lasts: RunTime::Forever, ..Self::default() };
         }
-        let surroundings = Surroundings { variables, files: View::new(disk, pod, container), seed };
+        let environment = ScriptEnvironment { variables, files: View::new(disk, pod, container), seed };
         let program = words.first().and_then(|word| word.rsplit('/').next());
         let ran = match program {
             Some("sh" | "bash" | "ash" | "dash") => {
@@ -68,40 +68,40 @@ impl Script {
                 let has = |letter: char| options.iter().any(|option| option.contains(letter));
                 match words.get(1 + options.len()) {
                     Some(script) if has('c') => {
-                        run_script(script, words[2 + options.len()..].to_vec(), has('e'), surroundings)
+                        run_script(script, words[2 + options.len()..].to_vec(), has('e'), environment)
                     }
                     _ => None,
                 }
             }
-            _ => run_program(&words, surroundings),
+            _ => run_program(&words, environment),
         };
         ran.map_or_else(Self::default, |ran| Self::from(&ran))
     }
 
     fn and(self, other: Self) -> Self {
         let lasts = match (self.lasts, other.lasts) {
-            (Lasts::Forever, _) | (_, Lasts::Forever) => Lasts::Forever,
-            (Lasts::So(one), Lasts::So(other)) => Lasts::So(one.max(other)),
-            (Lasts::So(known), _) | (_, Lasts::So(known)) => Lasts::So(known),
-            (Lasts::Usual, Lasts::Usual) => Lasts::Usual,
+            (RunTime::Forever, _) | (_, RunTime::Forever) => RunTime::Forever,
+            (RunTime::So(one), RunTime::So(other)) => RunTime::So(one.max(other)),
+            (RunTime::So(known), _) | (_, RunTime::So(known)) => RunTime::So(known),
+            (RunTime::Usual, RunTime::Usual) => RunTime::Usual,
         };
         Self { lasts, code: if self.code == 0 { other.code } else { self.code }, on_term: None }
     }
 }
 
-impl From<&Ran> for Script {
-    fn from(ran: &Ran) -> Self {
+impl From<&ScriptOutcome> for Script {
+    fn from(ran: &ScriptOutcome) -> Self {
         let on_term = ran.on_term.as_ref().map(|ran| Ending { after: ran.after(), code: ran.code.unwrap_or_default() });
         let lasts = match (ran.code, ran.slept) {
-            (None, _) => Lasts::Forever,
-            (Some(_), Some(time)) => Lasts::So(time),
-            (Some(_), None) => Lasts::Usual,
+            (None, _) => RunTime::Forever,
+            (Some(_), Some(time)) => RunTime::So(time),
+            (Some(_), None) => RunTime::Usual,
         };
         Self { lasts, code: ran.code.unwrap_or_default(), on_term }
     }
 }
 
-impl Ran {
+impl ScriptOutcome {
     fn after(&self) -> Option<Duration> {
         self.code.map(|_| self.slept.unwrap_or_default())
     }

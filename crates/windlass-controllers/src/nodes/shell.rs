@@ -27,7 +27,7 @@ const LONGEST_SLEEP: Duration = Duration::from_hours(24 * 365);
 
 /// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct ScriptOutcome {
     /// The total sleep time; `None` if it did not sleep.
     pub(super) slept: Option<Duration>,
     /// The exit code; `None` if it does not end.
@@ -38,7 +38,7 @@ pub(super) struct Ran {
 
 /// The environment of a script.
 #[derive(Debug)]
-pub(super) struct Surroundings<'s> {
+pub(super) struct ScriptEnvironment<'s> {
     pub(super) variables: BTreeMap<String, String>,
     pub(super) files: View<'s>,
     /// The seed of `$RANDOM`.
@@ -46,12 +46,12 @@ pub(super) struct Surroundings<'s> {
 }
 
 /// Runs a command line without a shell. Returns `None` if the program is not supported.
-pub(super) fn run_program(words: &[String], surroundings: Surroundings<'_>) -> Option<Ran> {
+pub(super) fn run_program(words: &[String], environment: ScriptEnvironment<'_>) -> Option<ScriptOutcome> {
     let name = words.first()?.rsplit('/').next()?;
     if !builtins::is_program(name) {
         return None;
     }
-    let mut machine = Machine::new(surroundings, Vec::new());
+    let mut machine = Machine::new(environment, Vec::new());
     let mut words = words.to_vec();
     name.clone_into(&mut words[0]);
     let outcome = machine.call(&words, "");
@@ -63,13 +63,13 @@ pub(super) fn run_script(
     script: &str,
     arguments: Vec<String>,
     exit_on_error: bool,
-    surroundings: Surroundings<'_>,
-) -> Option<Ran> {
+    environment: ScriptEnvironment<'_>,
+) -> Option<ScriptOutcome> {
     if script.len() > LONGEST_SCRIPT {
         return None;
     }
     let list = syntax::parse(script)?;
-    let mut machine = Machine::new(surroundings, arguments);
+    let mut machine = Machine::new(environment, arguments);
     machine.exits_on_error = exit_on_error;
     let outcome = machine.list(&list);
     let mut ran = machine.ran(outcome);
@@ -82,13 +82,13 @@ pub(super) fn run_script(
 }
 
 impl Machine<'_> {
-    fn ran(&self, outcome: Result<i32, Stop>) -> Ran {
+    fn ran(&self, outcome: Result<i32, Stop>) -> ScriptOutcome {
         let code = match outcome {
             Ok(code) | Err(Stop::Exit(code) | Stop::Return(code)) => Some(code & 0xff),
             Err(Stop::Break | Stop::Continue) => Some(self.status & 0xff),
             Err(Stop::Endless) => None,
         };
-        Ran { slept: self.slept, code, on_term: None }
+        ScriptOutcome { slept: self.slept, code, on_term: None }
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replication_controller_selects_by_labels_and_tells_what_it_can() {
+    fn replication_controller_has_map_selector_and_fewer_fields() {
         let mut controller: ReplicationController = serde_json::from_value(json!({
             "metadata": {}, "spec": {"replicas": 2, "selector": {"app": "web"}},
         }))

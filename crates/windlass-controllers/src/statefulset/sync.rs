@@ -83,7 +83,7 @@ impl<'c> Sync<'c> {
     pub(super) async fn run(mut self, history: &[ControllerRevision]) -> Result<(), ReconcileError> {
         let revisions = self.revisions(history).await?;
         let outcome = if self.set.is_deleting() { Ok(()) } else { self.act(&revisions).await };
-        let told = self.tell(&revisions).await;
+        let told = self.write_status(&revisions).await;
         let is_live = |revision: &ControllerRevision| {
             let name = revision.name();
             [revisions.current.name(), revisions.update.name()].contains(&name)
@@ -270,7 +270,7 @@ impl<'c> Sync<'c> {
         self.wanted.values().chain(self.condemned.iter().map(|(_, pod)| pod)).map(|pod| &**pod)
     }
 
-    async fn tell(&self, revisions: &Revisions) -> Result<(), ReconcileError> {
+    async fn write_status(&self, revisions: &Revisions) -> Result<(), ReconcileError> {
         let Revisions { current, update, collisions } = revisions;
         let between = Between { current: current.name(), update: update.name(), collisions: *collisions };
         let status = status::compute(&self.set, between, self.pods(), self.replaced, self.now);

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::ReconcileError,
-    pod_control::{is_leaving, words},
+    pod_control::{is_namespace_terminating, server_message},
 };
 
 /// The writes of one reconcile.
@@ -33,13 +33,13 @@ pub(super) struct Writes<'c> {
 
 /// The action on a pod, as named in events.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum PodAction {
     Create,
     Update,
     Delete,
 }
 
-impl Deed {
+impl PodAction {
     const fn name(self) -> &'static str {
         match self {
             Self::Create => "Create",
@@ -53,16 +53,16 @@ impl Writes<'_> {
     /// Creates a pod after its claims.
     pub(super) async fn create(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
         let holder = Holder { ordinal, pod: None };
-        self.tell_failure(Deed::Create, pod.name(), self.complete_claims(holder).await)?;
-        self.tell_failure(Deed::Update, pod.name(), self.own_claims(holder).await)?;
+        self.record_failure(PodAction::Create, pod.name(), self.complete_claims(holder).await)?;
+        self.record_failure(PodAction::Update, pod.name(), self.own_claims(holder).await)?;
         let created = match self.cx.client().create(pod).await {
             Ok(created) => created,
             // A pod of that name exists: the cache does not show it yet, or it belongs to another owner.
             Err(error) if error.is_already_exists() => return Err(error.into()),
-            Err(error) => return self.tell(Deed::Create, pod.name(), Err(error.into())),
+            Err(error) => return self.record_outcome(PodAction::Create, pod.name(), Err(error.into())),
         };
         self.sets.expectations.created(self.key, created.uid().unwrap_or_default());
-        self.tell(Deed::Create, pod.name(), Ok(()))
+        self.record_outcome(PodAction::Create, pod.name(), Ok(()))
     }
 
     /// Deletes a pod. A pod that is gone or was recreated counts as deleted.
@@ -70,12 +70,12 @@ impl Writes<'_> {
         let uid = pod.uid().unwrap_or_default();
         match self.cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
             Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                self.tell(Deed::Delete, pod.name(), Err(error.into()))
+                self.record_outcome(PodAction::Delete, pod.name(), Err(error.into()))
             }
             Err(_) => Ok(()),
             Ok(_) => {
                 self.sets.expectations.deleted(self.key, uid);
-                self.tell(Deed::Delete, pod.name(), Ok(()))
+                self.record_outcome(PodAction::Delete, pod.name(), Ok(()))
             }
         }
     }
@@ -89,17 +89,21 @@ impl Writes<'_> {
         let holder = Holder { ordinal, pod: Some(pod) };
         if !identity::is_mounted(&self.set, pod, ordinal) {
             identity::mount(&mut wanted, &self.set, ordinal);
-            self.tell_failure(Deed::Update, pod.name(), self.complete_claims(holder).await)?;
+            self.record_failure(PodAction::Update, pod.name(), self.complete_claims(holder).await)?;
         }
         if !self.are_owned(holder)? {
-            self.tell_failure(Deed::Update, pod.name(), self.own_claims(holder).await)?;
+            self.record_failure(PodAction::Update, pod.name(), self.own_claims(holder).await)?;
         } else if wanted == *pod {
             return Ok(());
         }
         if wanted != *pod {
-            self.tell_failure(Deed::Update, pod.name(), self.cx.client().update(&wanted).await.map_err(Into::into))?;
+            self.record_failure(
+                PodAction::Update,
+                pod.name(),
+                self.cx.client().update(&wanted).await.map_err(Into::into),
+            )?;
         }
-        self.tell(Deed::Update, pod.name(), Ok(()))
+        self.record_outcome(PodAction::Update, pod.name(), Ok(()))
     }
 
     /// Creates the missing claims of a pod.
@@ -122,8 +126,8 @@ impl Writes<'_> {
                     self.sets.recorder.record(&*self.set, Note::normal("SuccessfulCreate", message));
                 }
                 Err(error) => {
-                    if !error.is_already_exists() && !is_leaving(&error) {
-                        let why = words(&error);
+                    if !error.is_already_exists() && !is_namespace_terminating(&error) {
+                        let why = server_message(&error);
                         let message =
                             format!("Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {why}");
                         self.sets.recorder.record(&*self.set, Note::warning("FailedCreate", message));
@@ -181,23 +185,33 @@ impl Writes<'_> {
         self.claims.iter().find(|claim| **claim.meta().name() == *name)
     }
 
-    fn tell_failure<T>(&self, deed: Deed, pod: &str, outcome: Result<T, ReconcileError>) -> Result<(), ReconcileError> {
-        outcome.map_or_else(|error| self.tell(deed, pod, Err(error)), |_| Ok(()))
+    fn record_failure<T>(
+        &self,
+        action: PodAction,
+        pod: &str,
+        outcome: Result<T, ReconcileError>,
+    ) -> Result<(), ReconcileError> {
+        outcome.map_or_else(|error| self.record_outcome(action, pod, Err(error)), |_| Ok(()))
     }
 
     /// Records the outcome as an event. A creation in a terminating namespace is not reported as a failure.
-    fn tell(&self, deed: Deed, pod: &str, outcome: Result<(), ReconcileError>) -> Result<(), ReconcileError> {
-        let (deed, set) = (deed.name(), self.set.name());
+    fn record_outcome(
+        &self,
+        action: PodAction,
+        pod: &str,
+        outcome: Result<(), ReconcileError>,
+    ) -> Result<(), ReconcileError> {
+        let (action, set) = (action.name(), self.set.name());
         match &outcome {
             Ok(()) => {
-                let message = format!("{deed} Pod {pod} in StatefulSet {set} successful");
-                self.sets.recorder.record(&*self.set, Note::normal(format!("Successful{deed}"), message));
+                let message = format!("{action} Pod {pod} in StatefulSet {set} successful");
+                self.sets.recorder.record(&*self.set, Note::normal(format!("Successful{action}"), message));
             }
-            Err(ReconcileError::Client(error)) if is_leaving(error) => {}
+            Err(ReconcileError::Client(error)) if is_namespace_terminating(error) => {}
             Err(error) => {
                 let why = said(error);
-                let message = format!("{deed} Pod {pod} in StatefulSet {set} failed error: {why}");
-                self.sets.recorder.record(&*self.set, Note::warning(format!("Failed{deed}"), message));
+                let message = format!("{action} Pod {pod} in StatefulSet {set} failed error: {why}");
+                self.sets.recorder.record(&*self.set, Note::warning(format!("Failed{action}"), message));
             }
         }
         outcome
@@ -206,12 +220,12 @@ impl Writes<'_> {
 
 fn said(error: &ReconcileError) -> String {
     match error {
-        ReconcileError::Client(error) => words(error),
+        ReconcileError::Client(error) => server_message(error),
         other => other.to_string(),
     }
 }
 
 /// Returns `true` if the error is due to a terminating namespace.
-pub(super) fn is_of_leaving(error: &ReconcileError) -> bool {
-    matches!(error, ReconcileError::Client(error) if is_leaving(error))
+pub(super) fn is_due_to_terminating_namespace(error: &ReconcileError) -> bool {
+    matches!(error, ReconcileError::Client(error) if is_namespace_terminating(error))
 }

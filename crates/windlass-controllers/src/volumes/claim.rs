@@ -198,7 +198,7 @@ impl Binder {
                 Ok(volume) => volume,
                 // The volume may have been bound to another claim; that event does not trigger this claim.
                 Err(error) if error.is_conflict() || error.is_not_found() => {
-                    return Err(ReconcileError::Contended { what: format!("volume {}", volume.name()) });
+                    return Err(ReconcileError::Conflict { what: format!("volume {}", volume.name()) });
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -191,7 +191,7 @@ async fn until(client: &Client, what: &str, holds: impl Fn(&HorizontalPodAutosca
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_of_objects_and_pods_move_the_target_and_two_autoscalers_hold_each_other() {
+async fn object_and_pod_metrics_scale_and_overlap_is_reported() {
     let env = Environment::start().await;
     let mut manager = env.manager();
     let metrics = MemoryMetrics::new(Clock::from_fn(|| jiff::Timestamp::UNIX_EPOCH));

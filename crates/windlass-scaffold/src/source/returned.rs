@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_several_versions_gets_a_function_and_each_version_once() {
+    fn kind_with_versions_gets_one_function_without_duplicates() {
         let add = |text: &str, version: &str| {
             with_definition(Path::new("src/manifests.rs"), text, "site", "Site", &format!("a::{version}::Site"))
                 .unwrap()

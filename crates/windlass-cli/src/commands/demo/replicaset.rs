@@ -4,7 +4,7 @@
 //! the key, the write, the expectation. If a step is not observed, the demo fails.
 
 mod log;
-mod overheard;
+mod recording;
 mod walk;
 
 use std::{error::Error, io::Write, sync::Arc, time::Duration};
@@ -16,7 +16,7 @@ use windlass_controllers::Controllers;
 use windlass_runtime::Manager;
 use windlass_server::Server;
 
-use self::{log::Log, overheard::Overheard, walk::Walk};
+use self::{log::Log, recording::RecordingListWatch, walk::Walk};
 use super::view::View;
 
 /// Starts a control plane and runs the walk-through on it. `pause` follows each act.
@@ -32,7 +32,7 @@ pub(super) async fn run<W: Write + Send>(
         let (client, log) = (client.clone(), log.clone());
         move |resource: &ApiResource, namespace: Option<&str>| {
             let inner = client.list_watch(resource, namespace);
-            Arc::new(Overheard::new(inner, resource, log.clone())) as Arc<dyn ListWatch>
+            Arc::new(RecordingListWatch::new(inner, resource, log.clone())) as Arc<dyn ListWatch>
         }
     };
     let mut manager = Manager::builder(client.clone()).list_watch(list_watch).build();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_panel_fits_eighty_columns_and_is_cut_off_where_there_are_fewer() {
+    fn panel_fits_80_columns_and_is_never_wrapped() {
         let text = shown(Mode::Live, Colour::No, |view| {
             for pod in ["web-5d9c7f6b8d-2x7kq", "web-5d9c7f6b8d-9fjzl", "web-5d9c7f6b8d-wq4mt"] {
                 view.pod(pod, Some(PodState::Ready)).unwrap();

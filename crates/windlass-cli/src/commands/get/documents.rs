@@ -9,30 +9,30 @@ use windlass_client::WatchEvent;
 use super::{
     Get, Outcome,
     format::{self, Document},
-    wanted::Wanted,
+    selection::Selection,
 };
 
 impl Get<'_> {
-    pub(super) async fn documents(&mut self, wanted: &[Wanted], document: &Document) -> Outcome {
+    pub(super) async fn documents(&mut self, selection: &[Selection], document: &Document) -> Outcome {
         let mut objects = Vec::new();
-        for wanted in wanted {
-            objects.extend(self.read_objects(wanted).await?);
+        for selection in selection {
+            objects.extend(self.read_objects(selection).await?);
         }
         if let Some(sort_by) = &self.options.sort_by {
             objects = sort_by.sort(objects, |object| serde_json::to_value(object).unwrap_or_default())?;
         }
-        let single = matches!(wanted, [Wanted { names, .. }] if names.len() == 1);
+        let single = matches!(selection, [Selection { names, .. }] if names.len() == 1);
         let managed_fields = self.options.show_managed_fields;
         let objects = objects.iter().map(|object| format::value(object, managed_fields)).collect::<Result<_, _>>()?;
         self.out.write_all(document.print(objects, single, self.options.no_headers, self.absent())?.as_bytes())?;
         Ok(())
     }
 
-    async fn read_objects(&self, wanted: &Wanted) -> Result<Vec<DynamicObject>, Box<dyn Error>> {
-        let resources = self.client.dynamic(&wanted.resource.resource);
+    async fn read_objects(&self, selection: &Selection) -> Result<Vec<DynamicObject>, Box<dyn Error>> {
+        let resources = self.client.dynamic(&selection.resource.resource);
         let mut objects = Vec::new();
-        for named in &wanted.names {
-            let mut get = resources.get(named.name.as_str()).within(self.namespace_of(&wanted.resource, named));
+        for named in &selection.names {
+            let mut get = resources.get(named.name.as_str()).within(self.namespace_of(&selection.resource, named));
             if let Some(part) = &self.options.subresource {
                 get = get.subresource(part.clone());
             }
@@ -42,11 +42,11 @@ impl Get<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        if wanted.names.is_empty() {
+        if selection.names.is_empty() {
             let mut token = None;
             loop {
                 let mut list = resources.list();
-                if let Some(namespace) = self.namespace(&wanted.resource) {
+                if let Some(namespace) = self.namespace(&selection.resource) {
                     list = list.within(namespace);
                 }
                 if let Some(labels) = &self.options.selector {
@@ -72,11 +72,11 @@ impl Get<'_> {
         Ok(objects)
     }
 
-    pub(super) async fn watch_documents(&mut self, wanted: &Wanted, document: &Document) -> Outcome {
-        let resources = self.client.dynamic(&wanted.resource.resource);
-        let named = wanted.names.first();
-        let all = self.namespace(&wanted.resource).unwrap_or_default();
-        let namespace = named.map_or(all, |named| self.namespace_of(&wanted.resource, named)).to_owned();
+    pub(super) async fn watch_documents(&mut self, selection: &Selection, document: &Document) -> Outcome {
+        let resources = self.client.dynamic(&selection.resource.resource);
+        let named = selection.names.first();
+        let all = self.namespace(&selection.resource).unwrap_or_default();
+        let namespace = named.map_or(all, |named| self.namespace_of(&selection.resource, named)).to_owned();
         let name = named.map(|named| format!("metadata.name={}", named.name));
         let fields: Vec<String> = self.options.field_selector.iter().cloned().chain(name).collect();
         let mut list = resources.list().within(&namespace);

@@ -8,16 +8,16 @@ use windlass_client::{Columns, DiscoveredResource, GetTable, Headers, Table, Tab
 
 use super::{
     Get, Outcome,
-    wanted::{self, Named, Wanted},
+    selection::{self, Named, Selection},
 };
 
 impl Get<'_> {
-    pub(super) async fn tables(&mut self, wanted: &[Wanted], columns: Columns) -> Outcome {
+    pub(super) async fn tables(&mut self, selection: &[Selection], columns: Columns) -> Outcome {
         let mut printed = false;
-        for wanted in wanted {
-            let mut writer = self.writer(&wanted.resource, columns, wanted.among_others);
+        for selection in selection {
+            let mut writer = self.writer(&selection.resource, columns, selection.among_others);
             let mut text = String::new();
-            for table in self.read_tables(wanted).await? {
+            for table in self.read_tables(selection).await? {
                 if !table.rows.is_empty() {
                     text += &writer.write(&table);
                 }
@@ -31,25 +31,25 @@ impl Get<'_> {
             }
         }
         if !printed && !self.options.ignore_not_found {
-            self.say_nothing_found(wanted)?;
+            self.say_nothing_found(selection)?;
         }
         Ok(())
     }
 
     /// Reads lists page by page and named objects one by one. Output that has to be sorted is a single table.
-    async fn read_tables(&self, wanted: &Wanted) -> Result<Vec<Table>, Box<dyn Error>> {
+    async fn read_tables(&self, selection: &Selection) -> Result<Vec<Table>, Box<dyn Error>> {
         let mut tables = Vec::new();
-        for named in &wanted.names {
-            match self.request_one(&wanted.resource, named).await {
+        for named in &selection.names {
+            match self.request_one(&selection.resource, named).await {
                 Ok(table) => tables.push(table),
                 Err(error) if error.is_not_found() && self.options.ignore_not_found => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        if wanted.names.is_empty() {
+        if selection.names.is_empty() {
             let mut token = None;
             loop {
-                let mut request = self.request(&wanted.resource);
+                let mut request = self.request(&selection.resource);
                 if self.options.chunk_size > 0 {
                     request = request.limit(self.options.chunk_size);
                 }
@@ -75,11 +75,11 @@ impl Get<'_> {
         Ok(tables)
     }
 
-    pub(super) async fn watch_table(&mut self, wanted: &Wanted, columns: Columns) -> Outcome {
-        let mut writer = self.writer(&wanted.resource, columns, wanted.among_others);
-        let request = match wanted.names.first() {
-            Some(named) => self.request_one(&wanted.resource, named),
-            None => self.request(&wanted.resource),
+    pub(super) async fn watch_table(&mut self, selection: &Selection, columns: Columns) -> Outcome {
+        let mut writer = self.writer(&selection.resource, columns, selection.among_others);
+        let request = match selection.names.first() {
+            Some(named) => self.request_one(&selection.resource, named),
+            None => self.request(&selection.resource),
         };
         let now = request.clone().await?;
         if !self.options.watch_only {
@@ -134,13 +134,13 @@ impl Get<'_> {
             writer = writer.with_labels();
         }
         if self.options.show_kind || among_others {
-            writer = writer.prefix(format!("{}/", wanted::kind_name(resource)));
+            writer = writer.prefix(format!("{}/", selection::kind_name(resource)));
         }
         writer
     }
 
-    fn say_nothing_found(&mut self, wanted: &[Wanted]) -> io::Result<()> {
-        let namespaced = wanted.iter().all(|wanted| wanted.resource.is_namespaced());
+    fn say_nothing_found(&mut self, selection: &[Selection]) -> io::Result<()> {
+        let namespaced = selection.iter().all(|selection| selection.resource.is_namespaced());
         if namespaced && !self.options.all_namespaces {
             writeln!(self.told, "No resources found in {} namespace.", self.client.default_namespace())
         } else {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_run_is_told_who_the_first_is_and_one_that_is_gone_leaves_nothing() {
+    fn second_run_fails_with_the_first_process_id() {
         let folder = std::env::temp_dir().join(format!("windlass-lock-{}", Entropy::os().uuid()));
         let first = Lock::take(&folder).unwrap();
         let error = Lock::take(&folder).unwrap_err();

@@ -246,7 +246,7 @@ webhooks:
     }
 
     #[tokio::test]
-    async fn webhooks_are_called_on_this_machine_and_what_the_manager_adds_stays() {
+    async fn webhooks_use_local_url_and_apply_keeps_ca_bundle() {
         let client = crate::testing::client();
         let mut applied = Applied::default();
         let all = manifests(&[DEFINITION, WEBHOOKS]);
@@ -274,7 +274,7 @@ webhooks:
     }
 
     #[tokio::test]
-    async fn a_rule_that_the_server_refuses_is_told_by_field_and_expression() {
+    async fn rejected_rule_is_reported_by_field_and_expression() {
         let rule = "x-kubernetes-validations: [{rule: self.size( > 1, message: no}]";
         let spec = format!("{{type: object, properties: {{spec: {{type: string, {rule}}}}}}}");
         let wrong = DEFINITION.replace("{type: object}", &spec);

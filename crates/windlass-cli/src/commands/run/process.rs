@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_listens_ends_by_itself_and_one_that_does_not_is_killed() {
+    async fn process_is_killed_if_it_ignores_sigterm() {
         let (polite, _output) = shell("trap 'exit 3' TERM; echo up; while :; do sleep 0.02; done").await;
         let Stopped::Gracefully(status) = polite.stop(Duration::from_mins(1)).await.unwrap() else { panic!("killed") };
         assert_eq!(status.code(), Some(3));

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use windlass_client::Client;
-use windlass_scaffold::Place;
+use windlass_scaffold::ProjectLocation;
 
 use super::{
     cargo::{self, Program},
@@ -33,7 +33,7 @@ const NAMED: usize = 3;
 
 /// The state of a run.
 pub(super) struct Session {
-    place: Place,
+    location: ProjectLocation,
     client: Client,
     kubeconfig: PathBuf,
     flags: Flags,
@@ -60,7 +60,7 @@ enum State {
 }
 
 /// The result of a round.
-enum Done {
+enum RoundOutcome {
     /// A new manager runs.
     Started,
     /// This many manifests were applied, and the manager is unchanged.
@@ -72,10 +72,15 @@ enum Done {
 }
 
 impl Session {
-    pub(super) fn new(place: Place, client: Client, kubeconfig: PathBuf, arguments: &[String]) -> Result<Self, String> {
-        let (flags, watcher) = (Flags::of(arguments)?, Watcher::of(&place.folder)?);
+    pub(super) fn new(
+        location: ProjectLocation,
+        client: Client,
+        kubeconfig: PathBuf,
+        arguments: &[String],
+    ) -> Result<Self, String> {
+        let (flags, watcher) = (Flags::of(arguments)?, Watcher::of(&location.folder)?);
         let (seen, applied) = (Snapshot::default(), Applied::default());
-        Ok(Self { place, client, kubeconfig, flags, watcher, seen, applied, manager: None })
+        Ok(Self { location, client, kubeconfig, flags, watcher, seen, applied, manager: None })
     }
 
     /// Runs until it is dropped. Errors in the project are printed; the next round starts when its files change.
@@ -91,7 +96,7 @@ impl Session {
                     continue;
                 }
             }
-            let now = Snapshot::of(&self.place.folder)?;
+            let now = Snapshot::of(&self.location.folder)?;
             let changed = now.since(&self.seen);
             if changed.is_empty() {
                 continue;
@@ -118,7 +123,7 @@ impl Session {
     async fn round(&mut self, started: &str) -> Result<(), String> {
         let begun = Instant::now();
         // Later changes belong to the next round.
-        self.seen = Snapshot::of(&self.place.folder)?;
+        self.seen = Snapshot::of(&self.location.folder)?;
         let outcome = self.try_round().await;
         if let Some(told) = self.told(outcome, started, begun) {
             announce(&format!("{told}\n"));
@@ -127,12 +132,12 @@ impl Session {
     }
 
     /// Returns the message for the result of a round; `None` if it has been printed already.
-    fn told(&self, outcome: Result<Done, String>, started: &str, begun: Instant) -> Option<String> {
+    fn told(&self, outcome: Result<RoundOutcome, String>, started: &str, begun: Instant) -> Option<String> {
         Some(match outcome {
-            Ok(Done::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
-            Ok(Done::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
-            Ok(Done::Ended) => return None,
-            Ok(Done::Unready(why)) => format!("{why}; waiting for a change"),
+            Ok(RoundOutcome::Started) => format!("{started} in {:.1} s", begun.elapsed().as_secs_f64()),
+            Ok(RoundOutcome::Kept(count)) => format!("applied: {count} manifests; the manager keeps running"),
+            Ok(RoundOutcome::Ended) => return None,
+            Ok(RoundOutcome::Unready(why)) => format!("{why}; waiting for a change"),
             Err(why) => match &self.manager {
                 Some(Manager { state: State::Ready, .. }) => format!("{why}; the previous manager keeps running"),
                 Some(Manager { state: State::Starting, .. }) => {
@@ -143,9 +148,9 @@ impl Session {
         })
     }
 
-    async fn try_round(&mut self) -> Result<Done, String> {
-        let folder = &self.place.folder;
-        let built = cargo::build(folder, &self.place.name).await?;
+    async fn try_round(&mut self) -> Result<RoundOutcome, String> {
+        let folder = &self.location.folder;
+        let built = cargo::build(folder, &self.location.name).await?;
         let mut manifests = Command::new(&built.manifests);
         manifests.arg("crds").current_dir(folder).stdout(Stdio::null());
         let failed = |error| format!("running {}: {error}", built.manifests.display());
@@ -159,7 +164,7 @@ impl Session {
         match &self.manager {
             Some(Manager { program, state, .. }) if *program == built.manager => {
                 if *state == State::Ready {
-                    return Ok(Done::Kept(manifests.len()));
+                    return Ok(RoundOutcome::Kept(manifests.len()));
                 }
             }
             _ => {
@@ -171,7 +176,7 @@ impl Session {
     }
 
     /// Waits until the manager is ready or has ended, or the timeout has passed.
-    async fn come_up(&mut self, manifests: &Manifests) -> Done {
+    async fn come_up(&mut self, manifests: &Manifests) -> RoundOutcome {
         let (client, probes) = (self.client.clone(), self.flags.probes);
         let ready = async {
             if let Some(probes) = probes {
@@ -186,7 +191,7 @@ impl Session {
             status = ended(&mut self.manager) => {
                 self.manager = None;
                 tell_end(status);
-                return Done::Ended;
+                return RoundOutcome::Ended;
             }
         };
         match (ready, &mut self.manager) {
@@ -194,15 +199,15 @@ impl Session {
                 if let Some(manager) = manager {
                     manager.state = State::Ready;
                 }
-                Done::Started
+                RoundOutcome::Started
             }
-            (Err(why), _) => Done::Unready(why),
+            (Err(why), _) => RoundOutcome::Unready(why),
         }
     }
 
     fn start(&mut self, program: Program) -> Result<(), String> {
         let mut command = Command::new(&program.path);
-        command.args(&self.flags.arguments).current_dir(&self.place.folder).env("KUBECONFIG", &self.kubeconfig);
+        command.args(&self.flags.arguments).current_dir(&self.location.folder).env("KUBECONFIG", &self.kubeconfig);
         let process =
             Process::start(command).map_err(|error| format!("starting {}: {error}", program.path.display()))?;
         self.manager = Some(Manager { process, program, state: State::Starting });
@@ -237,10 +242,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("windlass-session-{}", Entropy::os().uuid()));
         fs::create_dir_all(folder.join("src")).unwrap();
         windlass_scaffold::Init::new("example.com", "shop").unwrap().plan(&folder).unwrap().write().unwrap();
-        let place = Place::above(&folder).unwrap();
+        let location = ProjectLocation::above(&folder).unwrap();
         let nobody = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let arguments = [format!("--health-probe-bind-address={nobody}")];
-        let mut session = Session::new(place, crate::testing::client(), folder.join("kubeconfig"), &arguments).unwrap();
+        let mut session =
+            Session::new(location, crate::testing::client(), folder.join("kubeconfig"), &arguments).unwrap();
         let mut command = Command::new("sleep");
         command.arg("1000");
         let process = Process::start(command).unwrap();
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_manager_that_does_not_come_up_is_not_there_and_none_of_before_runs_on() {
+    async fn session_reports_unready_and_previous_manager() {
         let mut session = session(State::Starting);
         let outcome = session.come_up(&Manifests::default()).await;
         let told = session.told(Ok(outcome), "ready", Instant::now()).unwrap();
@@ -258,6 +264,6 @@ mod tests {
         assert_eq!(told(&session), "the build failed; the previous manager is not ready; waiting for a change");
         session.manager.as_mut().unwrap().state = State::Ready;
         assert_eq!(told(&session), "the build failed; the previous manager keeps running");
-        fs::remove_dir_all(&session.place.folder).unwrap();
+        fs::remove_dir_all(&session.location.folder).unwrap();
     }
 }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_other_or_gone_is_seen_and_what_does_not_count_is_not() {
+    fn snapshot_shows_new_changed_and_deleted_sources() {
         let folder = std::env::temp_dir().join(format!("windlass-snapshot-{}", Entropy::os().uuid()));
         let write = |path: &str, text: &str| {
             fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_is_written_or_replaced_is_told_and_one_that_is_read_is_not() {
+    async fn watcher_reports_writes_but_not_reads() {
         let folder = std::env::temp_dir().join(format!("windlass-watcher-{}", Entropy::os().uuid()));
         fs::create_dir_all(folder.join("src/api")).unwrap();
         fs::write(folder.join("Cargo.toml"), "").unwrap();

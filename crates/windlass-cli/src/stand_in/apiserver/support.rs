@@ -186,11 +186,11 @@ fn covers(entry: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stand_in::{apiserver::FLAGS, flags::Asked};
+    use crate::stand_in::{apiserver::FLAGS, flags::Invocation};
 
     fn checked(line: &str, allowed: bool) -> Result<(), String> {
         let arguments = line.split(' ').map(str::to_owned);
-        let Asked::Run(flags) = Flags::read(FLAGS, arguments) else { panic!("{line}") };
+        let Invocation::Run(flags) = Flags::read(FLAGS, arguments) else { panic!("{line}") };
         check(&flags, FLAGS, allowed).map_err(|error| error.to_string())
     }
 

@@ -43,7 +43,7 @@ fn plain(least: i32, most: i32) -> Limits<'static> {
 }
 
 #[test]
-fn without_rules_it_doubles_at_most_and_shrinks_after_five_minutes() {
+fn default_rules_double_at_most_and_scale_down_after_5_minutes() {
     play(
         plain(1, 20),
         &[

@@ -13,7 +13,7 @@ use windlass_client::{
 };
 
 use super::{MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples, selector_of};
-use crate::pod_control::words;
+use crate::pod_control::server_message;
 
 /// The message of a server that does not serve an API.
 const NOT_SERVED: &str = "the server could not find the requested resource";
@@ -221,7 +221,7 @@ async fn items<T: DeserializeOwned>(
 
 /// Returns the error message of Go's clients. They add the requested resource if the server gives no message.
 fn why(api: MetricApi, resource: &str, error: &windlass_client::Error) -> String {
-    let said = words(error);
+    let said = server_message(error);
     match api {
         _ if !error.is_not_found() || said != NOT_SERVED => said,
         MetricApi::Resource => format!("{said} (get {resource}.metrics.k8s.io)"),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_of_pods_are_asked_for_by_their_labels_and_the_metrics_own() {
+    async fn pod_metrics_are_requested_by_pod_and_metric_selector() {
         let (source, seen) = source(
             200,
             r#"{"items": [{"describedObject": {"kind": "Pod", "name": "p"}, "timestamp": "2020-01-01T00:00:00Z", "windowSeconds": 20, "value": "1500m"}]}"#,

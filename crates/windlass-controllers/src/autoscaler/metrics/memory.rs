@@ -28,11 +28,11 @@ const WINDOW: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct MemoryMetrics {
     clock: Clock,
-    told: Arc<RwLock<Told>>,
+    values: Arc<RwLock<Values>>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Values {
     /// Values by namespace and pod; then by container and resource.
     usage: BTreeMap<(String, String), BTreeMap<(String, String), Quantity>>,
     /// Values by namespace, pod and metric.
@@ -47,32 +47,32 @@ impl MemoryMetrics {
     /// Creates an empty source.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, told: Arc::default() }
+        Self { clock, values: Arc::default() }
     }
 
     /// Sets the resource usage of a container.
     pub fn set_usage(&self, namespace: &str, pod: &str, container: &str, resource: &str, amount: Quantity) {
-        let mut told = self.told.write();
-        let of_pod = told.usage.entry((namespace.to_owned(), pod.to_owned())).or_default();
+        let mut values = self.values.write();
+        let of_pod = values.usage.entry((namespace.to_owned(), pod.to_owned())).or_default();
         of_pod.insert((container.to_owned(), resource.to_owned()), amount);
     }
 
     /// Removes all metrics of a pod.
     pub fn forget_pod(&self, namespace: &str, pod: &str) {
-        let mut told = self.told.write();
-        told.usage.remove(&(namespace.to_owned(), pod.to_owned()));
-        told.of_pods.retain(|(known, of, _), _| known != namespace || of != pod);
+        let mut values = self.values.write();
+        values.usage.remove(&(namespace.to_owned(), pod.to_owned()));
+        values.of_pods.retain(|(known, of, _), _| known != namespace || of != pod);
     }
 
     /// Sets a custom metric of a pod.
     pub fn set_of_pod(&self, namespace: &str, pod: &str, metric: &str, amount: Quantity) {
-        self.told.write().of_pods.insert((namespace.to_owned(), pod.to_owned(), metric.to_owned()), amount);
+        self.values.write().of_pods.insert((namespace.to_owned(), pod.to_owned(), metric.to_owned()), amount);
     }
 
     /// Sets a custom metric of another object.
     pub fn set_of_object(&self, namespace: &str, kind: &str, name: &str, metric: &str, amount: Quantity) {
         let key = (namespace.to_owned(), kind.to_owned(), name.to_owned(), metric.to_owned());
-        self.told.write().of_objects.insert(key, amount);
+        self.values.write().of_objects.insert(key, amount);
     }
 
     /// Sets an external metric; replaces a value with the same name and labels.
@@ -85,8 +85,8 @@ impl MemoryMetrics {
     ) {
         let labels: BTreeMap<_, _> =
             labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let mut told = self.told.write();
-        let known = told.external.entry((namespace.to_owned(), metric.to_owned())).or_default();
+        let mut values = self.values.write();
+        let known = values.external.entry((namespace.to_owned(), metric.to_owned())).or_default();
         known.retain(|(of, _)| *of != labels);
         known.push((labels, amount));
     }
@@ -96,10 +96,10 @@ impl MemoryMetrics {
     }
 
     fn pods(&self, namespace: &str, metric: PodMetric<'_>) -> Result<Samples, MetricError> {
-        let told = self.told.read();
+        let values = self.values.read();
         let (samples, api): (Samples, _) = match metric {
             PodMetric::Resource { name, container } => {
-                let of_pods = told.usage.iter().filter(|((known, _), _)| known == namespace);
+                let of_pods = values.usage.iter().filter(|((known, _), _)| known == namespace);
                 let used = of_pods.filter_map(|((_, pod), usage)| {
                     let parts = usage.iter().filter(|((of, resource), _)| {
                         resource == name && container.is_none_or(|container| of == container)
@@ -111,7 +111,7 @@ impl MemoryMetrics {
             }
             PodMetric::Custom(metric) => {
                 let of_pods =
-                    told.of_pods.iter().filter(|((known, _, name), _)| known == namespace && *name == metric.name);
+                    values.of_pods.iter().filter(|((known, _, name), _)| known == namespace && *name == metric.name);
                 let used = of_pods.map(|((_, pod, _), amount)| (pod.clone(), self.sample(amount.clone())));
                 (used.collect(), MetricApi::Custom)
             }
@@ -121,8 +121,8 @@ impl MemoryMetrics {
 
     fn outside(&self, namespace: &str, metric: &MetricIdentifier) -> Result<Vec<Quantity>, MetricError> {
         let selector = selector_of(metric)?;
-        let told = self.told.read();
-        let known = told.external.get(&(namespace.to_owned(), metric.name.clone()));
+        let values = self.values.read();
+        let known = values.external.get(&(namespace.to_owned(), metric.name.clone()));
         let matching = known.into_iter().flatten().filter(|(labels, _)| selector.matches_map(labels));
         let amounts: Vec<_> = matching.map(|(_, amount)| amount.clone()).collect();
         if amounts.is_empty() { Err(MetricError::Nothing(MetricApi::External)) } else { Ok(amounts) }
@@ -147,7 +147,7 @@ impl MetricSource for MemoryMetrics {
         metric: &'a MetricIdentifier,
     ) -> BoxFuture<'a, Result<Quantity, MetricError>> {
         let key = (namespace.to_owned(), object.kind.clone(), object.name.clone(), metric.name.clone());
-        let found = self.told.read().of_objects.get(&key).cloned();
+        let found = self.values.read().of_objects.get(&key).cloned();
         ready(found.ok_or(MetricError::Nothing(MetricApi::Custom))).boxed()
     }
 

@@ -86,7 +86,7 @@ fn pods_of_which_nothing_is_known_hold_it_back() {
 }
 
 #[test]
-fn pods_that_are_not_ready_count_for_nothing_upwards_and_not_at_all_downwards() {
+fn unready_pods_count_as_idle_up_and_are_ignored_down() {
     let unready =
         json!({"/status/conditions/0/status": "False", "/status/conditions/0/lastTransitionTime": at(10).to_string()});
     let with = |odd: Arc<Pod>, used: i64| {
@@ -141,7 +141,7 @@ fn what_all_share_is_a_ratio_of_the_ready_ones() {
     let of = |current, amount, target| measured(&pods, current).by_total(amount, target).unwrap().replicas;
     assert_eq!([of(4, 40, 20), of(4, 21, 20), of(4, 10, 20)], [6, 4, 2]);
     assert_eq!(of(0, 50, 20), 3, "from nothing, pods do not count");
-    assert!(matches!(measured(&[], 4).by_total(40, 20), Err(Unknown::NoReadyPods)));
+    assert!(matches!(measured(&[], 4).by_total(40, 20), Err(MetricUnavailable::NoReadyPods)));
 }
 
 #[test]

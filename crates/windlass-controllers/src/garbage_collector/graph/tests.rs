@@ -38,11 +38,11 @@ fn deleting(meta: Meta, finalizers: &[&str]) -> Meta {
 /// The work items for a reference of `dependent` to `owner` in another namespace.
 fn misplaced(dependent: &str, owner: &str) -> [Job; 2] {
     let told = Job::Misplaced { dependent: dependent.into(), owner: owner.into() };
-    [told, Job::Judge(dependent.into())]
+    [told, Job::AttemptToDelete(dependent.into())]
 }
 
-fn judge(uids: &[&str]) -> Vec<Job> {
-    uids.iter().map(|uid| Job::Judge((*uid).into())).collect()
+fn attempts(uids: &[&str]) -> Vec<Job> {
+    uids.iter().map(|uid| Job::AttemptToDelete((*uid).into())).collect()
 }
 
 /// A set `s` with the pods `a` and `b`, all in namespace `n`.
@@ -58,30 +58,30 @@ fn set_with_two_pods() -> Graph {
 #[test]
 fn when_an_owner_is_gone_its_dependents_are_judged() {
     let mut graph = set_with_two_pods();
-    assert_eq!(graph.remove("s"), judge(&["a", "b"]));
+    assert_eq!(graph.remove("s"), attempts(&["a", "b"]));
     assert!(graph.is_absent(&identity("Set", "n", "s")));
     assert_eq!(graph.remove("s"), []);
     assert_eq!(graph.len(), 2);
 }
 
 #[test]
-fn a_dependent_that_comes_first_makes_a_virtual_owner_that_is_looked_for() {
+fn dependent_without_known_owner_adds_virtual_node() {
     let mut graph = Graph::default();
-    assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), judge(&["s"]));
-    assert_eq!(graph.case("s").unwrap().sight, Sight::Virtual);
+    assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), attempts(&["s"]));
+    assert_eq!(graph.view("s").unwrap().source, NodeSource::Virtual);
     // Observed under the name in the dependent's reference, the owner is certain.
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
-    let case = graph.case("s").unwrap();
-    assert_eq!((case.sight, case.dependents.count), (Sight::Observed, 1));
+    let view = graph.view("s").unwrap();
+    assert_eq!((view.source, view.dependents.count), (NodeSource::Observed, 1));
 }
 
 #[test]
-fn a_virtual_owner_that_is_not_there_is_removed_and_its_dependents_are_judged() {
+fn absent_virtual_owner_is_removed_and_dependents_queued() {
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"]));
-    let absent = graph.case("s").unwrap().identity;
-    assert_eq!(graph.found_absent(&absent), judge(&["a"]));
-    assert!(graph.case("s").is_none() && graph.is_absent(&absent));
+    let absent = graph.view("s").unwrap().identity;
+    assert_eq!(graph.found_absent(&absent), attempts(&["a"]));
+    assert!(graph.view("s").is_none() && graph.is_absent(&absent));
 }
 
 #[test]
@@ -106,13 +106,13 @@ fn a_reference_into_another_namespace_is_doubted_and_told_of() {
 fn owner_reference_across_namespaces_is_rechecked() {
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
-    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["b"]));
+    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), attempts(&["b"]));
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), misplaced("a", "s"));
     // A result about the wrong identity does not affect references to the right one.
     let wrong = identity("Set", "m", "s");
-    assert_eq!(graph.found_absent(&wrong), judge(&["a"]));
+    assert_eq!(graph.found_absent(&wrong), attempts(&["a"]));
     assert!(graph.is_absent(&wrong) && !graph.is_absent(&identity("Set", "n", "s")));
-    assert_eq!(graph.case("s").unwrap().dependents.count, 2);
+    assert_eq!(graph.view("s").unwrap().dependents.count, 2);
 }
 
 #[test]
@@ -120,12 +120,12 @@ fn a_virtual_owner_is_looked_for_under_each_name_it_is_given() {
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
     graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"]));
-    let first = graph.case("s").unwrap().identity;
-    assert_eq!(graph.found_absent(&first), judge(&["a", "s"]));
-    let second = graph.case("s").unwrap().identity;
+    let first = graph.view("s").unwrap().identity;
+    assert_eq!(graph.found_absent(&first), attempts(&["a", "s"]));
+    let second = graph.view("s").unwrap().identity;
     assert_eq!(second.namespace.as_deref(), Some("n"));
-    assert_eq!(graph.found_absent(&second), judge(&["a", "b"]));
-    assert!(graph.case("s").is_none());
+    assert_eq!(graph.found_absent(&second), attempts(&["a", "b"]));
+    assert!(graph.view("s").is_none());
 }
 
 #[test]
@@ -133,19 +133,19 @@ fn a_cluster_scoped_virtual_owner_is_absent_for_all_at_once() {
     let mut graph = Graph::default();
     graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"]));
     graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"]));
-    assert_eq!(graph.found_absent(&identity("Set", "", "s")), judge(&["a", "b"]));
+    assert_eq!(graph.found_absent(&identity("Set", "", "s")), attempts(&["a", "b"]));
 }
 
 #[test]
 fn foreground_deletion_starts_with_the_dependents() {
     let mut graph = set_with_two_pods();
     let going = deleting(owned_by(&[]), &[FOREGROUND]);
-    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), judge(&["a", "b", "s"]));
+    assert_eq!(graph.observe(identity("Set", "n", "s"), &going), attempts(&["a", "b", "s"]));
     assert_eq!(graph.observe(identity("Set", "n", "s"), &going), [], "it has started only once");
-    assert_eq!(graph.case("s").unwrap().dependents.blocking.len(), 2);
-    assert_eq!(graph.remove("a"), judge(&["s"]));
-    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), judge(&["s"]), "b no longer blocks");
-    assert_eq!(graph.case("s").unwrap().dependents, Dependents { count: 1, ..Dependents::default() });
+    assert_eq!(graph.view("s").unwrap().dependents.blocking.len(), 2);
+    assert_eq!(graph.remove("a"), attempts(&["s"]));
+    assert_eq!(graph.observe(identity("Pod", "n", "b"), &owned_by(&["s"])), attempts(&["s"]), "b no longer blocks");
+    assert_eq!(graph.view("s").unwrap().dependents, Dependents { count: 1, ..Dependents::default() });
 }
 
 #[test]
@@ -153,9 +153,12 @@ fn a_dependent_that_deletes_its_own_may_be_part_of_a_circle() {
     let mut graph = set_with_two_pods();
     graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&["a!"]), &[FOREGROUND]));
     graph.observe(identity("Pod", "n", "a"), &deleting(owned_by(&["s!"]), &[FOREGROUND]));
-    let dependents = graph.case("s").unwrap().dependents;
+    let dependents = graph.view("s").unwrap().dependents;
     assert!(dependents.may_be_circular);
-    assert_eq!(dependents.blocking, [("a".into(), Fate::DeletingDependents), ("b".into(), Fate::Alive)]);
+    assert_eq!(
+        dependents.blocking,
+        [("a".into(), DeletionStage::DeletingDependents), ("b".into(), DeletionStage::Alive)]
+    );
 }
 
 #[test]
@@ -172,14 +175,14 @@ fn orphaning_is_one_job_for_all_dependents() {
 fn a_plain_deletion_is_nobodys_work_until_it_is_done() {
     let mut graph = set_with_two_pods();
     assert_eq!(graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&[]), &["example.com/mine"])), []);
-    assert_eq!(graph.case("s").unwrap().fate, Fate::Deleting);
+    assert_eq!(graph.view("s").unwrap().stage, DeletionStage::Deleting);
 }
 
 #[test]
 fn a_kind_that_is_no_longer_served_leaves_with_all_its_objects() {
     let mut graph = set_with_two_pods();
     graph.observe(identity("Set", "n", "t"), &owned_by(&[]));
-    assert_eq!(graph.remove_kind("v1", "Set"), judge(&["a", "b"]));
+    assert_eq!(graph.remove_kind("v1", "Set"), attempts(&["a", "b"]));
     assert_eq!(graph.len(), 2);
 }
 
@@ -187,6 +190,6 @@ fn a_kind_that_is_no_longer_served_leaves_with_all_its_objects() {
 fn an_object_that_owns_itself_is_only_an_object() {
     let mut graph = Graph::default();
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&["s"])), []);
-    assert_eq!(graph.remove("s"), judge(&["s"]));
+    assert_eq!(graph.remove("s"), attempts(&["s"]));
     assert_eq!(graph.len(), 0);
 }

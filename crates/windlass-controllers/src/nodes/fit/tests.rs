@@ -20,7 +20,7 @@ fn pod(spec: Value) -> Pod {
     serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
 }
 
-fn try_fit(pod: &Pod, node: &Node) -> Result<(), Misfit> {
+fn try_fit(pod: &Pod, node: &Node) -> Result<(), FitError> {
     fit(pod, &Demand::of(pod), node, &Usage::default())
 }
 
@@ -34,13 +34,13 @@ fn an_undemanding_pod_fits_on_a_ready_node() {
     assert_eq!(try_fit(&pod(json!({})), &node(&json!({}), &json!({}))), Ok(()));
     let mut unready = node(&json!({}), &json!({}));
     unready.status.as_mut().unwrap().conditions = None;
-    assert_eq!(try_fit(&pod(json!({})), &unready), Err(Misfit::NotReady));
+    assert_eq!(try_fit(&pod(json!({})), &unready), Err(FitError::NotReady));
 }
 
 #[test]
 fn a_cordoned_node_takes_only_what_tolerates_that() {
     let cordoned = node(&json!({"unschedulable": true}), &json!({}));
-    assert_eq!(try_fit(&pod(json!({})), &cordoned), Err(Misfit::Unschedulable));
+    assert_eq!(try_fit(&pod(json!({})), &cordoned), Err(FitError::Unschedulable));
     let daemon = pod(json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}));
     assert_eq!(try_fit(&daemon, &cordoned), Ok(()));
 }
@@ -49,8 +49,8 @@ fn a_cordoned_node_takes_only_what_tolerates_that() {
 fn each_repelling_taint_needs_a_toleration() {
     let tainted = |effect: &str| node(&json!({"taints": [{"key": "gpu", "value": "a", "effect": effect}]}), &json!({}));
     let with = |toleration: Value| pod(json!({"tolerations": [toleration]}));
-    assert_eq!(try_fit(&pod(json!({})), &tainted("NoSchedule")), Err(Misfit::Tainted));
-    assert_eq!(try_fit(&pod(json!({})), &tainted("NoExecute")), Err(Misfit::Tainted));
+    assert_eq!(try_fit(&pod(json!({})), &tainted("NoSchedule")), Err(FitError::Tainted));
+    assert_eq!(try_fit(&pod(json!({})), &tainted("NoExecute")), Err(FitError::Tainted));
     assert_eq!(try_fit(&pod(json!({})), &tainted("PreferNoSchedule")), Ok(()));
     for tolerated in [
         json!({"key": "gpu", "value": "a"}),
@@ -65,7 +65,7 @@ fn each_repelling_taint_needs_a_toleration() {
         json!({"key": "cpu", "operator": "Exists"}),
         json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}),
     ] {
-        assert_eq!(try_fit(&with(other.clone()), &tainted("NoSchedule")), Err(Misfit::Tainted), "{other}");
+        assert_eq!(try_fit(&with(other.clone()), &tainted("NoSchedule")), Err(FitError::Tainted), "{other}");
     }
 }
 
@@ -73,7 +73,7 @@ fn each_repelling_taint_needs_a_toleration() {
 fn the_node_must_have_the_labels_that_the_pod_selects() {
     let labelled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
     assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labelled), Ok(()));
-    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labelled), Err(Misfit::Unselected));
+    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labelled), Err(FitError::Unselected));
     for (operator, key, values, fits) in [
         ("In", "zone", json!(["a", "b"]), true),
         ("In", "none", json!(["a"]), false),
@@ -88,7 +88,7 @@ fn the_node_must_have_the_labels_that_the_pod_selects() {
         let pod = affinity(&json!([{"key": key, "operator": operator, "values": values}]));
         assert_eq!(try_fit(&pod, &labelled).is_ok(), fits, "{operator} {key}");
     }
-    assert_eq!(try_fit(&affinity(&json!([])), &labelled), Err(Misfit::Unselected), "an empty term matches nothing");
+    assert_eq!(try_fit(&affinity(&json!([])), &labelled), Err(FitError::Unselected), "an empty term matches nothing");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_node_can_be_named_by_its_field() {
         )
     };
     assert_eq!(try_fit(&by_name("node-0"), &node(&json!({}), &json!({}))), Ok(()));
-    assert_eq!(try_fit(&by_name("node-1"), &node(&json!({}), &json!({}))), Err(Misfit::Unselected));
+    assert_eq!(try_fit(&by_name("node-1"), &node(&json!({}), &json!({}))), Err(FitError::Unselected));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn what_is_taken_already_counts() {
         usage
     };
     assert_eq!(fit(&pod, &demand, &node, &usage(2)), Ok(()));
-    assert_eq!(fit(&pod, &demand, &node, &usage(3)), Err(Misfit::TooManyPods));
+    assert_eq!(fit(&pod, &demand, &node, &usage(3)), Err(FitError::TooManyPods));
     let crowded = Usage { pods: 2, demand: usage(4).demand, ports: Vec::new() };
-    assert_eq!(fit(&pod, &demand, &node, &crowded), Err(Misfit::Insufficient("cpu".to_owned())));
+    assert_eq!(fit(&pod, &demand, &node, &crowded), Err(FitError::Insufficient("cpu".to_owned())));
 }

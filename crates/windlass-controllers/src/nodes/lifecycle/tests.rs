@@ -135,7 +135,7 @@ fn a_command_says_how_a_pod_ends_and_when() {
 }
 
 #[test]
-fn a_container_that_fails_is_restarted_in_place_where_that_is_asked_for() {
+fn failed_container_is_restarted_after_back_off() {
     let failing = running(&commanded("OnFailure", &["false"]));
     let crashed = reported(failing, 3);
     assert_eq!(crashed.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
@@ -206,7 +206,7 @@ fn another_image_is_another_container() {
 }
 
 #[test]
-fn readiness_gates_hold_readiness_back_until_somebody_opens_them() {
+fn pod_is_unready_until_its_readiness_gates_are_true() {
     let mut pod = running(&json!({"readinessGates": [{"conditionType": "example.com/lb"}]}));
     assert_eq!(condition(&pod, "Ready"), r#"False "ReadinessGatesNotReady" Some(1)"#);
     assert_eq!(condition(&pod, "ContainersReady"), r#"True "" Some(2)"#);

@@ -15,37 +15,37 @@ fn pod(container: Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-fn ran(container: Value, disk: &mut Disk) -> (Lasts, i32) {
+fn ran(container: Value, disk: &mut Disk) -> (RunTime, i32) {
     let mut scripts = Scripts::default();
     scripts.run(&pod(container), disk, || 1);
     let script = scripts.get("c");
     (script.lasts, script.code)
 }
 
-fn script(command: &[&str]) -> (Lasts, i32) {
+fn script(command: &[&str]) -> (RunTime, i32) {
     ran(json!({"command": command}), &mut Disk::default())
 }
 
-fn seconds(seconds: u64) -> Lasts {
-    Lasts::So(Duration::from_secs(seconds))
+fn seconds(seconds: u64) -> RunTime {
+    RunTime::So(Duration::from_secs(seconds))
 }
 
 #[test]
 fn commands_say_how_long_they_run_and_how_they_end() {
-    assert_eq!(script(&["true"]), (Lasts::Usual, 0));
-    assert_eq!(script(&["/bin/false"]), (Lasts::Usual, 1));
+    assert_eq!(script(&["true"]), (RunTime::Usual, 0));
+    assert_eq!(script(&["/bin/false"]), (RunTime::Usual, 1));
     assert_eq!(script(&["sleep", "2m"]), (seconds(120), 0));
-    assert_eq!(script(&["sleep", "infinity"]), (Lasts::Forever, 0));
+    assert_eq!(script(&["sleep", "infinity"]), (RunTime::Forever, 0));
     assert_eq!(script(&["sh", "-c", "echo hello; sleep 5 && sleep 1; exit 3"]), (seconds(6), 3));
     assert_eq!(script(&["/bin/bash", "-e", "-c", "false && sleep 9; sleep 2"]), (seconds(2), 0));
-    assert_eq!(script(&["/bin/sh", "-ec", "false; sleep 9"]), (Lasts::Usual, 1));
-    assert_eq!(script(&["sh", "-c", "sleep 1000000000"]), (Lasts::Forever, 0));
+    assert_eq!(script(&["/bin/sh", "-ec", "false; sleep 9"]), (RunTime::Usual, 1));
+    assert_eq!(script(&["sh", "-c", "sleep 1000000000"]), (RunTime::Forever, 0));
 }
 
 #[test]
 fn unknown_programs_take_their_time_and_succeed() {
     for command in [&["perl", "-e", "exit 1"][..], &[], &["sh"], &["exit", "3"], &["sh", "-c", "case a in esac"]] {
-        assert_eq!(script(command), (Lasts::Usual, 0), "{command:?}");
+        assert_eq!(script(command), (RunTime::Usual, 0), "{command:?}");
     }
 }
 
@@ -59,16 +59,16 @@ fn arguments_and_variables_reach_the_script() {
             {"name": "FOUR", "value": "4"},
         ],
     });
-    assert_eq!(ran(container, &mut Disk::default()), (Lasts::Usual, 17));
+    assert_eq!(ran(container, &mut Disk::default()), (RunTime::Usual, 17));
 }
 
 #[test]
 fn images_that_only_wait_run_for_ever() {
     for (image, args, lasts) in [
-        ("registry.k8s.io/pause:3.10", json!([]), Lasts::Forever),
-        ("registry.k8s.io/e2e-test-images/agnhost:2.53", json!(["netexec"]), Lasts::Forever),
-        ("registry.k8s.io/e2e-test-images/agnhost:2.53", json!(["mounttest"]), Lasts::Usual),
-        ("nginx", json!([]), Lasts::Usual),
+        ("registry.k8s.io/pause:3.10", json!([]), RunTime::Forever),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.53", json!(["netexec"]), RunTime::Forever),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.53", json!(["mounttest"]), RunTime::Usual),
+        ("nginx", json!([]), RunTime::Usual),
     ] {
         assert_eq!(ran(json!({"image": image, "args": args}), &mut Disk::default()).0, lasts, "{image} {args}");
     }
@@ -123,6 +123,6 @@ fn a_script_that_handles_sigterm_says_how_it_ends() {
     let mut scripts = Scripts::default();
     scripts.run(&pod(json!({"command": ["/bin/sh", "-c", script]})), &mut Disk::default(), || 1);
     let run = scripts.get("c");
-    assert_eq!(run.lasts, Lasts::Forever);
+    assert_eq!(run.lasts, RunTime::Forever);
     assert_eq!(run.on_term, Some(Ending { after: Some(Duration::from_secs(5)), code: 143 }));
 }

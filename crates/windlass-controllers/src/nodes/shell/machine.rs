@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Command, LONGEST_SLEEP, Surroundings, builtins,
+    Command, LONGEST_SLEEP, ScriptEnvironment, builtins,
     syntax::{AndOr, Connector, List, Pipeline, Redirect, RedirectKind},
 };
 use crate::nodes::disk::View;
@@ -53,11 +53,11 @@ pub(super) struct Machine<'s> {
 }
 
 impl<'s> Machine<'s> {
-    pub(super) fn new(surroundings: Surroundings<'s>, arguments: Vec<String>) -> Self {
+    pub(super) fn new(environment: ScriptEnvironment<'s>, arguments: Vec<String>) -> Self {
         Self {
-            variables: surroundings.variables,
+            variables: environment.variables,
             arguments,
-            files: surroundings.files,
+            files: environment.files,
             status: 0,
             slept: None,
             exits_on_error: false,
@@ -67,7 +67,7 @@ impl<'s> Machine<'s> {
             conditions: 0,
             depth: 0,
             fuel: FUEL,
-            random: surroundings.seed,
+            random: environment.seed,
         }
     }
 

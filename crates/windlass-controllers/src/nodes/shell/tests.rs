@@ -1,7 +1,7 @@
 use super::*;
 use crate::nodes::disk::Disk;
 
-fn ran(script: &str) -> Option<Ran> {
+fn ran(script: &str) -> Option<ScriptOutcome> {
     let mut disk = Disk::default();
     let pod = k8s_openapi::api::core::v1::Pod::default();
     let files = View::new(&mut disk, &pod, &k8s_openapi::api::core::v1::Container::default());
@@ -10,7 +10,7 @@ fn ran(script: &str) -> Option<Ran> {
         script,
         vec!["sh".to_owned(), "a b".to_owned(), "c".to_owned()],
         false,
-        Surroundings { variables, files, seed: 7 },
+        ScriptEnvironment { variables, files, seed: 7 },
     )
 }
 

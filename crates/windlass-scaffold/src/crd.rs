@@ -7,14 +7,14 @@
 const VERSIONS: &str = "  versions:\n";
 
 /// A CRD, split into its versions.
-struct Cut<'a> {
+struct SplitCrd<'a> {
     /// The text before the versions.
     head: &'a str,
     /// The name and text of each version.
     versions: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> SplitCrd<'a> {
     /// Splits a CRD; `None` if it is not in the generated format.
     fn of(text: &'a str) -> Option<Self> {
         let place = text.find(VERSIONS)? + VERSIONS.len();
@@ -38,9 +38,9 @@ impl<'a> Cut<'a> {
 /// Adds the version of another CRD of the same kind, which is not the storage version, sorted by name. Returns the text
 /// unchanged if it has that version.
 pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
-    let (Cut { head, mut versions }, other) = (Cut::of(text)?, Cut::of(other)?);
+    let (SplitCrd { head, mut versions }, other) = (SplitCrd::of(text)?, SplitCrd::of(other)?);
     let [(name, version)] = other.versions[..] else { return None };
-    if versions.iter().any(|(there, _)| *there == name) {
+    if versions.iter().any(|(existing, _)| *existing == name) {
         return Some(text.to_owned());
     }
     let version = version.replace("\n    storage: true\n", "\n    storage: false\n");
@@ -51,7 +51,7 @@ pub(crate) fn with_version(text: &str, other: &str) -> Option<String> {
 
 /// Adds the conversion webhook, unless one is configured.
 pub(crate) fn with_conversion(text: &str, conversion: &str) -> Option<String> {
-    let Cut { head, versions } = Cut::of(text)?;
+    let SplitCrd { head, versions } = SplitCrd::of(text)?;
     if head.contains("\n  conversion:\n") {
         return Some(text.to_owned());
     }
@@ -64,7 +64,7 @@ pub(crate) fn with_conversion(text: &str, conversion: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn definition(version: &str) -> String {
+    fn crd(version: &str) -> String {
         format!(
             "kind: CustomResourceDefinition\nspec:\n  group: g\n  versions:\n  - additionalPrinterColumns:\n    - name: Age\n    \
              name: {version}\n    served: true\n    storage: true\n"
@@ -72,31 +72,31 @@ mod tests {
     }
 
     #[test]
-    fn versions_come_in_the_order_of_names_and_once_and_the_first_stays_the_stored_one() {
-        let two = with_version(&definition("v1beta1"), &definition("v1")).unwrap();
-        let three = with_version(&two, &definition("v1alpha1")).unwrap();
+    fn versions_are_sorted_and_first_one_stays_stored() {
+        let two = with_version(&crd("v1beta1"), &crd("v1")).unwrap();
+        let three = with_version(&two, &crd("v1alpha1")).unwrap();
         let lines = |beginning: &str| {
             let values = three.lines().filter_map(|line| line.strip_prefix(beginning)).collect::<Vec<_>>();
             values.join(" ")
         };
         assert_eq!(lines("    name: "), "v1 v1alpha1 v1beta1");
         assert_eq!(lines("    storage: "), "false false true");
-        assert_eq!(with_version(&three, &definition("v1")).unwrap(), three);
+        assert_eq!(with_version(&three, &crd("v1")).unwrap(), three);
     }
 
     #[test]
     fn who_converts_comes_first_and_once() {
         let conversion = "  conversion:\n    strategy: Webhook\n";
-        let converted = with_conversion(&definition("v1"), conversion).unwrap();
-        assert_eq!(converted, definition("v1").replace("spec:\n", "spec:\n  conversion:\n    strategy: Webhook\n"));
+        let converted = with_conversion(&crd("v1"), conversion).unwrap();
+        assert_eq!(converted, crd("v1").replace("spec:\n", "spec:\n  conversion:\n    strategy: Webhook\n"));
         assert_eq!(with_conversion(&converted, conversion).unwrap(), converted);
     }
 
     #[test]
     fn what_somebody_has_written_otherwise_is_left_alone() {
         let flow = "spec:\n  versions: [{name: v1}]\n";
-        assert_eq!((with_version(flow, &definition("v2")), with_conversion(flow, "")), (None, None));
-        let wider = definition("v1").replace("\n    ", "\n      ");
-        assert_eq!(with_version(&wider, &definition("v2")), None);
+        assert_eq!((with_version(flow, &crd("v2")), with_conversion(flow, "")), (None, None));
+        let wider = crd("v1").replace("\n    ", "\n      ");
+        assert_eq!(with_version(&wider, &crd("v2")), None);
     }
 }

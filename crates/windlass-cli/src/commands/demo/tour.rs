@@ -16,7 +16,7 @@ use windlass_cache::{Lister, Notification, Registrations};
 use windlass_client::Client;
 use windlass_runtime::{Manager, Watch};
 
-use super::{story::Story, view::Line};
+use super::{output::Output, view::Line};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -30,9 +30,9 @@ const NEW_IMAGE: &str = "nginx:1.26";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The acts, with the caches that show the results, as in any controller.
-pub(super) struct Play {
+pub(super) struct Tour {
     client: Client,
-    story: Story,
+    output: Output,
     /// The pause between two acts, so that users can follow.
     pause: Duration,
     pods: Lister<Pod>,
@@ -43,13 +43,13 @@ pub(super) struct Play {
     _registrations: [Registrations; 3],
 }
 
-impl Play {
-    pub(super) fn new(client: Client, manager: &Manager, story: Story, pause: Duration) -> Self {
+impl Tour {
+    pub(super) fn new(client: Client, manager: &Manager, output: Output, pause: Duration) -> Self {
         let (sender, changed) = watch::channel(0);
         let pods = manager.cluster().informer::<Pod>(&Watch::all());
         let sets = manager.cluster().informer::<ReplicaSet>(&Watch::all());
         let deployments = manager.cluster().informer::<Deployment>(&Watch::all());
-        let panel = story.clone();
+        let panel = output.clone();
         let (of_pods, of_sets, of_deployments) = (sender.clone(), sender.clone(), sender);
         let show_pod = move |notification: Notification<Pod>| {
             panel.pod(&notification);
@@ -64,7 +64,7 @@ impl Play {
         ];
         Self {
             client,
-            story,
+            output,
             pause,
             pods: pods.store(),
             sets: sets.store(),
@@ -133,15 +133,15 @@ impl Play {
     }
 
     fn act(&self, text: &str) {
-        self.story.tell(&Line::Act(text.to_owned()));
+        self.output.write(&Line::Act(text.to_owned()));
     }
 
     fn command(&self, text: &str) {
-        self.story.tell(&Line::Command(text.to_owned()));
+        self.output.write(&Line::Command(text.to_owned()));
     }
 
     fn seen(&self, text: &str) {
-        self.story.tell(&Line::Seen(text.to_owned()));
+        self.output.write(&Line::Seen(text.to_owned()));
     }
 
     /// Waits until a condition on the caches holds, then pauses.
@@ -154,7 +154,7 @@ impl Play {
                 break;
             }
             if !matches!(timeout_at(deadline, changed.changed()).await, Ok(Ok(()))) {
-                self.story.tell(&Line::Missed(what.to_owned()));
+                self.output.write(&Line::Missed(what.to_owned()));
                 return Err(format!("not seen within {} s: {what}", PATIENCE.as_secs()).into());
             }
         }

@@ -30,7 +30,7 @@ const REFILL: u32 = 1 << 28;
 
 /// Parses frames, independent of TLS record boundaries.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct ResponseParser {
     /// The partial header of the current frame.
     head: Vec<u8>,
     /// The remaining bytes of its payload.
@@ -66,7 +66,7 @@ pub(super) fn greeting() -> Vec<u8> {
     out
 }
 
-impl Answers {
+impl ResponseParser {
     pub(super) fn new() -> Self {
         Self { head: Vec::with_capacity(9), left: 0, kept: Vec::new(), data: 0, failed: None }
     }
@@ -161,9 +161,9 @@ mod tests {
     use super::*;
 
     fn taken(bytes: &[u8], at_a_time: usize) -> Result<Outcome, String> {
-        let (mut answers, mut outcome) = (Answers::new(), Outcome::default());
+        let (mut responses, mut outcome) = (ResponseParser::new(), Outcome::default());
         for part in bytes.chunks(at_a_time) {
-            answers.take(part, &mut outcome).map_err(|error| error.to_string())?;
+            responses.take(part, &mut outcome).map_err(|error| error.to_string())?;
         }
         Ok(outcome)
     }

@@ -9,7 +9,7 @@ use crate::{
 
 /// A project's folder and properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ProjectLocation {
     /// The folder that contains the PROJECT file.
     pub folder: PathBuf,
     /// The name of the project, its crate and its program.
@@ -18,12 +18,12 @@ pub struct Place {
     pub domain: String,
 }
 
-impl Place {
+impl ProjectLocation {
     /// Finds the project of a folder, in this folder or its nearest ancestor with a PROJECT file.
     pub fn above(folder: &Path) -> Result<Self, Error> {
         for folder in folder.ancestors() {
-            if let Some(place) = Self::at(folder)? {
-                return Ok(place);
+            if let Some(location) = Self::at(folder)? {
+                return Ok(location);
             }
         }
         Err(Error::NoProject(folder.join(FILE)))
@@ -46,12 +46,15 @@ mod tests {
         let around = tempfile::tempdir().unwrap();
         let project = around.path().join("shop");
         Init::new("example.com", "shop-operator").unwrap().plan(&project).unwrap().write().unwrap();
-        let place =
-            Place { folder: project.clone(), name: "shop-operator".to_owned(), domain: "example.com".to_owned() };
-        assert_eq!(Place::above(&project).unwrap(), place);
-        assert_eq!(Place::above(&project.join("src/bin")).unwrap(), place);
-        assert_eq!(Place::at(&project.join("src")).unwrap(), None);
-        let error = Place::above(around.path()).unwrap_err().to_string();
+        let location = ProjectLocation {
+            folder: project.clone(),
+            name: "shop-operator".to_owned(),
+            domain: "example.com".to_owned(),
+        };
+        assert_eq!(ProjectLocation::above(&project).unwrap(), location);
+        assert_eq!(ProjectLocation::above(&project.join("src/bin")).unwrap(), location);
+        assert_eq!(ProjectLocation::at(&project.join("src")).unwrap(), None);
+        let error = ProjectLocation::above(around.path()).unwrap_err().to_string();
         assert!(error.contains("PROJECT: no such file; `windlass init"), "{error}");
     }
 }

@@ -29,13 +29,13 @@ pub(crate) fn from_go(mode: Mode) -> Result {
         if !output.status.success() {
             return Err(format!("go run {program} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
-        settle(&upstream::root().join(file), &output.stdout, mode)?;
+        write_or_check(&upstream::root().join(file), &output.stdout, mode)?;
     }
     Ok(())
 }
 
 /// Writes a file. With [`Mode::Check`], returns an error if the file would change.
-pub(crate) fn settle(path: &Path, content: &[u8], mode: Mode) -> Result {
+pub(crate) fn write_or_check(path: &Path, content: &[u8], mode: Mode) -> Result {
     let shown = path.strip_prefix(upstream::root()).unwrap_or(path).display();
     if mode == Mode::Write {
         fs::write(path, content).map_err(|error| format!("writing {shown}: {error}"))?;
@@ -50,7 +50,7 @@ pub(crate) fn settle(path: &Path, content: &[u8], mode: Mode) -> Result {
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (old, new) = (lines(&found), lines(content));
     let first = old.iter().zip(&new).position(|(old, new)| old != new).unwrap_or(old.len().min(new.len()));
-    Err(format!("{shown} differs from what it is derived from, in line {}", first + 1).into())
+    Err(format!("{shown} differs from its source, in line {}", first + 1).into())
 }
 
 #[cfg(test)]
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn a_file_that_would_change_is_named_with_its_line() {
-        let path = std::env::temp_dir().join(format!("windlass-derived-{}", std::process::id()));
-        settle(&path, b"a\nb\n", Mode::Write).unwrap();
-        settle(&path, b"a\nb\n", Mode::Check).unwrap();
-        let error = settle(&path, b"a\nc\n", Mode::Check).unwrap_err().to_string();
+        let path = std::env::temp_dir().join(format!("windlass-generated-{}", std::process::id()));
+        write_or_check(&path, b"a\nb\n", Mode::Write).unwrap();
+        write_or_check(&path, b"a\nb\n", Mode::Check).unwrap();
+        let error = write_or_check(&path, b"a\nc\n", Mode::Check).unwrap_err().to_string();
         assert!(error.ends_with("in line 2"), "{error}");
-        assert!(settle(&path, b"a\nb\nc\n", Mode::Check).unwrap_err().to_string().ends_with("in line 3"));
+        assert!(write_or_check(&path, b"a\nb\nc\n", Mode::Check).unwrap_err().to_string().ends_with("in line 3"));
         fs::remove_file(path).unwrap();
     }
 }

@@ -4,9 +4,9 @@ use windlass_api::Entropy;
 
 /// A seeded generator.
 #[derive(Debug)]
-pub(crate) struct Dice(Entropy);
+pub(crate) struct SeededRandom(Entropy);
 
-impl Dice {
+impl SeededRandom {
     /// Returns the generator for the item with this number.
     pub(crate) fn of(seed: u64, number: u64) -> Self {
         Self(Entropy::seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number)))

@@ -16,8 +16,8 @@ use super::{
 
 /// The pods on the simulated nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Residents {
-    known: HashMap<ObjectKey, Resident>,
+pub(crate) struct PodStates {
+    known: HashMap<ObjectKey, PodRecord>,
     addresses: Addresses,
     disk: Disk,
     /// The host ports taken on each node, with the UIDs of their pods.
@@ -25,7 +25,7 @@ pub(crate) struct Residents {
 }
 
 #[derive(Debug)]
-struct Resident {
+struct PodRecord {
     uid: String,
     host: Host,
     /// The current stage, and the time when it ends.
@@ -33,22 +33,22 @@ struct Resident {
     scripts: Scripts,
 }
 
-impl Residents {
+impl PodStates {
     /// Records that a pod is on a node, and drops an earlier pod of the same name.
     pub(crate) fn settle(&mut self, key: &ObjectKey, uid: &str, host: Host) {
-        if self.known.get(key).is_some_and(|resident| resident.uid == uid && resident.host == host) {
+        if self.known.get(key).is_some_and(|record| record.uid == uid && record.host == host) {
             return;
         }
         self.forget(key);
-        let resident = Resident { uid: uid.to_owned(), host, timer: None, scripts: Scripts::default() };
-        self.known.insert(key.clone(), resident);
+        let record = PodRecord { uid: uid.to_owned(), host, timer: None, scripts: Scripts::default() };
+        self.known.insert(key.clone(), record);
     }
 
     /// Drops a deleted pod.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
-        if let Some(resident) = self.known.remove(key) {
-            self.leave(resident.host, &resident.uid);
-            self.disk.forget(&resident.uid);
+        if let Some(record) = self.known.remove(key) {
+            self.leave(record.host, &record.uid);
+            self.disk.forget(&record.uid);
         }
     }
 
@@ -81,20 +81,20 @@ impl Residents {
 
     /// Runs the commands of containers that have started, and returns the outcomes of all.
     pub(crate) fn run_scripts(&mut self, key: &ObjectKey, pod: &Pod, entropy: &Entropy) -> Scripts {
-        let Some(resident) = self.known.get_mut(key) else { return Scripts::default() };
-        resident.scripts.run(pod, &mut self.disk, || entropy.next_u64());
-        resident.scripts.clone()
+        let Some(record) = self.known.get_mut(key) else { return Scripts::default() };
+        record.scripts.run(pod, &mut self.disk, || entropy.next_u64());
+        record.scripts.clone()
     }
 
     /// Returns the time when a pod's stage ends. The first call starts the stage.
     pub(crate) fn due_at(&mut self, key: &ObjectKey, stage: Stage, pace: &Pace, entropy: &Entropy) -> Instant {
         let begin = || Instant::now() + pace.of(stage, entropy);
-        let Some(resident) = self.known.get_mut(key) else { return begin() };
-        match resident.timer {
+        let Some(record) = self.known.get_mut(key) else { return begin() };
+        match record.timer {
             Some((current, due)) if current == stage => due,
             _ => {
                 let due = begin();
-                resident.timer = Some((stage, due));
+                record.timer = Some((stage, due));
                 due
             }
         }
@@ -113,19 +113,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_lasts_from_the_first_question() {
-        let (mut residents, entropy) = (Residents::default(), Entropy::seeded(1));
+        let (mut pod_states, entropy) = (PodStates::default(), Entropy::seeded(1));
         let pace = Pace::new(Duration::from_secs(2), Duration::from_secs(3)).jitter(0.0);
         let (key, host) = (ObjectKey::new("a").within("n"), Host::first(1).next().unwrap());
-        residents.settle(&key, "1", host);
+        pod_states.settle(&key, "1", host);
         let start = Instant::now();
-        assert_eq!(residents.due_at(&key, Stage::Start, &pace, &entropy), start + Duration::from_secs(2));
+        assert_eq!(pod_states.due_at(&key, Stage::Start, &pace, &entropy), start + Duration::from_secs(2));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(residents.due_at(&key, Stage::Start, &pace, &entropy), start + Duration::from_secs(2));
-        assert_eq!(residents.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
+        assert_eq!(pod_states.due_at(&key, Stage::Start, &pace, &entropy), start + Duration::from_secs(2));
+        assert_eq!(pod_states.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
         // A recreated pod of the same name starts from the beginning.
-        residents.settle(&key, "2", host);
-        assert_eq!(residents.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
-        assert_eq!(residents.known.len(), 1);
+        pod_states.settle(&key, "2", host);
+        assert_eq!(pod_states.due_at(&key, Stage::Stop, &pace, &entropy), start + Duration::from_secs(4));
+        assert_eq!(pod_states.known.len(), 1);
     }
 
     #[test]
@@ -136,27 +136,27 @@ mod tests {
         };
         let new = with_port(serde_json::json!({}));
         let started = with_port(serde_json::json!({"startTime": "2024-01-01T00:00:00Z"}));
-        let mut residents = Residents::default();
+        let mut pod_states = PodStates::default();
         let [host, other] = <[Host; 2]>::try_from(Host::first(2).collect::<Vec<_>>()).unwrap();
-        assert!(residents.take_ports(host, "1", &new) && residents.take_ports(host, "1", &new));
-        assert!(!residents.take_ports(host, "2", &new), "another pod has it");
-        assert!(residents.take_ports(other, "2", &new), "nodes do not share ports");
-        assert!(residents.take_ports(host, "3", &started), "what has started stays");
-        residents.leave(host, "1");
-        residents.leave(host, "3");
-        assert!(residents.take_ports(host, "4", &new));
+        assert!(pod_states.take_ports(host, "1", &new) && pod_states.take_ports(host, "1", &new));
+        assert!(!pod_states.take_ports(host, "2", &new), "another pod has it");
+        assert!(pod_states.take_ports(other, "2", &new), "nodes do not share ports");
+        assert!(pod_states.take_ports(host, "3", &started), "what has started stays");
+        pod_states.leave(host, "1");
+        pod_states.leave(host, "3");
+        assert!(pod_states.take_ports(host, "4", &new));
     }
 
     #[test]
     fn a_pod_that_is_gone_gives_its_address_back() {
-        let mut residents = Residents::default();
+        let mut pod_states = PodStates::default();
         let (key, host) = (ObjectKey::new("a"), Host::first(1).next().unwrap());
-        residents.settle(&key, "1", host);
-        let first = residents.addresses().assign(host, "1").unwrap();
-        residents.settle(&key, "2", host);
+        pod_states.settle(&key, "1", host);
+        let first = pod_states.addresses().assign(host, "1").unwrap();
+        pod_states.settle(&key, "2", host);
         for pod in 0..252 {
-            assert_ne!(residents.addresses().assign(host, &format!("other-{pod}")), Some(first));
+            assert_ne!(pod_states.addresses().assign(host, &format!("other-{pod}")), Some(first));
         }
-        assert_eq!(residents.addresses().assign(host, "2"), Some(first));
+        assert_eq!(pod_states.addresses().assign(host, "2"), Some(first));
     }
 }

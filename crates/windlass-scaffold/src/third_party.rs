@@ -12,7 +12,7 @@ use crate::{
     templates::{Template, create, templates},
 };
 
-const FILES: &[Template] = templates!("foreign":
+const FILES: &[Template] = templates!("third_party":
     Scaffold "src/controller/{{ module }}.rs" from "controller.rs",
     Scaffold "tests/{{ module }}.rs" from "test.rs",
 );
@@ -48,7 +48,7 @@ pub(crate) struct External {
 }
 
 /// A built-in or third-party kind.
-pub(crate) struct Foreign<'a> {
+pub(crate) struct ThirdPartyKind<'a> {
     pub(crate) group: &'a Group,
     pub(crate) version: &'a Version,
     pub(crate) kind: &'a Kind,
@@ -74,7 +74,7 @@ impl External {
     }
 }
 
-impl Foreign<'_> {
+impl ThirdPartyKind<'_> {
     /// Computes the changes to the project.
     pub(crate) fn plan(&self, mut project: Project, folder: &Path) -> Result<Changes, Error> {
         let (module, plural) = (self.kind.module(), self.plural());
@@ -131,8 +131,8 @@ impl Foreign<'_> {
         let Self { group, version, kind, .. } = self;
         let what = format!("{group}/{version}, {kind}");
         project.no_namesake(&what, group, kind)?;
-        let there = project.resource(group, version, kind);
-        if self.overwrite == Overwrite::Never && there.is_some_and(|there| there.controller) {
+        let existing = project.resource(group, version, kind);
+        if self.overwrite == Overwrite::Never && existing.is_some_and(|existing| existing.controller) {
             return Err(Error::Exists(format!("the controller of {what}")));
         }
         let path = match self.external {

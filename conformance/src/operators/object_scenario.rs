@@ -6,15 +6,15 @@ use super::{
     Operators,
     definition::{Definition, Version, parsed},
     generate::Generator,
-    spoil::{self, Spoiling},
+    violation::{self, Violation},
 };
-use crate::{case::Case, dice::Dice};
+use crate::{case::Case, seeded_random::SeededRandom};
 
 /// The percentages of optional fields, used in turn.
 const DENSITIES: [usize; 5] = [0, 15, 40, 70, 100];
 
 /// A case about one or two objects.
-pub(super) struct Story {
+pub(super) struct ObjectScenario {
     pub(super) case: Case,
     /// The name of the CRD.
     pub(super) definition: String,
@@ -23,28 +23,28 @@ pub(super) struct Story {
     text: String,
 }
 
-/// Returns the stories of a version: valid objects, and invalid variants of each.
-pub(super) fn stories(definition: &Definition, version: &Version, what: &Operators) -> Vec<Story> {
+/// Returns the scenarios of a version: valid objects, and invalid variants of each.
+pub(super) fn scenarios(definition: &Definition, version: &Version, what: &Operators) -> Vec<ObjectScenario> {
     let place = format!("{}/{}", definition.name, version.name);
     // Each version has its own seed, so results do not depend on other CRDs.
     let seed = place.bytes().fold(what.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-    let mut stories = Vec::new();
+    let mut scenarios = Vec::new();
     for number in 0..what.objects {
-        let dice = Dice::of(seed, number as u64);
-        let writer = Writer { definition, version, dice: &dice };
+        let random = SeededRandom::of(seed, number as u64);
+        let writer = Writer { definition, version, random: &random };
         let object = writer.object(DENSITIES[number % DENSITIES.len()]);
-        stories.push(writer.valid(&object, &writer.object(*dice.pick(&DENSITIES))));
-        let spoilings = spoil::spoilings(&version.schema, &object, &dice, what.objects);
-        stories.extend(spoilings.iter().map(|spoiling| writer.broken(&object, spoiling)));
+        scenarios.push(writer.valid(&object, &writer.object(*random.pick(&DENSITIES))));
+        let violations = violation::violations(&version.schema, &object, &random, what.objects);
+        scenarios.extend(violations.iter().map(|violation| writer.broken(&object, violation)));
     }
-    stories
+    scenarios
 }
 
-/// A writer of the stories of one object.
+/// A writer of the scenarios of one object.
 struct Writer<'a> {
     definition: &'a Definition,
     version: &'a Version,
-    dice: &'a Dice,
+    random: &'a SeededRandom,
 }
 
 impl Writer<'_> {
@@ -58,8 +58,8 @@ impl Writer<'_> {
         let fields = schema["properties"].as_object().into_iter().flatten();
         for (name, field) in fields.filter(|(name, _)| !matches!(&***name, "apiVersion" | "kind" | "metadata")) {
             let required = schema["required"].as_array().is_some_and(|required| required.iter().any(|one| one == name));
-            if required || name == "spec" || (density > 0 && self.dice.chance(50)) {
-                object[name] = Generator::new(self.dice, density).value(field);
+            if required || name == "spec" || (density > 0 && self.random.chance(50)) {
+                object[name] = Generator::new(self.random, density).value(field);
             }
         }
         object
@@ -70,7 +70,7 @@ impl Writer<'_> {
     }
 
     /// Creates an object, reads it in each format, changes it to another, applies and deletes it.
-    fn valid(&self, object: &Value, other: &Value) -> Story {
+    fn valid(&self, object: &Value, other: &Value) -> ObjectScenario {
         let (collection, one) = (self.collection(), format!("{}/a-{{id}}", self.collection()));
         let mut text = format!("=== valid\nPOST {collection}?fieldValidation=Strict\n{object}\n\n");
         text += &format!("GET {one}\n\nGET {one}\n> Accept: application/json;as=Table;v=v1;g=meta.k8s.io\n\n");
@@ -85,15 +85,15 @@ impl Writer<'_> {
         text += &format!("PATCH/apply {one}?fieldManager=one&force=true\n{object}\n\n");
         text += &format!("PATCH/apply {one}?fieldManager=two\n{other}\n\n");
         text += &format!("GET {one}\n\nDELETE {one}\n");
-        Story { case: parsed(&text), definition: self.definition.name.clone(), objects: 2, text }
+        ObjectScenario { case: parsed(&text), definition: self.definition.name.clone(), objects: 2, text }
     }
 
     /// Creates and applies an invalid object, and updates a valid one to it.
-    fn broken(&self, object: &Value, spoiling: &Spoiling) -> Story {
+    fn broken(&self, object: &Value, violation: &Violation) -> ObjectScenario {
         let (collection, one) = (self.collection(), format!("{}/a-{{id}}", self.collection()));
-        let broken = spoiling.of(object);
-        let validation = self.dice.pick(&["Strict", "Warn", "Ignore"]);
-        let name = format!("{:?}", spoiling.breakage);
+        let broken = violation.of(object);
+        let validation = self.random.pick(&["Strict", "Warn", "Ignore"]);
+        let name = format!("{:?}", violation.kind);
         let mut text = format!("=== {name}\nPOST {collection}?fieldValidation={validation}\n{broken}\n\n");
         text += &format!("PATCH/apply {one}?fieldManager=one&fieldValidation={validation}\n{broken}\n\n");
         text += &format!("GET {one}\n\nDELETE {one}\n\n");
@@ -102,11 +102,11 @@ impl Writer<'_> {
             "PATCH/merge {one}?fieldValidation={validation}\n{}\n\nDELETE {one}\n",
             json!({"spec": broken["spec"]})
         );
-        Story { case: parsed(&text), definition: self.definition.name.clone(), objects: 1, text }
+        ObjectScenario { case: parsed(&text), definition: self.definition.name.clone(), objects: 1, text }
     }
 }
 
-impl Story {
+impl ObjectScenario {
     /// Returns the requests in the format of a file of cases.
     pub(super) fn told(&self) -> &str {
         &self.text

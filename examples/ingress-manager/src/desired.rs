@@ -39,7 +39,7 @@ pub enum Refusal {
 ///
 /// # Errors
 /// Returns an error if the Service cannot have an Ingress. A retry without a change of the Service does not help.
-pub fn wish(service: &Service) -> Result<Option<Vec<IngressRule>>, Refusal> {
+pub fn desired_rules(service: &Service) -> Result<Option<Vec<IngressRule>>, Refusal> {
     let Some(host) = service.annotations().get(ANNOTATION) else { return Ok(None) };
     let host = match host.trim() {
         "" | "true" => None,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     fn asked(host: &str) -> Result<Option<Vec<IngressRule>>, Refusal> {
-        wish(&service(
+        desired_rules(&service(
             json!({ANNOTATION: host}),
             json!([{"name": "admin", "port": 9000}, {"name": "http", "port": 80}]),
         ))
@@ -100,15 +100,16 @@ mod tests {
 
     #[test]
     fn the_first_port_serves_where_none_is_named_http() {
-        let rules = wish(&service(json!({ANNOTATION: ""}), json!([{"port": 8080}, {"port": 80}]))).unwrap().unwrap();
+        let rules =
+            desired_rules(&service(json!({ANNOTATION: ""}), json!([{"port": 8080}, {"port": 80}]))).unwrap().unwrap();
         let backend = rules[0].http.as_ref().unwrap().paths[0].backend.service.as_ref().unwrap();
         assert_eq!(backend.port.as_ref().unwrap().number, Some(8080));
     }
 
     #[test]
     fn who_does_not_ask_gets_nothing_and_nonsense_is_refused() {
-        assert_eq!(wish(&service(json!({"other": "x"}), json!([{"port": 80}]))), Ok(None));
-        assert_eq!(wish(&service(json!({ANNOTATION: ""}), json!([]))), Err(Refusal::NoPort));
+        assert_eq!(desired_rules(&service(json!({"other": "x"}), json!([{"port": 80}]))), Ok(None));
+        assert_eq!(desired_rules(&service(json!({ANNOTATION: ""}), json!([]))), Err(Refusal::NoPort));
         let refusal = asked("not a host").unwrap_err();
         assert!(refusal.to_string().starts_with("\"not a host\" is not a valid host: "), "{refusal}");
         assert!(asked("*.example.com").is_ok() && asked("*.*.com").is_err());

@@ -31,7 +31,7 @@ const WITHOUT_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable",
 
 /// The relation of a node to a daemon set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Eligibility {
     /// The node should run a pod.
     Run,
     /// A running pod may stay, but no new pod is created.
@@ -42,29 +42,29 @@ pub(super) enum Place {
 
 /// The scheduling requirements of a daemon set's pods.
 #[derive(Debug)]
-pub(super) struct Wanted(PodSpec);
+pub(super) struct Requirements(PodSpec);
 
-impl Wanted {
+impl Requirements {
     pub(super) fn of(set: &DaemonSet) -> Self {
         Self(template(set).spec.unwrap_or_default())
     }
 
-    pub(super) fn place(&self, node: &Node) -> Place {
+    pub(super) fn eligibility(&self, node: &Node) -> Eligibility {
         let Self(spec) = self;
         if spec.node_name.as_deref().is_some_and(|name| !name.is_empty() && name != node.name()) {
-            return Place::Leave;
+            return Eligibility::Leave;
         }
         if !fit::is_selected(spec, node) {
-            return Place::Leave;
+            return Eligibility::Leave;
         }
         let tolerations = spec.tolerations.as_deref().unwrap_or_default();
         let repels = |effects: &[&str]| fit::is_repelled(tolerations, node, effects);
         if !repels(&["NoSchedule", "NoExecute"]) {
-            Place::Run
+            Eligibility::Run
         } else if repels(&["NoExecute"]) {
-            Place::Leave
+            Eligibility::Leave
         } else {
-            Place::Stay
+            Eligibility::Stay
         }
     }
 }
@@ -173,18 +173,18 @@ mod tests {
 
     #[test]
     fn taints_and_labels_say_where_pods_belong() {
-        let wanted = |spec: Value| Wanted::of(&set(spec));
+        let wanted = |spec: Value| Requirements::of(&set(spec));
         let plain = wanted(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
-        assert_eq!(plain.place(&node(json!([]))), Place::Run);
-        assert_eq!(plain.place(&node(taint("gpu", "NoSchedule"))), Place::Stay);
-        assert_eq!(plain.place(&node(taint("gpu", "NoExecute"))), Place::Leave);
-        assert_eq!(plain.place(&node(taint("gpu", "PreferNoSchedule"))), Place::Run);
-        assert_eq!(plain.place(&node(taint("node.kubernetes.io/unschedulable", "NoSchedule"))), Place::Run);
+        assert_eq!(plain.eligibility(&node(json!([]))), Eligibility::Run);
+        assert_eq!(plain.eligibility(&node(taint("gpu", "NoSchedule"))), Eligibility::Stay);
+        assert_eq!(plain.eligibility(&node(taint("gpu", "NoExecute"))), Eligibility::Leave);
+        assert_eq!(plain.eligibility(&node(taint("gpu", "PreferNoSchedule"))), Eligibility::Run);
+        assert_eq!(plain.eligibility(&node(taint("node.kubernetes.io/unschedulable", "NoSchedule"))), Eligibility::Run);
         let other = wanted(json!({"containers": [], "nodeSelector": {"disk": "hdd"}}));
-        assert_eq!(other.place(&node(json!([]))), Place::Leave);
+        assert_eq!(other.eligibility(&node(json!([]))), Eligibility::Leave);
         let named = wanted(json!({"containers": [], "nodeName": "other"}));
-        assert_eq!(named.place(&node(json!([]))), Place::Leave);
+        assert_eq!(named.eligibility(&node(json!([]))), Eligibility::Leave);
     }
 
     #[test]

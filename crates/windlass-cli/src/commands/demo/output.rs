@@ -18,16 +18,16 @@ use crate::recorder::Write;
 
 /// The writer of the output. Clones write to the same output.
 #[derive(Clone)]
-pub(super) struct Story(Arc<Inner>);
+pub(super) struct Output(Arc<Inner>);
 
 struct Inner {
     began: Instant,
-    told: Mutex<Told>,
+    output_state: Mutex<OutputState>,
     /// Notified when the output is closed.
-    unread: Notify,
+    closed: Notify,
 }
 
-struct Told {
+struct OutputState {
     view: View<Out>,
     /// The first write error, for example because the reader closed the output.
     broken: Option<io::Error>,
@@ -42,33 +42,33 @@ pub(super) type Out = BufWriter<Stdout>;
 /// The kinds that are shown. Updates of nodes and leases are too frequent.
 const CAST: &[&str] = &["Deployment", "ReplicaSet", "Pod"];
 
-impl Story {
+impl Output {
     pub(super) fn new(view: View<Out>) -> Self {
-        let told = Told { view, broken: None, events: 0, reconciles: 0, seen: Vec::new() };
-        Self(Arc::new(Inner { began: Instant::now(), told: Mutex::new(told), unread: Notify::new() }))
+        let output_state = OutputState { view, broken: None, events: 0, reconciles: 0, seen: Vec::new() };
+        Self(Arc::new(Inner { began: Instant::now(), output_state: Mutex::new(output_state), closed: Notify::new() }))
     }
 
     /// Waits until the output is closed.
-    pub(super) async fn unread(&self) {
-        self.0.unread.notified().await;
+    pub(super) async fn closed(&self) {
+        self.0.closed.notified().await;
     }
 
     /// Writes a line.
-    pub(super) fn tell(&self, line: &Line) {
+    pub(super) fn write(&self, line: &Line) {
         let at = self.0.began.elapsed();
-        let told = &mut *self.0.told.lock();
+        let output_state = &mut *self.0.output_state.lock();
         if let Line::Seen(text) = line {
-            told.seen.push(text.clone());
+            output_state.seen.push(text.clone());
         }
-        let written = told.view.line(at, line);
-        self.note(told, written);
+        let written = output_state.view.line(at, line);
+        self.record_failure(output_state, written);
     }
 
     /// Writes an event of a controller.
     pub(super) fn reconciled(&self, event: &ReconcileEvent<'_>) {
         match event {
             ReconcileEvent::Triggered(trigger) => {
-                self.0.told.lock().events += 1;
+                self.0.output_state.lock().events += 1;
                 if !CAST.contains(&&*trigger.resource.kind) || is_aside(trigger.controller, trigger.change) {
                     return;
                 }
@@ -78,10 +78,10 @@ impl Story {
                     Change::Deleted => "deleted",
                 };
                 let object = named(trigger.resource, trigger.object);
-                self.tell(&Line::Event { change, object, key: key(trigger.controller, trigger.key) });
+                self.write(&Line::Event { change, object, key: key(trigger.controller, trigger.key) });
             }
             ReconcileEvent::Finished(finished) => {
-                self.0.told.lock().reconciles += 1;
+                self.0.output_state.lock().reconciles += 1;
                 let outcome = match finished.outcome {
                     Outcome::Done(_) if !matches!(finished.controller, "deployment" | "replicaset") => return,
                     Outcome::Done(action) if action.delay().is_some() => "done for now".to_owned(),
@@ -91,7 +91,7 @@ impl Story {
                     other => format!("{other:?}"),
                 };
                 let key = key(finished.controller, finished.key);
-                self.tell(&Line::Reconciled { key, took: finished.duration, outcome });
+                self.write(&Line::Reconciled { key, took: finished.duration, outcome });
             }
             _ => {}
         }
@@ -102,7 +102,7 @@ impl Story {
         let resource = write.target.split('/').next().unwrap_or_default();
         if matches!(resource, "pods" | "replicasets" | "deployments") {
             let request = format!("{} {}", write.method, write.target);
-            self.tell(&Line::Write { request, status: write.status, meaning: meaning(write.status, write.reason) });
+            self.write(&Line::Write { request, status: write.status, meaning: meaning(write.status, write.reason) });
         }
     }
 
@@ -113,25 +113,25 @@ impl Story {
             Notification::Deleted(deleted) => (&deleted.object, true),
         };
         let state = if gone { None } else { state(object) };
-        let told = &mut *self.0.told.lock();
-        let painted = told.view.pod(object.meta().name(), state);
-        self.note(told, painted);
+        let output_state = &mut *self.0.output_state.lock();
+        let painted = output_state.view.pod(object.meta().name(), state);
+        self.record_failure(output_state, painted);
     }
 
     /// Writes the summary: results, number of requests, duration.
     pub(super) fn sum_up(&self, requests: &BTreeMap<&'static str, usize>, complete: bool) -> io::Result<()> {
         let took = self.0.began.elapsed();
         let (seen, events, reconciles) = {
-            let told = &mut *self.0.told.lock();
-            let closed = told.view.close();
-            self.note(told, closed);
-            (told.seen.clone(), told.events, told.reconciles)
+            let output_state = &mut *self.0.output_state.lock();
+            let closed = output_state.view.close();
+            self.record_failure(output_state, closed);
+            (output_state.seen.clone(), output_state.events, output_state.reconciles)
         };
-        self.tell(&Line::Act(
+        self.write(&Line::Act(
             if complete { "The loop works. Seen:" } else { "Not everything was observed. Seen:" }.to_owned(),
         ));
         for text in seen {
-            self.tell(&Line::Note(format!("  ✓ {text}")));
+            self.write(&Line::Note(format!("  ✓ {text}")));
         }
         let total: usize = requests.values().sum();
         let verbs: Vec<_> = requests.iter().map(|(verb, count)| format!("{count} {verb}")).collect();
@@ -140,17 +140,17 @@ impl Story {
             verbs.join(", "),
             took.as_secs_f64()
         );
-        self.tell(&Line::Note(summary));
-        match self.0.told.lock().broken.take() {
+        self.write(&Line::Note(summary));
+        match self.0.output_state.lock().broken.take() {
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    fn note(&self, told: &mut Told, outcome: io::Result<()>) {
+    fn record_failure(&self, output_state: &mut OutputState, outcome: io::Result<()>) {
         if let Err(error) = outcome {
-            told.broken.get_or_insert(error);
-            self.0.unread.notify_one();
+            output_state.broken.get_or_insert(error);
+            self.0.closed.notify_one();
         }
     }
 }

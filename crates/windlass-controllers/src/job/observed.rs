@@ -19,13 +19,13 @@ use super::{
     backoff::{Failures, ended_at},
     failure::{self, Verdict},
     indexes::Indexes,
-    success, wish,
+    spec, success,
 };
 use crate::pods;
 
 /// A job, its pods, and the derived counts.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct Observed {
     /// The job as updated so far by this reconcile.
     pub(super) job: Job,
     pub(super) pods: Vec<Arc<Pod>>,
@@ -84,12 +84,12 @@ pub(super) fn count(pods: impl Iterator) -> i32 {
     i32::try_from(pods.count()).unwrap_or(i32::MAX)
 }
 
-impl Look {
+impl Observed {
     pub(super) fn new(mut job: Job, pods: Vec<Arc<Pod>>, failures: Failures, now: Timestamp) -> Self {
         let status = job.status.get_or_insert_default();
         status.uncounted_terminated_pods.get_or_insert_default();
         let JobStatus { succeeded, failed, .. } = *status;
-        let is_suspended = wish::is_suspended(&job);
+        let is_suspended = spec::is_suspended(&job);
         if !is_suspended && let Some(status) = &mut job.status {
             status.start_time.get_or_insert(Time(now));
         }
@@ -100,7 +100,7 @@ impl Look {
             new.cloned().collect()
         };
         let new_succeeded = new(&uncounted.succeeded, &|pod| pods::phase(pod) == "Succeeded");
-        let new_failed = new(&uncounted.failed, &|pod| wish::has_failed(&job, pod));
+        let new_failed = new(&uncounted.failed, &|pod| spec::has_failed(&job, pod));
         let that_count = new_failed.iter().filter(|pod| failure::verdict(&job, pod) != Verdict::Ignore);
         let active: Vec<_> = pods.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let counts = Counts {
@@ -111,7 +111,7 @@ impl Look {
             failed: failed.unwrap_or(0) + count(that_count) + count(uncounted.failed.iter()),
         };
         let failures = failures.with(&new_succeeded, &new_failed);
-        let mut look = Self {
+        let mut observed = Self {
             job,
             pods,
             active,
@@ -123,9 +123,9 @@ impl Look {
             failures,
             verdict: None,
         };
-        look.read_indexes();
-        look.verdict = look.judge(now);
-        look
+        observed.read_indexes();
+        observed.verdict = observed.decide(now);
+        observed
     }
 
     pub(super) fn status(&mut self) -> &mut JobStatus {
@@ -133,19 +133,19 @@ impl Look {
     }
 
     fn read_indexes(&mut self) {
-        if !wish::is_indexed(&self.job) {
+        if !spec::is_indexed(&self.job) {
             return;
         }
-        let completions = wish::completions(&self.job).unwrap_or(0);
+        let completions = spec::completions(&self.job).unwrap_or(0);
         let status = self.job.status.clone().unwrap_or_default();
-        let tracked = || self.pods.iter().filter(|pod| wish::is_tracked(pod));
+        let tracked = || self.pods.iter().filter(|pod| spec::is_tracked(pod));
         let parse = |text: Option<String>| Indexes::parse(&text.unwrap_or_default(), completions);
-        let index = |pod: &Arc<Pod>| wish::valid_index(&self.job, pod);
+        let index = |pod: &Arc<Pod>| spec::valid_index(&self.job, pod);
 
         let known = parse(status.completed_indexes);
         let succeeded =
             known.union(&tracked().filter(|pod| pods::phase(pod) == "Succeeded").filter_map(index).collect());
-        let failed = wish::backoff_limit_per_index(&self.job).map(|_| {
+        let failed = spec::backoff_limit_per_index(&self.job).map(|_| {
             let failed = tracked().filter(|pod| failure::exhausts_index(&self.job, pod)).filter_map(index);
             parse(status.failed_indexes).union(&failed.collect())
         });
@@ -156,10 +156,10 @@ impl Look {
 
     fn find_those_awaiting_successors(&mut self) {
         let Some(failed) = &self.failed_indexes else { return };
-        let active: BTreeSet<_> = self.active.iter().filter_map(|pod| wish::index(pod)).collect();
+        let active: BTreeSet<_> = self.active.iter().filter_map(|pod| spec::index(pod)).collect();
         let mut waiting: BTreeMap<i32, Arc<Pod>> = BTreeMap::new();
-        for pod in self.pods.iter().filter(|pod| wish::is_tracked(pod) && wish::has_failed(&self.job, pod)) {
-            let Some(index) = wish::valid_index(&self.job, pod) else { continue };
+        for pod in self.pods.iter().filter(|pod| spec::is_tracked(pod) && spec::has_failed(&self.job, pod)) {
+            let Some(index) = spec::valid_index(&self.job, pod) else { continue };
             if self.succeeded_indexes.contains(index) || failed.contains(index) || active.contains(&index) {
                 continue;
             }
@@ -175,17 +175,17 @@ impl Look {
 
     /// Returns the condition that finishes the job, if any. An earlier result has priority, then failures, then
     /// successes.
-    fn judge(&self, now: Timestamp) -> Option<JobCondition> {
+    fn decide(&self, now: Timestamp) -> Option<JobCondition> {
         let job = &self.job;
-        if let Some(met) = wish::condition(job, "SuccessCriteriaMet") {
+        if let Some(met) = spec::condition(job, "SuccessCriteriaMet") {
             return Some(met.clone());
         }
-        if let Some(target) = wish::condition(job, "FailureTarget") {
+        if let Some(target) = spec::condition(job, "FailureTarget") {
             let reason = target.reason.as_deref().unwrap_or_default();
             return Some(condition("Failed", reason, target.message.clone().unwrap_or_default(), now));
         }
         let target = |reason: &str, message: &str| Some(condition("FailureTarget", reason, message, now));
-        let failed = self.pods.iter().filter(|pod| wish::has_failed(job, pod));
+        let failed = self.pods.iter().filter(|pod| spec::has_failed(job, pod));
         let by_policy = failed.map(|pod| failure::verdict(job, pod)).find_map(|verdict| match verdict {
             Verdict::FailJob(message) => Some(message),
             _ => None,
@@ -193,13 +193,13 @@ impl Look {
         if let Some(message) = by_policy {
             return target("PodFailurePolicy", &message);
         }
-        if self.counts.failed > wish::backoff_limit(job) || self.restarted_too_often() {
+        if self.counts.failed > spec::backoff_limit(job) || self.restarted_too_often() {
             return target("BackoffLimitExceeded", "Job has reached the specified backoff limit");
         }
         if deadline(job).is_some_and(|deadline| deadline <= now) {
             return target("DeadlineExceeded", "Job was active longer than specified deadline");
         }
-        if !wish::is_indexed(job) {
+        if !spec::is_indexed(job) {
             return None;
         }
         if let Some(failed) = &self.failed_indexes {
@@ -208,7 +208,7 @@ impl Look {
                 let message = "Job has exceeded the specified maximal number of failed indexes";
                 return target("MaxFailedIndexesExceeded", message);
             }
-            let all = wish::completions(job).unwrap_or(0);
+            let all = spec::completions(job).unwrap_or(0);
             if !failed.is_empty() && failed.total() + self.succeeded_indexes.total() >= all {
                 return target("FailedIndexes", "Job has failed indexes");
             }
@@ -228,18 +228,18 @@ impl Look {
         let containers =
             statuses.flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
         let restarts: i32 = containers.flatten().map(|container| container.restart_count).sum();
-        restarts >= wish::backoff_limit(&self.job).max(1)
+        restarts >= spec::backoff_limit(&self.job).max(1)
     }
 
     /// Returns `true` if the desired completions are reached and no pod is active.
     pub(super) fn is_complete(&self) -> bool {
         let reached =
-            wish::completions(&self.job).map_or(self.counts.succeeded > 0, |all| self.counts.succeeded >= all);
+            spec::completions(&self.job).map_or(self.counts.succeeded > 0, |all| self.counts.succeeded >= all);
         reached && self.counts.active == 0
     }
 
     /// Updates the counts after pods were deleted.
-    pub(super) fn note_deleted(&mut self, deleted: &[Arc<Pod>]) {
+    pub(super) fn record_deleted(&mut self, deleted: &[Arc<Pod>]) {
         let number = count(deleted.iter());
         self.counts.active -= number;
         self.counts.terminating += number;
@@ -249,12 +249,12 @@ impl Look {
 
 /// Returns `true` if a pod still waits to be counted.
 fn is_to_be_counted(job: &Job, pod: &Pod) -> bool {
-    wish::is_tracked(pod) && (!wish::is_indexed(job) || wish::valid_index(job, pod).is_some())
+    spec::is_tracked(pod) && (!spec::is_indexed(job) || spec::valid_index(job, pod).is_some())
 }
 
 /// Returns the active deadline, or `None` if there is none or the job is suspended.
 pub(super) fn deadline(job: &Job) -> Option<Timestamp> {
-    let seconds = job.spec.as_ref()?.active_deadline_seconds.filter(|_| !wish::is_suspended(job))?;
+    let seconds = job.spec.as_ref()?.active_deadline_seconds.filter(|_| !spec::is_suspended(job))?;
     let start = job.status.as_ref()?.start_time.as_ref()?.0;
     start.checked_add(SignedDuration::from_secs(seconds)).ok()
 }

@@ -42,14 +42,14 @@ const ALWAYS: [&str; 2] = ["cpu", "memory"];
 
 /// The pods that declare their usage.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meters(Arc<Mutex<HashSet<ObjectKey>>>);
+pub(super) struct PodMetrics(Arc<Mutex<HashSet<ObjectKey>>>);
 
 /// The usage of a container, by resource.
 type Usage = BTreeMap<String, Quantity>;
 
-impl Meters {
+impl PodMetrics {
     /// Records the current state of a pod on a simulated node.
-    pub(super) fn note(&self, key: &ObjectKey, pod: &Pod) {
+    pub(super) fn record(&self, key: &ObjectKey, pod: &Pod) {
         let says = [USAGE, LOAD].iter().any(|name| pod.annotations().contains_key(*name));
         let mut known = self.0.lock();
         if !says {
@@ -69,24 +69,24 @@ impl Meters {
         tokio::select! {
             biased;
             () = running.stop().requested() => {}
-            () = self.tell(&running) => {}
+            () = self.publish(&running) => {}
         }
         Ok(())
     }
 
-    async fn tell(self, running: &RunnableContext) {
+    async fn publish(self, running: &RunnableContext) {
         let cluster = running.cluster();
         let client = match cluster.client().field_owner() {
             Some(_) => cluster.client().clone(),
             None => cluster.client().clone().with_field_owner("nodes"),
         };
         let store = cluster.informer::<Pod>(&Watch::all()).store();
-        let mut told = HashSet::new();
+        let mut published = HashSet::new();
         let mut is_defined = false;
         loop {
             sleep(PERIOD).await;
             let keys: Vec<_> = self.0.lock().iter().cloned().collect();
-            if keys.is_empty() && told.is_empty() {
+            if keys.is_empty() && published.is_empty() {
                 continue;
             }
             if !is_defined {
@@ -102,7 +102,7 @@ impl Meters {
                     }
                 };
             }
-            round(&client, &store, &keys, &mut told, cluster.clock().now()).await;
+            round(&client, &store, &keys, &mut published, cluster.clock().now()).await;
         }
     }
 }
@@ -112,7 +112,7 @@ async fn round(
     client: &Client,
     store: &Lister<Pod>,
     keys: &[ObjectKey],
-    told: &mut HashSet<ObjectKey>,
+    published: &mut HashSet<ObjectKey>,
     now: Timestamp,
 ) {
     let metrics = client.dynamic(&resource());
@@ -126,7 +126,7 @@ async fn round(
             Err(error) => tracing::debug!(pod = %key, error = error.chain(), "cannot write the metrics of a pod"),
         }
     }
-    for key in told.difference(&current) {
+    for key in published.difference(&current) {
         match metrics.delete(ObjectRef::from(key.clone())).await {
             Err(error) if !error.is_not_found() => {
                 tracing::debug!(pod = %key, error = error.chain(), "cannot delete the metrics of a pod");
@@ -134,7 +134,7 @@ async fn round(
             _ => {}
         }
     }
-    *told = current;
+    *published = current;
 }
 
 fn is_working(pod: &Pod) -> bool {
@@ -249,14 +249,14 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": containers}})).unwrap()
     }
 
-    fn told(annotations: Value, siblings: u32) -> Value {
+    fn published(annotations: Value, siblings: u32) -> Value {
         let metrics = of_pod(&pod(annotations), siblings, Timestamp::UNIX_EPOCH);
         serde_json::to_value(metrics).unwrap()["containers"].clone()
     }
 
     #[test]
     fn a_pod_uses_what_it_says() {
-        let containers = told(json!({USAGE: "cpu=250m, memory=64Mi,side/cpu=10m"}), 3);
+        let containers = published(json!({USAGE: "cpu=250m, memory=64Mi,side/cpu=10m"}), 3);
         assert_eq!(
             containers,
             json!([
@@ -268,24 +268,24 @@ mod tests {
 
     #[test]
     fn work_is_shared_and_comes_on_top() {
-        let containers = told(json!({USAGE: "cpu=50m", LOAD: "cpu=1,memory=3Gi"}), 4);
+        let containers = published(json!({USAGE: "cpu=50m", LOAD: "cpu=1,memory=3Gi"}), 4);
         assert_eq!(containers[0]["usage"], json!({"cpu": "300m", "memory": "768Mi"}));
     }
 
     #[test]
     fn what_makes_no_sense_is_nothing() {
-        let containers = told(json!({USAGE: "cpu,memory=much,=,other/cpu=1,disk=5"}), 1);
+        let containers = published(json!({USAGE: "cpu,memory=much,=,other/cpu=1,disk=5"}), 1);
         assert_eq!(containers[0]["usage"], json!({"cpu": "0", "memory": "0", "disk": "5"}));
     }
 
     #[test]
     fn only_pods_that_say_something_are_known() {
-        let (meters, key) = (Meters::default(), ObjectKey::new("p"));
-        meters.note(&key, &pod(json!({})));
-        assert!(meters.0.lock().is_empty());
-        meters.note(&key, &pod(json!({LOAD: "cpu=1"})));
-        assert_eq!(meters.0.lock().len(), 1);
-        meters.note(&key, &pod(json!({})));
-        assert!(meters.0.lock().is_empty());
+        let (pod_metrics, key) = (PodMetrics::default(), ObjectKey::new("p"));
+        pod_metrics.record(&key, &pod(json!({})));
+        assert!(pod_metrics.0.lock().is_empty());
+        pod_metrics.record(&key, &pod(json!({LOAD: "cpu=1"})));
+        assert_eq!(pod_metrics.0.lock().len(), 1);
+        pod_metrics.record(&key, &pod(json!({})));
+        assert!(pod_metrics.0.lock().is_empty());
     }
 }

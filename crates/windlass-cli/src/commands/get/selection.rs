@@ -7,7 +7,7 @@ use windlass_client::{CachedDiscovery, DeferredRestMapper, DiscoveredResource, M
 
 /// A resource and the requested objects.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Selection {
     pub(super) resource: DiscoveredResource,
     /// Empty for all objects.
     pub(super) names: Vec<Named>,
@@ -30,15 +30,15 @@ impl From<&str> for Named {
 }
 
 /// Parses `TYPE[,TYPE] [NAME ...]` or `TYPE/NAME ...`. A type may be a category: `all`.
-pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> Result<Vec<Wanted>, Box<dyn Error>> {
+pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> Result<Vec<Selection>, Box<dyn Error>> {
     let mapper = DeferredRestMapper::new(discovery.clone());
-    let mut wanted: Vec<Wanted> = Vec::new();
-    let mut add = |resource: DiscoveredResource, names: Vec<Named>| match wanted
+    let mut selection: Vec<Selection> = Vec::new();
+    let mut add = |resource: DiscoveredResource, names: Vec<Named>| match selection
         .iter_mut()
         .find(|known| known.resource.resource == resource.resource && !names.is_empty())
     {
         Some(known) => known.names.extend(names),
-        None => wanted.push(Wanted { resource, names, among_others: false }),
+        None => selection.push(Selection { resource, names, among_others: false }),
     };
     if arguments.iter().any(|argument| argument.contains('/')) {
         for argument in arguments {
@@ -61,34 +61,34 @@ pub(super) async fn parse(arguments: &[String], discovery: &CachedDiscovery) -> 
             }
         }
     }
-    Ok(together(wanted))
+    Ok(together(selection))
 }
 
 /// Returns the resources of the objects in manifests, each in the version of its manifest.
 pub(super) async fn of_manifests(
     objects: Vec<DynamicObject>,
     discovery: &CachedDiscovery,
-) -> Result<Vec<Wanted>, Box<dyn Error>> {
+) -> Result<Vec<Selection>, Box<dyn Error>> {
     let mapper = DeferredRestMapper::new(discovery.clone());
-    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut selection: Vec<Selection> = Vec::new();
     for object in objects {
         let kind = object.types.as_ref().map(TypeMeta::gvk).unwrap_or_default();
         let resource = mapper.mapping(&kind.group_kind(), &[&kind.version]).await?;
         let named = Named { name: object.name().to_owned(), namespace: object.namespace().map(str::to_owned) };
-        match wanted.iter_mut().find(|known| known.resource.resource == resource.resource) {
+        match selection.iter_mut().find(|known| known.resource.resource == resource.resource) {
             Some(known) => known.names.push(named),
-            None => wanted.push(Wanted { resource, names: vec![named], among_others: false }),
+            None => selection.push(Selection { resource, names: vec![named], among_others: false }),
         }
     }
-    Ok(together(wanted))
+    Ok(together(selection))
 }
 
-fn together(mut wanted: Vec<Wanted>) -> Vec<Wanted> {
-    let among_others = wanted.len() > 1;
-    for wanted in &mut wanted {
-        wanted.among_others = among_others;
+fn together(mut selection: Vec<Selection>) -> Vec<Selection> {
+    let among_others = selection.len() > 1;
+    for selection in &mut selection {
+        selection.among_others = among_others;
     }
-    wanted
+    selection
 }
 
 async fn find(mapper: &DeferredRestMapper, text: &str) -> Result<DiscoveredResource, Box<dyn Error>> {

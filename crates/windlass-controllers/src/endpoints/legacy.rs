@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_the_same_pods_are_told_together_in_the_order_of_their_addresses() {
+    fn ports_of_same_pods_share_a_subset_sorted_by_address() {
         let ports = Some(vec![ServicePort { port: 80, ..ServicePort::default() }]);
         let mut service = Service { spec: Some(ServiceSpec { ports, ..ServiceSpec::default() }), ..Service::default() };
         service.metadata.name = Some("web".to_owned());

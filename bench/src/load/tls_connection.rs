@@ -25,7 +25,7 @@ use windlass_api::BoxError;
 const READ: usize = 256 << 10;
 
 /// A connection after the handshake.
-pub(super) struct Secured {
+pub(super) struct TlsConnection {
     stream: TcpStream,
     tls: UnbufferedClientConnection,
     /// Received bytes that are not decrypted yet: `from..to`.
@@ -36,7 +36,7 @@ pub(super) struct Secured {
     outgoing: Vec<u8>,
 }
 
-impl Secured {
+impl TlsConnection {
     /// Connects and selects HTTP/2.
     pub(super) fn connect(host: &str, port: u16) -> Result<Self, BoxError> {
         let stream = TcpStream::connect((host, port))?;
@@ -48,19 +48,19 @@ impl Secured {
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
         let incoming = vec![0; READ];
-        let mut secured = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
-        while !secured.advance(&[], &mut |_| Ok(()))? {
-            secured.receive()?;
+        let mut connection = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
+        while !connection.advance(&[], &mut |_| Ok(()))? {
+            connection.receive()?;
         }
-        if secured.tls.alpn_protocol() != Some(b"h2") {
+        if connection.tls.alpn_protocol() != Some(b"h2") {
             return Err("the server does not speak HTTP/2".into());
         }
-        Ok(secured)
+        Ok(connection)
     }
 
     /// Sends all bytes.
@@ -163,9 +163,9 @@ fn encoded(
 
 /// Accepts every certificate.
 #[derive(Debug)]
-struct Unverified;
+struct AcceptAnyCertificate;
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct WellBehavedClient {
     stop: watch::Sender<bool>,
     asking: JoinHandle<Waits>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Waits {
     pub(crate) failures: usize,
 }
 
-impl Neighbour {
+impl WellBehavedClient {
     pub(crate) fn start(server: &Server) -> Self {
         let (stop, stopped) = watch::channel(false);
         let client = server.client();

@@ -15,7 +15,7 @@ use super::log::{Log, Observed};
 
 /// The `ListWatch` of a resource, which records each watch event in the log.
 #[derive(Debug)]
-pub(super) struct Overheard {
+pub(super) struct RecordingListWatch {
     inner: ResourceListWatch,
     kind: String,
     log: Log,
@@ -23,13 +23,13 @@ pub(super) struct Overheard {
 
 type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
 
-impl Overheard {
+impl RecordingListWatch {
     pub(super) fn new(inner: ResourceListWatch, resource: &ApiResource, log: Log) -> Self {
         Self { inner, kind: resource.kind.to_string(), log }
     }
 }
 
-impl ListWatch for Overheard {
+impl ListWatch for RecordingListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         self.inner.list(options)
     }

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Way, running::Running};
+use super::{Walkthrough, running::Running};
 use crate::{Result, upstream};
 
 /// A minimal object.
@@ -25,24 +25,24 @@ struct Kubectl {
 }
 
 /// Runs the project and checks each of its features. Returns the number of manifest lines that the user wrote.
-pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
+pub(super) fn reconciled(walkthrough: &mut Walkthrough) -> Result<usize> {
     let begun = Instant::now();
-    let mut command = Command::new(&way.windlass);
-    let mut running = Running::start(way.prepare(command.arg("run")))?;
+    let mut command = Command::new(&walkthrough.windlass);
+    let mut running = Running::start(walkthrough.prepare(command.arg("run")))?;
     let kubeconfig = running.wait_for("export KUBECONFIG=")?;
     running.wait_for("ready in ")?;
-    way.typed(begun, "windlass run");
+    walkthrough.typed(begun, "windlass run");
     let lines = if let Some(program) = upstream::built_kubectl().or_else(on_path) {
-        ask(way, &Kubectl { program, kubeconfig: kubeconfig.clone() })?;
+        ask(walkthrough, &Kubectl { program, kubeconfig: kubeconfig.clone() })?;
         HOME.lines().count()
     } else {
-        println!("          there is no kubectl here: what the cluster does is not asked");
+        println!("          there is no kubectl here: the cluster is not checked");
         0
     };
 
     // Edit a file, save it, and wait for the effect.
     let begun = Instant::now();
-    let source = way.folder.project().join("src/controller/website.rs");
+    let source = walkthrough.folder.project().join("src/controller/website.rs");
     let edited = fs::read_to_string(&source)?.replace("the object is reconciled", "all is well");
     fs::write(&source, edited)?;
     running.wait_for("changed: src/controller/website.rs")?;
@@ -51,7 +51,7 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
 
     // A change that only affects the cluster does not restart the manager.
     let begun = Instant::now();
-    let webhooks = way.folder.project().join("config/webhook/manifests.yaml");
+    let webhooks = walkthrough.folder.project().join("config/webhook/manifests.yaml");
     let edited = fs::read_to_string(&webhooks)?.replace("sideEffects: None", "sideEffects: None\n  timeoutSeconds: 7");
     fs::write(&webhooks, edited)?;
     running.wait_for("changed: config/webhook/manifests.yaml")?;
@@ -64,56 +64,57 @@ pub(super) fn reconciled(way: &mut Way) -> Result<usize> {
     Ok(lines)
 }
 
-fn ask(way: &mut Way, kubectl: &Kubectl) -> Result {
-    kubectl.says(way, &["apply", "--kustomize", "config/samples"], "website-sample")?;
+fn ask(walkthrough: &mut Walkthrough, kubectl: &Kubectl) -> Result {
+    kubectl.says(walkthrough, &["apply", "--kustomize", "config/samples"], "website-sample")?;
     kubectl.says(
-        way,
+        walkthrough,
         &["wait", "--for=condition=Ready", "--timeout=180s", "website/website-sample"],
         "condition met",
     )?;
     kubectl.says(
-        way,
+        walkthrough,
         &["wait", "--for=condition=Ready", "--timeout=180s", "httpgate/httpgate-sample"],
         "condition met",
     )?;
 
     let begun = Instant::now();
-    let output = kubectl.run(way, &["apply", "--filename", "-"], HOME)?;
+    let output = kubectl.run(walkthrough, &["apply", "--filename", "-"], HOME)?;
     expect("kubectl apply", &output, true, "website.shop.example.com/home created")?;
-    way.typed(begun, "kubectl apply --filename - <<END");
+    walkthrough.typed(begun, "kubectl apply --filename - <<END");
     let label = r"jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}";
-    kubectl.says(way, &["get", "website", "home", "--output", label], "website-operator")?;
+    kubectl.says(walkthrough, &["get", "website", "home", "--output", label], "website-operator")?;
 
     let begun = Instant::now();
     let long_name = HOME.replace("name: home", &format!("name: {}", "x".repeat(53)));
-    let output = kubectl.run(way, &["apply", "--filename", "-"], &long_name)?;
+    let output = kubectl.run(walkthrough, &["apply", "--filename", "-"], &long_name)?;
     expect("kubectl apply", &output, false, "denied the request: metadata.name: must be no more than 52 characters")?;
-    way.typed(begun, "kubectl apply --filename - <<END: denied");
+    walkthrough.typed(begun, "kubectl apply --filename - <<END: denied");
 
     let path = "jsonpath={.apiVersion} {.spec.message}";
     let read = ["get", "websites.v1beta1.shop.example.com", "home", "--output", path];
-    kubectl.says(way, &read, "shop.example.com/v1beta1 Welcome")?;
+    kubectl.says(walkthrough, &read, "shop.example.com/v1beta1 Welcome")?;
     // The name is not enough: the manager must do the conversion.
     let path = "jsonpath={.spec.conversion.strategy} {.spec.conversion.webhook.clientConfig.url}";
-    let asked = ["get", "crd", "websites.shop.example.com", "--output", path];
-    let output = kubectl.run(way, &asked, "")?;
+    let arguments = ["get", "crd", "websites.shop.example.com", "--output", path];
+    let output = kubectl.run(walkthrough, &arguments, "")?;
     expect("kubectl get crd", &output, true, "Webhook https://127.0.0.1:")
 }
 
 impl Kubectl {
     /// Runs a command that must succeed with this output.
-    fn says(&self, way: &mut Way, arguments: &[&str], expected: &str) -> Result {
+    fn says(&self, walkthrough: &mut Walkthrough, arguments: &[&str], expected: &str) -> Result {
         let (begun, typed) = (Instant::now(), format!("kubectl {}", arguments.join(" ")));
-        expect(&typed, &self.run(way, arguments, "")?, true, expected)?;
-        way.typed(begun, &typed);
+        expect(&typed, &self.run(walkthrough, arguments, "")?, true, expected)?;
+        walkthrough.typed(begun, &typed);
         Ok(())
     }
 
-    fn run(&self, way: &Way, arguments: &[&str], input: &str) -> Result<Output> {
+    fn run(&self, walkthrough: &Walkthrough, arguments: &[&str], input: &str) -> Result<Output> {
         let mut command = Command::new(&self.program);
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", &way.folder.0);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", &walkthrough.folder.0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = way.prepare(&mut command).spawn().map_err(|error| format!("starting kubectl: {error}"))?;
+        let mut process =
+            walkthrough.prepare(&mut command).spawn().map_err(|error| format!("starting kubectl: {error}"))?;
         if let Some(mut written) = process.stdin.take() {
             written.write_all(input.as_bytes())?;
         }

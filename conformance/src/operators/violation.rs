@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::generate::{collide, names};
-use crate::dice::Dice;
+use crate::seeded_random::SeededRandom;
 
 /// The maximum length of generated texts and lists.
 const LONGEST: u64 = 5000;
 
 /// The kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Breakage {
+pub(super) enum ViolationKind {
     Type,
     Null,
     Required,
@@ -27,15 +27,15 @@ pub(super) enum Breakage {
 
 /// A violation and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Spoiling {
-    pub(super) breakage: Breakage,
+pub(super) struct Violation {
+    pub(super) kind: ViolationKind,
     /// The place as a JSON pointer.
     place: String,
     /// The new value. `None` removes the value.
     value: Option<Value>,
 }
 
-impl Spoiling {
+impl Violation {
     /// Returns the object with the violation.
     pub(super) fn of(&self, object: &Value) -> Value {
         let mut object = object.clone();
@@ -56,28 +56,28 @@ impl Spoiling {
 }
 
 /// Returns up to `wanted` violations of as many different kinds as possible.
-pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usize) -> Vec<Spoiling> {
+pub(super) fn violations(schema: &Value, object: &Value, random: &SeededRandom, wanted: usize) -> Vec<Violation> {
     let mut all = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         if !matches!(&**name, "apiVersion" | "kind" | "metadata")
             && let Some(value) = object.get(name)
         {
-            collect(property, value, &format!("/{name}"), dice, &mut all);
+            collect(property, value, &format!("/{name}"), random, &mut all);
         }
     }
     for name in names(&schema["required"]) {
-        all.push(Spoiling { breakage: Breakage::Required, place: format!("/{name}"), value: None });
+        all.push(Violation { kind: ViolationKind::Required, place: format!("/{name}"), value: None });
     }
-    dice.shuffle(&mut all);
+    random.shuffle(&mut all);
     // Takes one violation of each kind in turn.
     let mut chosen = Vec::new();
     while chosen.len() < wanted && !all.is_empty() {
         let mut seen = Vec::new();
-        all.retain(|spoiling: &Spoiling| {
-            let new = chosen.len() < wanted && !seen.contains(&spoiling.breakage);
+        all.retain(|violation: &Violation| {
+            let new = chosen.len() < wanted && !seen.contains(&violation.kind);
             if new {
-                seen.push(spoiling.breakage);
-                chosen.push(spoiling.clone());
+                seen.push(violation.kind);
+                chosen.push(violation.clone());
             }
             !new
         });
@@ -86,65 +86,65 @@ pub(super) fn spoilings(schema: &Value, object: &Value, dice: &Dice, wanted: usi
 }
 
 /// Collects all violations at a place and below.
-fn collect(schema: &Value, value: &Value, place: &str, dice: &Dice, all: &mut Vec<Spoiling>) {
-    let mut put = |breakage, at: &str, value| {
-        all.push(Spoiling { breakage, place: format!("{place}{at}"), value: Some(value) });
+fn collect(schema: &Value, value: &Value, place: &str, random: &SeededRandom, all: &mut Vec<Violation>) {
+    let mut put = |kind, at: &str, value| {
+        all.push(Violation { kind, place: format!("{place}{at}"), value: Some(value) });
     };
     let odd = [json!("odd"), json!(3), json!(true), json!({"a": 1}), json!([1]), json!(1.5)];
-    put(Breakage::Type, "", dice.pick(&odd).clone());
+    put(ViolationKind::Type, "", random.pick(&odd).clone());
     if schema["nullable"] != true {
-        put(Breakage::Null, "", Value::Null);
+        put(ViolationKind::Null, "", Value::Null);
     }
     if !schema["enum"].is_null() {
-        put(Breakage::Enum, "", json!("Odd"));
+        put(ViolationKind::Enum, "", json!("Odd"));
     }
     for key in ["oneOf", "anyOf", "not"] {
         if !schema[key].is_null() {
-            put(Breakage::Whole, "", if value.is_object() { json!({}) } else { json!("-?") });
+            put(ViolationKind::Whole, "", if value.is_object() { json!({}) } else { json!("-?") });
         }
     }
     match value {
         Value::String(_) => {
             if !schema["pattern"].is_null() {
-                put(Breakage::Pattern, "", json!(*dice.pick(&["", " ?", "É", "-a_", "a b"])));
+                put(ViolationKind::Pattern, "", json!(*random.pick(&["", " ?", "É", "-a_", "a b"])));
             }
             if !schema["format"].is_null() {
-                put(Breakage::Format, "", json!(*dice.pick(&["", "odd", "2020-13-01T00:00:00Z", "?"])));
+                put(ViolationKind::Format, "", json!(*random.pick(&["", "odd", "2020-13-01T00:00:00Z", "?"])));
             }
             if let Some(least) = schema["minLength"].as_u64().filter(|least| *least > 0) {
-                put(Breakage::Length, "", json!("a".repeat(usize::try_from(least - 1).unwrap_or_default())));
+                put(ViolationKind::Length, "", json!("a".repeat(usize::try_from(least - 1).unwrap_or_default())));
             }
             if let Some(most) = schema["maxLength"].as_u64().filter(|most| *most < LONGEST) {
-                put(Breakage::Length, "", json!("a".repeat(usize::try_from(most + 1).unwrap_or_default())));
+                put(ViolationKind::Length, "", json!("a".repeat(usize::try_from(most + 1).unwrap_or_default())));
             }
         }
         Value::Number(_) => {
             if let Some(least) = schema["minimum"].as_i64() {
-                put(Breakage::Range, "", json!(least.saturating_sub(1)));
+                put(ViolationKind::Range, "", json!(least.saturating_sub(1)));
             }
             if let Some(most) = schema["maximum"].as_i64() {
-                put(Breakage::Range, "", json!(most.saturating_add(1)));
+                put(ViolationKind::Range, "", json!(most.saturating_add(1)));
             }
             let large = [json!(2_147_483_648_u64), json!(9_223_372_036_854_775_808_u64), json!(1e40)];
-            put(Breakage::Format, "", dice.pick(&large).clone());
+            put(ViolationKind::Format, "", random.pick(&large).clone());
         }
         Value::Array(items) => {
-            spoil_list(schema, items, &mut put);
+            violate_list(schema, items, &mut put);
             for (index, item) in items.iter().enumerate() {
-                collect(&schema["items"], item, &format!("{place}/{index}"), dice, all);
+                collect(&schema["items"], item, &format!("{place}/{index}"), random, all);
             }
         }
         Value::Object(fields) => {
-            put(Breakage::Unknown, "/odd", json!({"a": 1}));
+            put(ViolationKind::Unknown, "/odd", json!({"a": 1}));
             for name in names(&schema["required"]).into_iter().filter(|name| fields.contains_key(name)) {
-                all.push(Spoiling { breakage: Breakage::Required, place: format!("{place}/{name}"), value: None });
+                all.push(Violation { kind: ViolationKind::Required, place: format!("{place}/{name}"), value: None });
             }
             for (name, field) in fields {
                 let properties = &schema["properties"][name];
                 let inner = if properties.is_null() { &schema["additionalProperties"] } else { properties };
                 if inner.is_object() {
                     let name = name.replace('~', "~0").replace('/', "~1");
-                    collect(inner, field, &format!("{place}/{name}"), dice, all);
+                    collect(inner, field, &format!("{place}/{name}"), random, all);
                 }
             }
         }
@@ -152,21 +152,21 @@ fn collect(schema: &Value, value: &Value, place: &str, dice: &Dice, all: &mut Ve
     }
 }
 
-fn spoil_list(schema: &Value, items: &[Value], put: &mut impl FnMut(Breakage, &str, Value)) {
+fn violate_list(schema: &Value, items: &[Value], put: &mut impl FnMut(ViolationKind, &str, Value)) {
     let Some(first) = items.first() else { return };
     if schema["minItems"].as_u64().is_some_and(|least| least > 0) {
-        put(Breakage::Count, "", json!([]));
+        put(ViolationKind::Count, "", json!([]));
     }
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| *most < 300) {
-        put(Breakage::Count, "", (0..=most).map(|_| first.clone()).collect());
+        put(ViolationKind::Count, "", (0..=most).map(|_| first.clone()).collect());
     }
     if collide(schema, first, first) {
-        put(Breakage::Keys, "", items.iter().chain([first]).cloned().collect());
+        put(ViolationKind::Keys, "", items.iter().chain([first]).cloned().collect());
     }
     for key in names(&schema["x-kubernetes-list-map-keys"]) {
         let mut without = first.clone();
         if without.as_object_mut().and_then(|fields| fields.shift_remove(&key)).is_some() {
-            put(Breakage::Keys, "/0", without);
+            put(ViolationKind::Keys, "/0", without);
         }
     }
 }
@@ -183,14 +183,20 @@ mod tests {
                 "name": {"type": "string", "pattern": "^a$", "maxLength": 3},
                 "a/b": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}}}}});
         let object = json!({"spec": {"size": 1, "name": "a", "a/b": ["x"]}});
-        let dice = Dice::of(1, 1);
-        let all = spoilings(&schema, &object, &dice, 100);
-        assert!(all.iter().all(|spoiling| spoiling.of(&object) != object), "{all:?}");
-        for breakage in [Breakage::Required, Breakage::Range, Breakage::Pattern, Breakage::Length, Breakage::Keys] {
-            assert!(all.iter().any(|spoiling| spoiling.breakage == breakage), "{breakage:?} in {all:?}");
+        let random = SeededRandom::of(1, 1);
+        let all = violations(&schema, &object, &random, 100);
+        assert!(all.iter().all(|violation| violation.of(&object) != object), "{all:?}");
+        for kind in [
+            ViolationKind::Required,
+            ViolationKind::Range,
+            ViolationKind::Pattern,
+            ViolationKind::Length,
+            ViolationKind::Keys,
+        ] {
+            assert!(all.iter().any(|violation| violation.kind == kind), "{kind:?} in {all:?}");
         }
-        let few = spoilings(&schema, &object, &dice, 4);
-        let mut kinds: Vec<_> = few.iter().map(|spoiling| spoiling.breakage).collect();
+        let few = violations(&schema, &object, &random, 4);
+        let mut kinds: Vec<_> = few.iter().map(|violation| violation.kind).collect();
         kinds.sort();
         kinds.dedup();
         assert_eq!(kinds.len(), 4, "the first ones differ: {few:?}");

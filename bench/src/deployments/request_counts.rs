@@ -15,7 +15,7 @@ const CONFLICT: &str = "409";
 
 /// Request counts by verb, resource and code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked(BTreeMap<Kind, u64>);
+pub(super) struct RequestCounts(BTreeMap<Kind, u64>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
@@ -25,10 +25,10 @@ struct Kind {
     code: String,
 }
 
-impl Asked {
+impl RequestCounts {
     /// Parses the text format of Prometheus. Skips heartbeats, and watches, which are counted at different times.
     pub(super) fn read(text: &str) -> Result<Self, BoxError> {
-        let mut asked = Self::default();
+        let mut counts = Self::default();
         let mut found = false;
         for line in text.lines().filter_map(|line| line.strip_prefix(COUNTER)) {
             let (labels, count) = line.rsplit_once("} ").ok_or_else(|| format!("no count: {line}"))?;
@@ -44,10 +44,10 @@ impl Asked {
                 let kind = Kind { verb: of("verb").to_owned(), resource, code: of("code").to_owned() };
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and not negative")]
                 let count = count as u64;
-                *asked.0.entry(kind).or_default() += count;
+                *counts.0.entry(kind).or_default() += count;
             }
         }
-        if found { Ok(asked) } else { Err("the server's metrics have no apiserver_request_total".into()) }
+        if found { Ok(counts) } else { Err("the server's metrics have no apiserver_request_total".into()) }
     }
 
     /// Returns the difference to an earlier count.
@@ -109,22 +109,22 @@ apiserver_request_total{code="0",component="apiserver",dry_run="",group="",resou
 "#;
 
     #[test]
-    fn what_came_in_between_is_counted_by_verb_without_watches_and_heartbeats() {
-        let asked = Asked::read(AFTER).unwrap().since(&Asked::read(BEFORE).unwrap());
-        assert_eq!(asked.writes(), 13);
-        let figures = asked.figures();
+    fn counts_exclude_watches_and_heartbeats() {
+        let counts = RequestCounts::read(AFTER).unwrap().since(&RequestCounts::read(BEFORE).unwrap());
+        assert_eq!(counts.writes(), 13);
+        let figures = counts.figures();
         assert_eq!(
             ["all", "conflicts", "POST", "PUT", "GET"].map(|name| figures[name].as_u64()),
             [1_200_013, 3, 10, 3, 1_200_000].map(Some)
         );
         assert!(figures.get("WATCH").is_none());
-        assert_eq!(asked.busiest()["requests"][2], "3 PUT deployments/status 409");
+        assert_eq!(counts.busiest()["requests"][2], "3 PUT deployments/status 409");
     }
 
     #[test]
     fn a_server_that_does_not_count_is_an_error() {
-        assert!(Asked::read("up 1\n").is_err());
-        assert!(Asked::read("apiserver_request_total{verb=\"GET\"} many\n").is_err());
+        assert!(RequestCounts::read("up 1\n").is_err());
+        assert!(RequestCounts::read("apiserver_request_total{verb=\"GET\"} many\n").is_err());
     }
 
     #[tokio::test]
@@ -136,7 +136,7 @@ apiserver_request_total{code="0",component="apiserver",dry_run="",group="",resou
         let request = http::Request::get("/metrics").body(bytes::Bytes::new()).unwrap();
         let answer = client.request(request).await.unwrap().into_body();
         let text = http_body_util::BodyExt::collect(answer).await.unwrap().to_bytes();
-        let asked = Asked::read(std::str::from_utf8(&text).unwrap()).unwrap();
-        assert_eq!(asked.figures()["LIST"], 1);
+        let counts = RequestCounts::read(std::str::from_utf8(&text).unwrap()).unwrap();
+        assert_eq!(counts.figures()["LIST"], 1);
     }
 }
