@@ -13,16 +13,7 @@ use std::{
 use serde_json::{Value, json};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
-use crate::{
-    admission::{self, PodAccounts},
-    apiextensions,
-    authz::Authorizer,
-    kinds::{self, KindOptions, SYSTEM_CLASSES, service::ServiceCidr},
-    object::Tree,
-    registry::{ListLag, Registry, WriteParams},
-    resource::{Body, Target},
-    storage::Storage,
-};
+use crate::{admission::{PodAccounts, self}, apiextensions, authz::Authorizer, kinds::{KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr, self}, object::Tree, registry::{ListLag, Registry, WriteParams}, resource::{Body, Target}, storage::Storage};
 
 mod authentication;
 mod extensions;

@@ -1,62 +1,60 @@
-//! The built-in kinds: one table of rules, and functions for rules that a table cannot express.
+//! The built-in kinds: a module for each API group, and a table of all kinds.
 //!
-//! A row specifies the storage prefix of a kind, its served subresources, and its deviations from most kinds. Names,
-//! verbs and scopes come from the recorded discovery of a real server.
+//! A kind is a [`Kind`] (names, storage prefix, subresources) and its [`Strategy`]: constant rules, defaults, preparation
+//! and validation. Names, verbs and scopes come from the recorded discovery of a real server.
+//!
+//! ```text
+//! core, apps, batch, …   the kinds of an API group; each exports its rows as KINDS
+//!   └ workload           rules that the workloads share
+//!       └ pod_spec       defaults, validation and warnings of pod specs, for pods and pod templates
+//!           └ selector, quantity
+//! ```
+//!
+//! To add a kind: write its module with a `KIND` and a `Strategy`, and add it to the `KINDS` of its group.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use windlass_api::{Clock, Entropy};
 
+use self::core::service::ServiceCidr;
 pub(crate) use self::{
-    core::ENFORCE_MOUNTABLE_SECRETS,
-    pod_defaults::add_amounts,
+    admissionregistration::conditions,
+    core::service_account::ENFORCE_MOUNTABLE_SECRETS,
+    pod_spec::defaults::add_amounts,
     quantity::amount,
     scheduling::SYSTEM_CLASSES,
     selector::{label_selector, validate_count, validate_label},
 };
-use self::{
-    service::ServiceCidr,
-    strategy::{Allocator, BuiltIn},
-};
-pub(crate) use crate::kinds::admissionregistration::conditions;
 use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
-    identity::User,
-    object::Errors,
-    resource::{Conversion, Hub, Part, ResourceInfo, Rules, Shape, SubresourceInfo},
+    resource::{Conversion, Hub, ResourceInfo, Rules, Shape, Strategy, SubresourceInfo},
 };
 
 mod admissionregistration;
+mod apiextensions;
+pub(crate) mod apiregistration;
+mod apps;
 mod autoscaling;
+mod batch;
 mod certificates;
-mod component_status;
-mod core;
+mod coordination;
+pub(crate) mod core;
+mod discovery;
 mod dynamic_resources;
-mod endpoints;
-mod event;
+mod events;
 pub(crate) mod flowcontrol;
-mod image;
-mod jobs;
-mod limits;
 mod networking;
-mod pod;
-mod pod_defaults;
-mod pod_parts;
-mod pod_rules;
-mod pod_warnings;
+mod node;
+mod pod_spec;
+mod policy;
 mod quantity;
 mod rbac;
-pub(crate) mod registration;
+mod reviews;
 mod scheduling;
 mod selector;
-pub(crate) mod service;
 mod storage;
-mod strategy;
-mod table;
-mod volume_sources;
-mod volumes;
 mod workload;
 
 #[cfg(test)]
@@ -71,45 +69,18 @@ pub(crate) struct KindOptions {
     pub(crate) entropy: Entropy,
 }
 
-/// A row of the table.
+/// A row of the table of kinds.
 struct Kind {
     group: &'static str,
     version: &'static str,
     name: &'static str,
+    /// The storage prefix; empty for a kind that is not stored, such as a review.
     prefix: &'static str,
     /// The served subresources, from those in the catalog.
     subresources: &'static [&'static str],
-    rules: Rules,
-    /// `true` if the kind has replicas to scale (`spec.replicas`) and a selector.
-    scales: bool,
-    default: fn(&mut Value),
-    prepare_create: fn(&mut Value),
-    prepare_update: fn(&mut Value, &Value),
-    prepare_status: fn(&mut Value, &Value),
-    prepare_part: fn(Part, &mut Value, &Value),
-    /// Marks an object whose deletion begins.
-    begin_deletion: fn(&mut Value, &str),
-    /// The paths of fields of disabled features, which are dropped. `*` stands for each element of a list.
-    off: &'static [&'static str],
-    /// The location of the pod spec, as a JSON pointer.
-    pods_at: Option<&'static str>,
-    /// Records the user who creates the object in the object.
-    sign: fn(&mut Value, &User),
-    /// Records the time of a creation or of a status change, for kinds that store it; `old` is `None` for creations.
-    stamp: Option<fn(&mut Value, Option<&Value>, &str)>,
-    validate: fn(&Value, &mut Errors),
-    validate_create: fn(&Value, &mut Errors),
-    validate_update: fn(&Value, &Value, &mut Errors),
-    validate_status: fn(&Value, &Value, &mut Errors),
-    validate_part: fn(Part, &Value, &Value, &mut Errors),
-    warnings: fn(&Value, Option<&Value>) -> Vec<String>,
-    /// Returns the value of selectable fields that are not simply the text at their path.
-    field: fn(&Value, &str) -> Option<String>,
     deprecation: Option<&'static str>,
-    /// Creates the allocator of the addresses, ports and similar resources of the objects.
-    allocator: Option<fn(&KindOptions) -> Arc<dyn Allocator>>,
-    /// Returns the objects of a kind that is not stored.
-    fixed: Option<fn() -> Vec<Value>>,
+    /// Creates the rules of the kind.
+    strategy: fn(&KindOptions) -> Arc<dyn Strategy>,
     /// The conversion from the stored version; `None` for the stored version itself.
     view: Option<View>,
 }
@@ -122,54 +93,50 @@ struct View {
     to_stored: fn(Value) -> Value,
 }
 
+/// A kind with the common rules only.
+#[derive(Debug)]
+struct Plain;
+
 const BASE: Kind = Kind {
     group: "",
     version: "v1",
     name: "",
     prefix: "",
     subresources: &[],
-    rules: Rules::COMMON,
-    scales: false,
-    default: |_| {},
-    prepare_create: |_| {},
-    prepare_update: |_, _| {},
-    prepare_status: |_, _| {},
-    prepare_part: |_, _, _| {},
-    begin_deletion: |_, _| {},
-    off: &[],
-    pods_at: None,
-    sign: |_, _| {},
-    stamp: None,
-    validate: |_, _| {},
-    validate_create: |_, _| {},
-    validate_update: |_, _, _| {},
-    validate_status: |_, _, _| {},
-    validate_part: |_, _, _, _| {},
-    warnings: |_, _| Vec::new(),
-    field: |_, _| None,
     deprecation: None,
-    allocator: None,
-    fixed: None,
+    strategy: |_| Arc::new(Plain),
     view: None,
 };
 
-/// The tables of all kinds. A module for an API group provides the rows of that group.
-static TABLES: &[&[Kind]] = &[
-    table::KINDS,
-    autoscaling::KINDS,
-    component_status::KINDS,
-    certificates::KINDS,
-    dynamic_resources::KINDS,
-    flowcontrol::KINDS,
+/// The kinds of each API group. Discovery decides the order in which they are served.
+static GROUPS: &[&[Kind]] = &[
+    core::KINDS,
     admissionregistration::KINDS,
-    limits::KINDS,
+    apiextensions::KINDS,
+    apiregistration::KINDS,
+    apps::KINDS,
+    autoscaling::KINDS,
+    batch::KINDS,
+    certificates::KINDS,
+    coordination::KINDS,
+    discovery::KINDS,
+    dynamic_resources::KINDS,
+    events::KINDS,
+    flowcontrol::KINDS,
     networking::KINDS,
+    node::KINDS,
+    policy::KINDS,
     rbac::KINDS,
-    registration::KINDS,
+    reviews::KINDS,
     scheduling::KINDS,
     storage::KINDS,
-    volumes::KINDS,
 ];
+
+impl Strategy for Plain {
+    fn rules(&self) -> &Rules {
+        &Rules::COMMON
+    }
+}
 
 /// Returns the served built-in resources, in the order of discovery.
 pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
@@ -178,7 +145,7 @@ pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
 
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
     let is_it = |kind: &&Kind| (kind.group, kind.version, kind.name) == (entry.group, entry.version, entry.kind);
-    let kind = TABLES.iter().copied().flatten().find(is_it)?;
+    let kind = GROUPS.iter().copied().flatten().find(is_it)?;
     let plan = codec::plan(entry.group, entry.version, entry.kind)?;
     let conversion = match &kind.view {
         None => None,
@@ -210,7 +177,7 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
         subresources: subresources.collect(),
         prefix: kind.prefix.to_owned(),
         shape: Shape::BuiltIn(plan),
-        strategy: Arc::new(BuiltIn::new(kind, options)),
+        strategy: (kind.strategy)(options),
         conversion,
         deprecation: kind.deprecation.map(str::to_owned),
     })

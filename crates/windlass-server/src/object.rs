@@ -4,9 +4,11 @@
 
 mod address;
 mod causes;
+mod errors;
 mod field;
 mod metadata;
 mod names;
+mod path;
 mod requirement;
 mod seen;
 mod tree;
@@ -14,13 +16,15 @@ mod tree;
 pub(crate) use self::{
     address::{Range, parse as parse_address},
     causes::Causes,
-    field::{Errors, FieldValue, Path, validate_address, validate_domain_prefixed},
+    errors::{Errors, FieldValue, validate_address, validate_domain_prefixed},
+    field::{Field, Rule},
     metadata::{validate_annotations, validate_labels},
     names::{
         NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,
         dns_subdomain, dns_subdomain_with_underscores, http_path, ip_address, ip_range, label_value, path_segment,
         port_name, qualified_name, range_problem, wildcard_subdomain,
     },
+    path::Path,
     requirement::requirement,
     seen::{DuplicateCheck, first_by},
     tree::{

@@ -199,6 +199,11 @@ impl Registry {
         *resources = Arc::new(ResourceTable::new(change(&resources)));
     }
 
+    /// Returns the user and the time of a write.
+    fn write_context<'w>(&'w self, params: &'w WriteParams) -> WriteContext<'w> {
+        WriteContext { user: &params.user, clock: self.clock() }
+    }
+
     /// Returns the wall clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock

@@ -18,7 +18,7 @@ pub(crate) use self::{
     resets::Resets,
     strategy::{
         Allocation, Deletion, Dependents, FieldRule, Generation, MetadataRule, Part, Rules, ScaleRule, StatusRule,
-        Strategy, UnknownField, field_text,
+        Strategy, UnknownField, WriteContext,
     },
     target::Target,
 };

@@ -54,6 +54,7 @@ struct CustomStrategy {
     /// The validation rules in the schema, compiled on the first write.
     conditions: OnceLock<Option<windlass_cel::Rules>>,
     resource: GroupResource,
+    scale_rule: Option<ScaleRule>,
     scale: Option<ScalePaths>,
     /// `true` if no objects can be created any more.
     terminating: bool,
@@ -363,18 +364,18 @@ impl CustomShape for CustomType {
 impl CustomStrategy {
     fn new(crd: &Crd, version: &DefinitionVersion, shape: &Arc<CustomType>) -> Self {
         let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
-        let scale = version.scale.as_ref().map(|scale| ScaleRule {
+        let scale_rule = version.scale.as_ref().map(|scale| ScaleRule {
             spec_replicas: path(&scale.spec_replicas),
             status_replicas: path(&scale.status_replicas),
             selector: scale.selector.as_deref().map(path),
         });
         Self {
+            scale_rule,
             rules: Rules {
                 resets: if version.has_status { Resets::BARE_STATUS } else { Resets::NONE },
                 metadata: MetadataRule::CHANGES,
                 generation: Generation::Content,
                 unconditional_update: false,
-                scale,
                 ..if version.has_status { Rules::WITH_STATUS } else { Rules::COMMON }
             },
             shape: Arc::clone(shape),
@@ -475,6 +476,10 @@ impl Strategy for CustomStrategy {
         &self.rules
     }
 
+    fn scale(&self) -> Option<&ScaleRule> {
+        self.scale_rule.as_ref()
+    }
+
     fn default(&self, object: &mut Value) {
         prune::default(object, &self.shape.compiled);
     }
@@ -507,7 +512,7 @@ impl Strategy for CustomStrategy {
             .collect()
     }
 
-    fn begin(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
+    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         if self.terminating && old.is_none() {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));

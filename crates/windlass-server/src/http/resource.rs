@@ -441,10 +441,7 @@ mod tests {
     use super::*;
     use windlass_api::Entropy;
 
-    use crate::{
-        kinds::{self, KindOptions, service::ServiceCidr},
-        request::{Query, RequestInfo},
-    };
+    use crate::{kinds::{KindOptions, core::service::ServiceCidr, self}, request::{Query, RequestInfo}};
 
     fn ask(method: &str, path: &str) -> Result<Operation, String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();

@@ -206,7 +206,7 @@ fn validate_metric_source(source: &Value, kind: &str, path: &Path<'_>, errors: &
         }
         if kind == "containerResource" {
             if !name.is_empty() {
-                super::limits::validate_container_resource(name, &path.child("name"), errors);
+                crate::kinds::core::limits::validate_container_resource(name, &path.child("name"), errors);
             }
             match source.text(&["container"]) {
                 "" => errors.required(&path.child("container"), "must specify a container"),
@@ -277,7 +277,7 @@ fn validate_scaling(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     } else if window > 3600 {
         errors.invalid(&place, &window, "must be less than or equal to 3600");
     }
-    super::pod_rules::one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], path, errors);
+    crate::kinds::pod_spec::one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], path, errors);
     let list = path.child("policies");
     let policies = rules.items(&["policies"]);
     if policies.is_empty() {

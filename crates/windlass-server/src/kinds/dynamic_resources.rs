@@ -6,7 +6,8 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, selector::validate_node_selector, volume_sources::validate_driver_name};
+use crate::kinds::pod_spec::volume_sources::validate_driver_name;
+use super::{BASE, Kind, selector::validate_node_selector};
 use crate::{
     object::{
         Errors, NameRule, Path, Tree, as_object, c_identifier, default_to, dns_label, dns_subdomain, entry_mut,
@@ -328,7 +329,7 @@ fn validate_toleration(toleration: &Value, path: &Path<'_>, errors: &mut Errors)
         "" => errors.required(&path.child("operator"), ""),
         other => errors.unsupported(&path.child("operator"), other, &["Equal", "Exists"]),
     }
-    super::pod_rules::one_of(toleration, "effect", &["NoExecute", "NoSchedule", "None"], path, errors);
+    crate::kinds::pod_spec::one_of(toleration, "effect", &["NoExecute", "NoSchedule", "None"], path, errors);
 }
 
 fn validate_claim_status(new: &Value, old: &Value, errors: &mut Errors) {

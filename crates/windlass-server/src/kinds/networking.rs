@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, pod_rules::in_port_range, selector::validate_selector};
+use crate::kinds::pod_spec::in_port_range;
+use super::{BASE, Kind, selector::validate_selector};
 use crate::{
     object::{
         Errors, NameRule, Path, Range, Tree, address_problem, as_object, default_pointer, dns_label, dns_subdomain,
@@ -336,7 +337,7 @@ fn validate_policy(policy: &Value, accepted: &HashSet<&str>, errors: &mut Errors
 }
 
 fn validate_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
-    super::pod_rules::one_of(port, "protocol", &["TCP", "UDP", "SCTP"], path, errors);
+    crate::kinds::pod_spec::one_of(port, "protocol", &["TCP", "UDP", "SCTP"], path, errors);
     let (end, end_path) = (port.int(&["endPort"]), path.child("endPort"));
     match port.at(&["port"]) {
         None => {

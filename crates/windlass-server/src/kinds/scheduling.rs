@@ -94,7 +94,7 @@ fn validate_budget(budget: &Value, errors: &mut Errors) {
     validate_selector(at("selector"), &path.child("selector"), errors);
     let nothing = Value::Null;
     let spec = budget.at(&["spec"]).unwrap_or(&nothing);
-    super::pod_rules::one_of(spec, "unhealthyPodEvictionPolicy", &["AlwaysAllow", "IfHealthyBudget"], &path, errors);
+    crate::kinds::pod_spec::one_of(spec, "unhealthyPodEvictionPolicy", &["AlwaysAllow", "IfHealthyBudget"], &path, errors);
 }
 
 /// Validates a non-negative number, or a percentage of at most 100.
@@ -198,7 +198,7 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
     let scheduling = Path::new("scheduling");
     validate_labels(class.at(&["scheduling", "nodeSelector"]), &scheduling.child("nodeSelector"), errors);
     if let Some(spec) = class.at(&["scheduling"]) {
-        super::pod_rules::validate_tolerations(spec, &scheduling, errors);
+        crate::kinds::pod_spec::validate_tolerations(spec, &scheduling, errors);
         let list = scheduling.child("tolerations");
         let tolerations = spec.items(&["tolerations"]);
         let mut seen = DuplicateCheck::default();

@@ -4,13 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::{
-    BASE, Kind,
-    quantity::amount,
-    selector::validate_selector,
-    volume_sources::validate_driver_name,
-    volumes::{default_source, validate_inline_volume},
-};
+use crate::kinds::{core::volumes::{default_source, validate_inline_volume}, pod_spec::volume_sources::validate_driver_name};
+use super::{BASE, Kind, quantity::amount, selector::validate_selector};
 use crate::{
     object::{
         DuplicateCheck, Errors, Path, Tree, default_pointer, dns_subdomain, first_by, metadata_mut, object_mut,
@@ -151,7 +146,7 @@ fn default_storage_class(class: &mut Value) {
 fn validate_storage_class(class: &Value, errors: &mut Errors) {
     validate_provisioner(class, "provisioner", errors);
     validate_parameters(class, errors);
-    super::pod_rules::one_of(class, "reclaimPolicy", &["Delete", "Retain"], &Path::new(""), errors);
+    crate::kinds::pod_spec::one_of(class, "reclaimPolicy", &["Delete", "Retain"], &Path::new(""), errors);
     let mode = class.text(&["volumeBindingMode"]);
     if !matches!(mode, "Immediate" | "WaitForFirstConsumer") {
         errors.unsupported(&Path::new("volumeBindingMode"), mode, &["Immediate", "WaitForFirstConsumer"]);
@@ -304,7 +299,7 @@ fn validate_driver(driver: &Value, errors: &mut Errors) {
     const PERIOD: &str = "nodeAllocatableUpdatePeriodSeconds";
     let nothing = json!({});
     let spec = driver.at(&["spec"]).unwrap_or(&nothing);
-    super::pod_rules::one_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
+    crate::kinds::pod_spec::one_of(spec, "fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"], &SPEC, errors);
     let list = SPEC.child("tokenRequests");
     let requests = spec.items(&["tokenRequests"]);
     let mut audiences = DuplicateCheck::default();

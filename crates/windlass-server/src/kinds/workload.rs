@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use super::{
-    pod_defaults::default_template, pod_rules::validate_spec, selector, selector::label_selector,
-    volumes::validate_claim_spec,
-};
+use crate::kinds::{core::volumes::validate_claim_spec, pod_spec::{defaults::default_template, validate_spec}};
+use super::selector::{self, label_selector};
 use crate::object::{
     Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, metadata_mut, object_mut,
     validate_annotations, validate_labels,
@@ -219,7 +217,7 @@ fn validate_stateful_set(object: &Value, old: Option<&Value>, errors: &mut Error
     let path = SPEC.child("persistentVolumeClaimRetentionPolicy");
     for field in ["whenDeleted", "whenScaled"] {
         let policy = spec.at(&["persistentVolumeClaimRetentionPolicy"]).unwrap_or(&nothing);
-        super::pod_rules::one_of(policy, field, &["Retain", "Delete"], &path, errors);
+        crate::kinds::pod_spec::one_of(policy, field, &["Retain", "Delete"], &path, errors);
     }
     // The claims cannot change either, so those of an existing object are not validated again.
     let claims = SPEC.child("volumeClaimTemplates");

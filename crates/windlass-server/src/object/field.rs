@@ -1,293 +1,284 @@
-//! Validation errors of fields, in the wording of the real server.
-
-use std::fmt;
+//! Fields under validation: the path and the value together, so that a check names a field once.
 
 use serde_json::Value;
-use windlass_api::{Cause, GroupKind, Status};
 
-use super::{Causes, address_problem, dns_subdomain, http_path, same};
-use crate::codec::go_quote;
+use super::{Errors, FieldValue, Path, same};
 
-/// The path of a field, such as `spec.containers[0].name` or `data[key]`. It lives on the stack and is only formatted
+/// A field of an object: its path, and its value if it has one. `null` counts as absent.
+///
+/// The methods that check or report take the [`Errors`] last. A field lives on the stack; its path is only formatted
 /// for an error.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Path<'p> {
-    parent: Option<&'p Self>,
-    part: Part<'p>,
+pub(crate) struct Field<'f> {
+    path: Path<'f>,
+    value: Option<&'f Value>,
 }
 
+/// A simple rule for a field, for tables of rules. See [`Field::check`].
 #[derive(Clone, Copy, Debug)]
-enum Part<'p> {
-    Name(&'p str),
-    Index(usize),
-    Key(&'p str),
+pub(crate) enum Rule {
+    /// The field is set and not empty.
+    Required,
+    /// The number is at least 0. An absent number is valid.
+    NotNegative,
+    /// The number is in a range. An absent number is valid.
+    Range(i64, i64),
+    /// The text is one of these values, listed in the order of the real server. An absent or empty text is valid.
+    OneOf(&'static [&'static str]),
+    /// The text is one of these values. An absent or empty text is an error.
+    RequiredOneOf(&'static [&'static str]),
 }
 
-/// The validation errors and warnings of one object.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Errors {
-    causes: Causes,
-    /// Problems that do not prevent the object from being stored.
-    warnings: Vec<String>,
-}
-
-/// The form of a value in an error message: strings are quoted, numbers and booleans are literal, anything else is
-/// JSON.
-pub(crate) trait FieldValue {
-    /// Returns the text.
-    fn format_value(&self) -> String;
-}
-
-// === impl Path ===
-
-impl<'p> Path<'p> {
-    /// A top-level field of the object; the name may contain dots.
-    pub(crate) const fn new(name: &'p str) -> Self {
-        Self { parent: None, part: Part::Name(name) }
+impl<'f> Field<'f> {
+    /// A whole object. Its path is empty.
+    pub(crate) const fn object(object: &'f Value) -> Self {
+        Self { path: Path::new(""), value: Some(object) }
     }
 
-    /// A field of the value at this path; the name may contain dots.
-    pub(crate) const fn child(&'p self, name: &'p str) -> Self {
-        Self { parent: Some(self), part: Part::Name(name) }
+    /// A field that is not read from an object.
+    pub(crate) fn new(path: Path<'f>, value: Option<&'f Value>) -> Self {
+        Self { path, value: value.filter(|value| !value.is_null()) }
     }
 
-    /// An element of the list at this path.
-    pub(crate) const fn index(&'p self, index: usize) -> Self {
-        Self { parent: Some(self), part: Part::Index(index) }
+    /// A field of this object. Dots in `name` separate the names of nested fields.
+    pub(crate) fn child<'c>(&'c self, name: &'c str) -> Field<'c> {
+        let value = self.value.and_then(|value| name.split('.').try_fold(value, |value, name| value.as_object()?.get(name)));
+        Field::new(self.path.child(name), value)
     }
 
-    /// An entry of the map at this path.
-    pub(crate) const fn key(&'p self, key: &'p str) -> Self {
-        Self { parent: Some(self), part: Part::Key(key) }
+    /// An entry of this map.
+    pub(crate) fn key<'c>(&'c self, key: &'c str) -> Field<'c> {
+        Field::new(self.path.key(key), self.value.and_then(|value| value.as_object()?.get(key)))
     }
-}
 
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = self.parent.map(Path::to_string).unwrap_or_default();
-        match self.part {
-            Part::Name(name) if parent.is_empty() => f.write_str(name),
-            Part::Name("") => f.write_str(&parent),
-            Part::Name(name) => write!(f, "{parent}.{name}"),
-            Part::Index(index) => write!(f, "{parent}[{index}]"),
-            Part::Key(key) => write!(f, "{parent}[{key}]"),
+    /// The elements of this list.
+    pub(crate) fn items<'c>(&'c self) -> impl DoubleEndedIterator<Item = Field<'c>> + ExactSizeIterator {
+        let items = self.value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        items.iter().enumerate().map(|(index, item)| Field { path: self.path.index(index), value: Some(item) })
+    }
+
+    /// The keys and values of this map.
+    pub(crate) fn entries<'c>(&'c self) -> impl Iterator<Item = (&'c str, Field<'c>)> {
+        let entries = self.value.and_then(Value::as_object).into_iter().flatten();
+        entries.map(|(key, value)| (key.as_str(), Field { path: self.path.key(key), value: Some(value) }))
+    }
+
+    /// Returns the path.
+    pub(crate) const fn path(&self) -> &Path<'f> {
+        &self.path
+    }
+
+    /// Returns the value.
+    pub(crate) const fn value(&self) -> Option<&'f Value> {
+        self.value
+    }
+
+    /// Returns the value; `null` if the field is absent.
+    pub(crate) fn json(&self) -> &'f Value {
+        self.value.unwrap_or(&Value::Null)
+    }
+
+    /// Returns the text; empty if there is none.
+    pub(crate) fn text(&self) -> &'f str {
+        self.value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns the integer.
+    pub(crate) fn int(&self) -> Option<i64> {
+        self.value.and_then(Value::as_i64)
+    }
+
+    /// Returns `true` if the value is `true`.
+    pub(crate) fn flag(&self) -> bool {
+        self.value.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// Returns the number of elements of a list or entries of a map; 0 for other values.
+    pub(crate) fn len(&self) -> usize {
+        match self.value {
+            Some(Value::Array(items)) => items.len(),
+            Some(Value::Object(entries)) => entries.len(),
+            _ => 0,
         }
     }
-}
 
-// === impl Errors ===
+    /// Reports whether the field is present.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.value.is_some()
+    }
 
-impl Errors {
-    /// Reports whether there are no errors.
+    /// Reports whether the field is absent, or an empty text, list or map.
     pub(crate) fn is_empty(&self) -> bool {
-        self.causes.is_empty()
+        match self.value {
+            None => true,
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(_) | Value::Object(_)) => self.len() == 0,
+            Some(_) => false,
+        }
     }
 
-    /// Reports whether an error has one of these reasons.
-    pub(crate) fn has_any(&self, reasons: &[&str]) -> bool {
-        self.causes.iter().any(|cause| reasons.contains(&cause.reason.as_str()))
+    /// Reports whether the value is equivalent to that of another field: empty containers and absent values are equal.
+    pub(crate) fn same(&self, other: &Field<'_>) -> bool {
+        same(self.value, other.value)
     }
 
-    /// Adds a warning. It does not prevent the object from being stored.
-    pub(crate) fn warn(&mut self, text: String) {
-        self.warnings.push(text);
+    /// Checks fields of this object by a table of rules, in the order of the table.
+    pub(crate) fn check(&self, rules: &[(&str, Rule)], errors: &mut Errors) {
+        for (name, rule) in rules {
+            let field = self.child(name);
+            match *rule {
+                Rule::Required if field.is_empty() => field.required("", errors),
+                Rule::NotNegative => field.not_negative(errors),
+                Rule::Range(least, most) => field.in_range(least, most, errors),
+                Rule::OneOf(values) => field.one_of(values, errors),
+                Rule::RequiredOneOf(_) if field.text().is_empty() => field.required("", errors),
+                Rule::RequiredOneOf(values) => field.one_of(values, errors),
+                Rule::Required => {}
+            }
+        }
     }
 
-    /// Takes the warnings for the client.
-    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
+    /// Adds errors for fields of this object that differ from those of `old`.
+    pub(crate) fn check_immutable(&self, old: &Field<'_>, names: &[&str], errors: &mut Errors) {
+        for name in names {
+            self.child(name).immutable(&old.child(name), errors);
+        }
     }
 
-    /// Returns the number of errors.
-    pub(crate) fn len(&self) -> usize {
-        self.causes.len()
+    /// Adds an error if the number is negative. An absent number is valid.
+    pub(crate) fn not_negative(&self, errors: &mut Errors) {
+        errors.not_negative(&self.path, self.int());
     }
 
-    /// Adds the errors of another check.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        self.causes.append(other.causes);
-        self.warnings.append(&mut other.warnings);
+    /// Adds an error if the number is outside of a range. An absent number is valid.
+    pub(crate) fn in_range(&self, least: i64, most: i64, errors: &mut Errors) {
+        if let Some(number) = self.int().filter(|number| !(least..=most).contains(number)) {
+            errors.invalid(&self.path, &number, &format!("must be between {least} and {most}, inclusive"));
+        }
     }
 
-    /// Adds the errors of a check that collects them without paths.
-    pub(crate) fn append_causes(&mut self, causes: Causes) {
-        self.causes.append(causes);
+    /// Adds an error unless the text is one of these values. An absent or empty text is valid.
+    pub(crate) fn one_of(&self, values: &[&str], errors: &mut Errors) {
+        let text = self.text();
+        if !text.is_empty() && !values.contains(&text) {
+            self.unsupported(values, errors);
+        }
     }
 
-    /// Reports whether further errors are only counted.
-    pub(crate) fn is_full(&self) -> bool {
-        self.causes.is_full()
-    }
-
-    /// Returns the errors.
-    pub(crate) fn into_causes(self) -> Vec<Cause> {
-        self.causes.into_vec()
-    }
-
-    /// Returns an `Invalid` status if there are errors.
-    pub(crate) fn check(self, kind: &GroupKind, name: &str) -> Result<(), Status> {
-        if self.causes.is_empty() { Ok(()) } else { Err(Status::invalid(kind, name, self.causes.into_vec())) }
-    }
-
-    /// Adds an error of any kind.
-    pub(crate) fn add(&mut self, path: &Path<'_>, reason: &str, message: String) {
-        self.add_with(path, reason, || message);
-    }
-
-    /// Adds an error whose message is only formatted if the error is retained: each of many errors may show a large
-    /// value.
-    fn add_with(&mut self, path: &Path<'_>, reason: &str, message: impl FnOnce() -> String) {
-        let cause = || Cause { reason: reason.to_owned(), message: message(), field: path.to_string() };
-        self.causes.push_with(cause);
+    /// Adds an error if the value differs from that of `old`.
+    pub(crate) fn immutable(&self, old: &Field<'_>, errors: &mut Errors) {
+        errors.immutable(&self.path, self.value, old.value);
     }
 
     /// Adds a "Required value" error.
-    pub(crate) fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.add(path, "FieldValueRequired", with_detail("Required value", detail));
+    pub(crate) fn required(&self, detail: &str, errors: &mut Errors) {
+        errors.required(&self.path, detail);
     }
 
-    /// Adds an "Invalid value" error.
-    pub(crate) fn invalid(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), detail: &str) {
-        let message = || with_detail(&format!("Invalid value: {}", value.format_value()), detail);
-        self.add_with(path, "FieldValueInvalid", message);
+    /// Adds an "Invalid value" error that shows the value. An absent value is shown as `null`.
+    pub(crate) fn invalid(&self, detail: &str, errors: &mut Errors) {
+        errors.invalid(&self.path, self.json(), detail);
     }
 
-    /// Adds an "Invalid value" error that shows no value.
-    pub(crate) fn invalid_without_value(&mut self, path: &Path<'_>, detail: &str) {
-        self.add(path, "FieldValueInvalid", with_detail("Invalid value", detail));
+    /// Adds an "Invalid value" error that shows another form of the value, for example the text `""` of an absent
+    /// field.
+    pub(crate) fn invalid_as(&self, shown: &(impl FieldValue + ?Sized), detail: &str, errors: &mut Errors) {
+        errors.invalid(&self.path, shown, detail);
     }
 
-    /// Adds one "Invalid value" error per text, all for the same value.
-    pub(crate) fn invalid_each(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), details: Vec<String>) {
-        for detail in details {
-            self.invalid(path, value, &detail);
-        }
+    /// Adds one "Invalid value" error per detail. The text is shown.
+    pub(crate) fn invalid_each(&self, details: Vec<String>, errors: &mut Errors) {
+        errors.invalid_each(&self.path, self.text(), details);
     }
 
-    /// Adds an "Unsupported value" error. `supported` is in the order in which the real server lists the values.
-    pub(crate) fn unsupported(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized), supported: &[&str]) {
-        self.add_with(path, "FieldValueNotSupported", || {
-            let supported: Vec<String> = supported.iter().map(|value| go_quote(value)).collect();
-            format!("Unsupported value: {}: supported values: {}", value.format_value(), supported.join(", "))
-        });
+    /// Adds an "Unsupported value" error that shows the text. `supported` is in the order of the real server.
+    pub(crate) fn unsupported(&self, supported: &[&str], errors: &mut Errors) {
+        errors.unsupported(&self.path, self.text(), supported);
     }
 
     /// Adds a "Forbidden" error, for a field that must be absent or must not change.
-    pub(crate) fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.add(path, "FieldValueForbidden", with_detail("Forbidden", detail));
+    pub(crate) fn forbidden(&self, detail: &str, errors: &mut Errors) {
+        errors.forbidden(&self.path, detail);
     }
 
-    /// Adds a "Duplicate value" error.
-    pub(crate) fn duplicate(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized)) {
-        self.add_with(path, "FieldValueDuplicate", || format!("Duplicate value: {}", value.format_value()));
+    /// Adds a "Duplicate value" error that shows the value.
+    pub(crate) fn duplicate(&self, errors: &mut Errors) {
+        errors.duplicate(&self.path, self.json());
     }
 
-    /// Adds a "Not found" error, for a reference to a missing object.
-    pub(crate) fn not_found(&mut self, path: &Path<'_>, value: &(impl FieldValue + ?Sized)) {
-        self.add_with(path, "FieldValueNotFound", || format!("Not found: {}", value.format_value()));
+    /// Adds a "Not found" error that shows the value, for a reference to a missing object.
+    pub(crate) fn not_found(&self, errors: &mut Errors) {
+        errors.not_found(&self.path, self.json());
     }
 
     /// Adds a "Too long" error.
-    pub(crate) fn too_long(&mut self, path: &Path<'_>, most: usize) {
-        self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
+    pub(crate) fn too_long(&self, most: usize, errors: &mut Errors) {
+        errors.too_long(&self.path, most);
     }
 
-    /// Adds a "Too many" error.
-    pub(crate) fn too_many(&mut self, path: &Path<'_>, found: usize, most: usize) {
-        self.add(path, "FieldValueTooMany", format!("Too many: {found}: must have at most {most} items"));
-    }
-
-    /// Adds an error if the value has changed.
-    pub(crate) fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
-        if !same(new, old) {
-            self.invalid(path, new.unwrap_or(&Value::Null), "field is immutable");
+    /// Adds a "Too many" error if the list or map has more than `most` elements. Returns `true` if it has.
+    pub(crate) fn at_most(&self, most: usize, errors: &mut Errors) -> bool {
+        let too_many = self.len() > most;
+        if too_many {
+            errors.too_many(&self.path, self.len(), most);
         }
-    }
-
-    /// Adds an error if the number is negative. A missing number is valid.
-    pub(crate) fn not_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
-        if let Some(number) = number.filter(|number| *number < 0) {
-            self.invalid(path, &number, "must be greater than or equal to 0");
-        }
-    }
-}
-
-/// Validates an IP address in a legacy field: any form is valid, but no leading zeros.
-pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(problem) = address_problem(address) {
-        errors.invalid(path, address, problem);
-    }
-}
-
-/// Validates a domain-prefixed path such as `acme.io/foo`.
-pub(crate) fn validate_domain_prefixed(text: &str, path: &Path<'_>, errors: &mut Errors) {
-    match text.split_once('/') {
-        _ if text.is_empty() => errors.required(path, ""),
-        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            errors.invalid_each(path, host, dns_subdomain(host));
-            errors.invalid_each(path, rest, http_path(rest));
-        }
-        _ => errors.invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
-    }
-}
-
-fn with_detail(message: &str, detail: &str) -> String {
-    if detail.is_empty() { message.to_owned() } else { format!("{message}: {detail}") }
-}
-
-// === impl FieldValue ===
-
-impl FieldValue for str {
-    fn format_value(&self) -> String {
-        go_quote(self)
-    }
-}
-
-impl FieldValue for String {
-    fn format_value(&self) -> String {
-        go_quote(self)
-    }
-}
-
-impl FieldValue for i64 {
-    fn format_value(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl FieldValue for Value {
-    fn format_value(&self) -> String {
-        match self {
-            Self::String(text) => go_quote(text),
-            other => other.to_string(),
-        }
+        too_many
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use windlass_api::GroupKind;
 
     use super::*;
 
+    fn messages(errors: Errors) -> Vec<String> {
+        let causes = errors.into_causes().into_iter();
+        causes.map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+    }
+
     #[test]
-    fn complaints_read_as_the_real_ones() {
-        let spec = Path::new("spec");
-        let containers = spec.child("containers");
-        let first = containers.index(0);
+    fn field_reads_values_at_paths() {
+        let object = json!({"spec": {"ports": [{"name": "a"}, {"name": "b"}], "labels": {"x.y/z": "1"}, "none": null}});
+        let object = Field::object(&object);
+        let spec = object.child("spec");
+        let ports = spec.child("ports");
+        let names: Vec<_> = ports.items().map(|port| (port.child("name").path().to_string(), port.len())).collect();
+        assert_eq!(names, [("spec.ports[0].name".to_owned(), 1), ("spec.ports[1].name".to_owned(), 1)]);
+        assert_eq!(object.child("spec.labels").key("x.y/z").text(), "1");
+        assert_eq!(object.child("spec.labels").key("x.y/z").path().to_string(), "spec.labels[x.y/z]");
+        assert!(!spec.child("none").is_set() && spec.child("missing.deeper").is_empty());
+        assert_eq!(spec.child("labels").entries().map(|(key, field)| (key, field.text())).collect::<Vec<_>>(), [("x.y/z", "1")]);
+    }
+
+    #[test]
+    fn check_reports_violations_in_table_order() {
+        let object = json!({"count": -1, "share": 101, "policy": "Maybe", "mode": "", "kept": "b"});
+        let old = json!({"kept": "a"});
+        let (object, old) = (Field::object(&object), Field::object(&old));
         let mut errors = Errors::default();
-        errors.required(&first.child("image"), "");
-        errors.duplicate(&first.child("name"), "a");
-        errors.unsupported(&spec.child("restartPolicy"), "x", &["Always", "Never"]);
-        errors.immutable(&spec.child("selector"), Some(&json!({"matchLabels": {"a": "c"}})), None);
-        errors.immutable(&spec.child("paused"), Some(&json!({})), None);
-        let status = errors.check(&GroupKind::new("apps", "Deployment"), "d").unwrap_err();
+        let rules = [
+            ("name", Rule::Required),
+            ("count", Rule::NotNegative),
+            ("share", Rule::Range(0, 100)),
+            ("policy", Rule::OneOf(&["Always", "Never"])),
+            ("mode", Rule::RequiredOneOf(&["A"])),
+            ("absent", Rule::OneOf(&["A"])),
+        ];
+        object.check(&rules, &mut errors);
+        object.check_immutable(&old, &["kept", "absent"], &mut errors);
+        assert!(errors.clone().check(&GroupKind::new("", "Thing"), "t").is_err());
         assert_eq!(
-            status.message,
-            "Deployment.apps \"d\" is invalid: [spec.containers[0].image: Required value, \
-             spec.containers[0].name: Duplicate value: \"a\", \
-             spec.restartPolicy: Unsupported value: \"x\": supported values: \"Always\", \"Never\", \
-             spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable]"
+            messages(errors),
+            [
+                "name: Required value",
+                "count: Invalid value: -1: must be greater than or equal to 0",
+                "share: Invalid value: 101: must be between 0 and 100, inclusive",
+                "policy: Unsupported value: \"Maybe\": supported values: \"Always\", \"Never\"",
+                "mode: Required value",
+                "kept: Invalid value: \"b\": field is immutable",
+            ]
         );
     }
 }

@@ -80,9 +80,9 @@ impl Registry {
         if rules.generation != Generation::None {
             metadata_mut(&mut object).insert("generation".to_owned(), 1.into());
         }
-        resource.strategy.prepare_create(&mut object);
-        resource.strategy.sign(&mut object, &params.user);
-        let effect = resource.strategy.begin(&mut object, None)?;
+        rules.drop_disabled_fields(&mut object);
+        resource.strategy.prepare_create(&mut object, &self.write_context(params));
+        let allocation = resource.strategy.allocate(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.hub_shape().normalise_stored(object)?;
         let mut errors = Errors::default();
@@ -122,8 +122,8 @@ impl Registry {
         match committed {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
-                if let Some(effect) = effect {
-                    effect.committed(&item);
+                if let Some(allocation) = allocation {
+                    allocation.committed(&item);
                 }
                 self.delivered(&key, item.revision).await;
                 Ok(item)

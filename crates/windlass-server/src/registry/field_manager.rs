@@ -117,7 +117,7 @@ impl Registry {
         let resource = &target.resource;
         let path = |api_version: &str| {
             let version = self.version_of(resource, api_version)?;
-            Some(version.strategy.rules().scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default())
+            Some(version.strategy.scale().map(|scale| scale.spec_replicas.clone()).unwrap_or_default())
         };
         let own = resource.api_version();
         let paths = ReplicasPaths { api_version: &own, path: &path };

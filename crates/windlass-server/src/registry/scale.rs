@@ -110,7 +110,7 @@ fn check_uid(target: &Target, object: &Value, scale: &Value) -> Result<(), Statu
 }
 
 fn rule(target: &Target) -> Result<&ScaleRule, Status> {
-    target.resource.strategy.rules().scale.as_ref().ok_or_else(Status::unknown_resource)
+    target.resource.strategy.scale().ok_or_else(Status::unknown_resource)
 }
 
 fn at<'v>(object: &'v Value, path: &[String]) -> Option<&'v Value> {

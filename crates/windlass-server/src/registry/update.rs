@@ -18,7 +18,7 @@ use crate::{
 };
 use crate::{
     object::{Errors, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
-    resource::{Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target},
+    resource::{Allocation, Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target, WriteContext},
 };
 
 /// The part of the object that a write changes.
@@ -165,7 +165,7 @@ impl Registry {
         let old = attributes.old.take().unwrap_or_default();
         check_version(target, &new, current)?;
         let managed_fields = field_manager::detach(&mut new);
-        let effect = prepare(resource, aspect, &mut new, &old)?;
+        let allocation = prepare(resource, aspect, &mut new, &old, &self.write_context(params))?;
         // `prepare` may restore parts of the old object, but not its managedFields.
         field_manager::detach(&mut new);
         let new = resource.hub_shape().normalise_stored(new)?;
@@ -225,8 +225,8 @@ impl Registry {
         // An update that changes nothing is not written.
         let rewrites = current.created == current.modified && (rules.rewrites_new)(&old);
         if params.dry_run == DryRun::All || (encoded.storage_bytes() == current.body && !rewrites) {
-            if let Some(effect) = effect.filter(|_| params.dry_run == DryRun::No) {
-                effect.committed(&unchanged);
+            if let Some(allocation) = allocation.filter(|_| params.dry_run == DryRun::No) {
+                allocation.committed(&unchanged);
             }
             return Ok(Attempt::Done(unchanged));
         }
@@ -234,8 +234,8 @@ impl Registry {
         match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
-                if let Some(effect) = effect {
-                    effect.committed(&item);
+                if let Some(allocation) = allocation {
+                    allocation.committed(&item);
                 }
                 self.delivered(&current.key, item.revision).await;
                 Ok(Attempt::Done(item))
@@ -403,28 +403,30 @@ fn prepare(
     aspect: WriteScope,
     new: &mut Value,
     old: &Value,
-) -> Result<Option<Box<dyn crate::resource::Allocation>>, Status> {
+    write: &WriteContext<'_>,
+) -> Result<Option<Box<dyn Allocation>>, Status> {
     let rules = resource.strategy.rules();
     if let Some(old) = old.get("metadata") {
         copy_key(metadata_mut(new), old, "generation");
     }
-    let mut effect = None;
+    let mut allocation = None;
     match aspect {
         WriteScope::Main => {
             if rules.status != StatusRule::Plain {
                 copy_key(as_object(new), old, "status");
             }
+            rules.drop_disabled_fields(new);
             resource.strategy.prepare_update(new, old);
             meta::keep_system_fields(new, old);
-            effect = resource.strategy.begin(new, Some(old))?;
+            allocation = resource.strategy.allocate(new, Some(old))?;
         }
         WriteScope::Status => {
             rules.resets.keep_all_but_status(new, old);
-            resource.strategy.prepare_status(new, old);
+            resource.strategy.prepare_status(new, old, write);
             meta::keep_system_fields(new, old);
         }
         WriteScope::Part(part) => {
-            resource.strategy.prepare_part(part, new, old);
+            resource.strategy.prepare_part(part, new, old, write);
             meta::keep_system_fields(new, old);
         }
         WriteScope::Finalize => {
@@ -433,7 +435,7 @@ fn prepare(
         }
         WriteScope::Internal => {}
     }
-    Ok(effect)
+    Ok(allocation)
 }
 
 /// Increments the generation if the change counts for it. Both states are in normal form.

@@ -2,8 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde_json::Value;
-use windlass_api::Status;
+use serde_json::{Map, Value};
+use windlass_api::{Clock, Status};
 
 use crate::identity::User;
 
@@ -12,10 +12,23 @@ use crate::{
     resource::{Item, Resets},
 };
 
+/// The fields of disabled features in pods.
+const DISABLED_POD_FIELDS: [&str; 4] = [
+    "schedulingGroup",
+    "containers.*.lifecycle.stopSignal",
+    "initContainers.*.lifecycle.stopSignal",
+    "ephemeralContainers.*.lifecycle.stopSignal",
+];
+
 /// The rules of one kind. The registry calls the methods in the order of this trait.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Returns the constant rules.
     fn rules(&self) -> &Rules;
+
+    /// Returns the fields behind the scale subresource; `None` if the kind has none.
+    fn scale(&self) -> Option<&ScaleRule> {
+        None
+    }
 
     /// Marks an object whose deletion begins. Called with [`Deletion::Finalized`].
     fn begin_deletion(&self, _object: &mut Value, _now: &str) {}
@@ -23,20 +36,26 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Applies defaults. Runs on every object that a client sends, and on patched objects.
     fn default(&self, _object: &mut Value) {}
 
-    /// Prepares an object for creation. The status has been reset and the metadata is complete.
-    fn prepare_create(&self, _object: &mut Value) {}
+    /// Prepares an object for creation. The status has been reset, the metadata is complete, and the fields of disabled
+    /// features are removed.
+    fn prepare_create(&self, _object: &mut Value, _write: &WriteContext<'_>) {}
 
-    /// Records the user who creates the object in the object.
-    fn sign(&self, _object: &mut Value, _user: &User) {}
-
-    /// Prepares an object that replaces `old`. The status is that of `old`; the generation is incremented afterwards.
+    /// Prepares an object that replaces `old`. The status is that of `old`, and the fields of disabled features are
+    /// removed; the generation is incremented afterwards.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
     /// Prepares a status update. Everything but the status is that of `old`.
-    fn prepare_status(&self, _new: &mut Value, _old: &Value) {}
+    fn prepare_status(&self, _new: &mut Value, _old: &Value, _write: &WriteContext<'_>) {}
 
     /// Prepares an update of one part. `new` is still entirely the client's object, so this restores the other parts.
-    fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value) {}
+    fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value, _write: &WriteContext<'_>) {}
+
+    /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
+    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Allocation`] is
+    /// dropped unless the write succeeds.
+    fn allocate(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
+        Ok(None)
+    }
 
     /// Validates an object that is about to be stored. The registry validates the metadata.
     fn validate(&self, _object: &Value, _errors: &mut Errors) {}
@@ -58,13 +77,6 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
-    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Allocation`] is
-    /// dropped unless the write succeeds.
-    fn begin(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        Ok(None)
-    }
-
     /// Returns the objects of a read-only kind that is not stored.
     fn fixed(&self) -> Option<Vec<Value>> {
         None
@@ -72,8 +84,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the value of a field for field selectors. The field must satisfy [`Self::knows_field`].
     fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
-        let path = self.rules().fields.iter().find(|field| field.label == label).map(|field| field.path);
-        path.map_or(Cow::Borrowed(""), |path| field_text(object, path))
+        self.rules().field_text(object, label)
     }
 
     /// Reports whether field selectors support this field (besides metadata.name and metadata.namespace).
@@ -86,6 +97,13 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 
     /// Receives an object that has been deleted; called if [`Rules::restores`].
     fn deleted(&self, _object: &Value) {}
+}
+
+/// The user and the time of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteContext<'w> {
+    pub(crate) user: &'w User,
+    pub(crate) clock: &'w Clock,
 }
 
 /// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
@@ -119,8 +137,10 @@ pub(crate) struct Rules {
     pub(crate) dependents: Dependents,
     /// The deletion procedure.
     pub(crate) deletion: Deletion,
-    /// The paths of the scale subresource's three fields.
-    pub(crate) scale: Option<ScaleRule>,
+    /// The paths of fields of disabled features, which writes drop. `*` stands for each element of a list.
+    pub(crate) disabled_fields: &'static [&'static str],
+    /// The location of the pod spec, as a JSON pointer.
+    pub(crate) pod_spec: Option<&'static str>,
     /// The selectable fields besides name and namespace.
     pub(crate) fields: &'static [FieldRule],
     /// `true` if field selectors support the namespace.
@@ -278,7 +298,8 @@ impl Rules {
         returns_deleted: false,
         dependents: Dependents::Background,
         deletion: Deletion::Plain,
-        scale: None,
+        disabled_fields: &[],
+        pod_spec: None,
         fields: &[],
         selects_namespace: true,
         unknown_field: UnknownField::Listed,
@@ -290,15 +311,71 @@ impl Rules {
 
     /// The rules of most kinds with a status.
     pub(crate) const WITH_STATUS: Self = Self { status: StatusRule::Reset, resets: Resets::STATUS, ..Self::COMMON };
+
+    /// Returns the value of a selectable field: the text at its path.
+    pub(crate) fn field_text<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        let path = self.fields.iter().find(|field| field.label == label).map(|field| field.path);
+        path.map_or(Cow::Borrowed(""), |path| text_at(object, path))
+    }
+
+    /// Removes the fields of disabled features.
+    pub(crate) fn drop_disabled_fields(&self, object: &mut Value) {
+        for path in self.disabled_fields {
+            drop_at(object, path);
+        }
+        if let Some(pod) = self.pod_spec.and_then(|pointer| object.pointer_mut(pointer)) {
+            for path in DISABLED_POD_FIELDS {
+                drop_at(pod, path);
+            }
+        }
+    }
+}
+
+impl WriteContext<'_> {
+    /// Returns the time of the write, as Kubernetes writes times.
+    pub(crate) fn now(&self) -> String {
+        windlass_api::format_time(self.clock.now())
+    }
+}
+
+impl ScaleRule {
+    /// The rule of the built-in workloads.
+    pub(crate) fn of_workloads() -> Self {
+        let path = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+        Self {
+            spec_replicas: path("spec.replicas"),
+            status_replicas: path("status.replicas"),
+            selector: Some(path("spec.selector")),
+        }
+    }
 }
 
 /// Returns the text that a field selector compares with.
-pub(crate) fn field_text<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
+fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     let path: Vec<&str> = path.split('.').collect();
     match object.at(&path) {
         Some(Value::String(text)) => Cow::Borrowed(text),
         Some(Value::Number(number)) => Cow::Owned(number.to_string()),
         Some(Value::Bool(flag)) => Cow::Borrowed(if *flag { "true" } else { "false" }),
         _ => Cow::Borrowed(""),
+    }
+}
+
+/// Removes the field at a path, in which `*` stands for each element of a list. Also removes an object that becomes
+/// empty.
+fn drop_at(value: &mut Value, path: &str) {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    match (value, rest) {
+        (Value::Array(items), Some(rest)) if first == "*" => items.iter_mut().for_each(|item| drop_at(item, rest)),
+        (Value::Object(fields), None) => drop(fields.shift_remove(first)),
+        (Value::Object(fields), Some(rest)) => {
+            let Some(inner) = fields.get_mut(first) else { return };
+            let held = inner.as_object().is_some_and(|inner| !inner.is_empty());
+            drop_at(inner, rest);
+            if held && inner.as_object().is_some_and(Map::is_empty) {
+                fields.shift_remove(first);
+            }
+        }
+        _ => {}
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::pod_rules::{in_port_range, one_of};
+use crate::kinds::pod_spec::{in_port_range, one_of};
 use crate::object::{
     DuplicateCheck, Errors, Path, Tree, address_problem, as_object, default_pointer, default_to, dns_label,
     dns_subdomain, ip_address, items_mut, label_value, qualified_name, same, validate_address,

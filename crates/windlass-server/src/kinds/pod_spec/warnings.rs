@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::quantity::amount;
+use crate::kinds::quantity::amount;
 use crate::object::{Path, Tree, dns_label};
 
 /// Deprecated node labels: the label, the version of the deprecation, and the replacement.
@@ -337,7 +337,7 @@ fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::kinds::pod_spec::warnings::*;
 
     #[test]
     fn of_very_many_ports_not_all_is_told() {

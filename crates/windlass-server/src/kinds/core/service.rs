@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{KindOptions, strategy::Allocator};
+use crate::kinds::{KindOptions, strategy::Allocator};
 use crate::object::{Path, Tree, as_object, copy_key, default_pointer, default_to, first_by, items_mut, object_mut};
 
 mod addresses;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::one_of;
+use crate::kinds::pod_spec::one_of;
 use crate::object::{Errors, Path, Tree, dns_subdomain, dns_subdomain_with_underscores, validate_address};
 
 /// The limits of the system's resolver.

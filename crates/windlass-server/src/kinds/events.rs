@@ -191,7 +191,7 @@ fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::kinds::events::*;
 
     #[test]
     fn the_two_views_are_the_same_event() {

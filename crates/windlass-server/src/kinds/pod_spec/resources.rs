@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::one_of;
+use crate::kinds::pod_spec::one_of;
 use crate::{
     kinds::amount,
     object::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
@@ -228,7 +228,7 @@ pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<
     let requests = place.child("requests");
     for (name, given) in spec.entries(&["resources", "requests"]) {
         let given = given.as_str().unwrap_or_default();
-        let needed = crate::kinds::pod_defaults::requested(spec, name);
+        let needed = crate::kinds::pod_spec::defaults::requested(spec, name);
         if let Some(needed) = needed.filter(|needed| amount(needed) > amount(given)) {
             let text = format!("must be greater than or equal to aggregate container requests of {needed}");
             errors.invalid(&requests.key(name), given, &text);

@@ -120,7 +120,7 @@ fn grows(previous: i64, current: i64) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::kinds::batch::success_policy::*;
 
     #[test]
     fn indexes_are_counted_where_they_grow_and_are_there() {

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use windlass_api::{Entropy, GroupKind, Status};
 
-use super::rules::validate_addresses;
-use super::{HEADLESS, SPEC, checks_health};
+use crate::kinds::core::service::rules::validate_addresses;
+use crate::kinds::core::service::{HEADLESS, SPEC, checks_health};
 use crate::{
     kinds::strategy::Allocator,
     object::{Errors, Tree, as_object, default_pointer, object_mut},

@@ -2,13 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    BASE, Kind,
-    pod_rules::one_of,
-    quantity::amount,
-    selector::{validate_node_selector, validate_selector},
-    volume_sources::{self, Owner},
-};
+use crate::kinds::{BASE, Kind, pod_spec::{one_of, volume_sources::{Owner, self}}, quantity::amount, selector::{validate_node_selector, validate_selector}};
 use crate::{
     object::{
         Errors, Path, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut, object_mut,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::one_of;
+use crate::kinds::pod_spec::one_of;
 use crate::{
     kinds::selector::{validate_node_requirements, validate_node_selector, validate_selector},
     object::{Errors, Path, Tree, dns_label, label_value, qualified_name},

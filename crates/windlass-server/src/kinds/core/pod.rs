@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{pod_defaults::quality_of_service, pod_rules::validate_tolerations};
+use crate::kinds::pod_spec::{defaults::quality_of_service, validate_tolerations};
 use crate::{
     object::{
         Errors, Path, Tree, as_object, dns_subdomain, first_by, items_mut, metadata_mut, object_mut, qualified_name,

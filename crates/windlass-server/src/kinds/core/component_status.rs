@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BASE, Kind};
+use crate::kinds::{BASE, Kind};
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     name: "ComponentStatus",

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_api::parse_time;
 
-use super::success_policy;
+use crate::kinds::batch::success_policy;
 use crate::object::{Errors, Path, Tree, same};
 
 const STATUS: Path<'static> = Path::new("status");

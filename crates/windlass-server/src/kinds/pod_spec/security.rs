@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{ContainerKind, one_of, windows};
+use crate::kinds::pod_spec::{ContainerKind, one_of, windows};
 use crate::object::{Errors, Path, Tree};
 
 const ID: &str = "must be between 0 and 2147483647, inclusive";

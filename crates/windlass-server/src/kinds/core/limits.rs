@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{BASE, Kind, quantity::amount};
+use crate::kinds::{BASE, Kind, quantity::amount};
 use crate::{
     object::{
         DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,

@@ -6,17 +6,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::{HEADLESS, SPEC, checks_health, is_reachable};
-use crate::{
-    kinds::{
-        endpoints::validate_reachable,
-        pod_rules::{in_port_range, one_of},
-    },
-    object::{
-        DuplicateCheck, Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same,
-        validate_address, validate_labels,
-    },
-};
+use crate::kinds::core::service::{HEADLESS, SPEC, checks_health, is_reachable};
+use crate::{kinds::{core::endpoints::validate_reachable, pod_spec::{in_port_range, one_of}}, object::{DuplicateCheck, Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same, validate_address, validate_labels}};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const POLICIES: [&str; 2] = ["Cluster", "Local"];

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::pod_rules::one_of;
+use crate::kinds::pod_spec::one_of;
 use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain};
 
 const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ContainerKind;
+use crate::kinds::pod_spec::ContainerKind;
 use crate::object::{Errors, Path, Tree, dns_subdomain};
 
 /// The maximum length of a credential spec, in bytes.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{pod_defaults::quality_of_service, pod_rules::validate_pod};
+use crate::kinds::pod_spec::{defaults::quality_of_service, validate_pod};
 use crate::{
     object::{Errors, Path, Tree, as_object, copy_key, first_by, object_mut, same},
     resource::Part,

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-pub(super) use self::placement::validate_tolerations;
-use self::{resources::Asker, volumes::Volumes};
-use super::pod_parts;
+pub(super) use crate::kinds::pod_spec::placement::validate_tolerations;
+use crate::kinds::pod_spec::{resources::Asker, volumes::Volumes};
+use crate::kinds::core::pod::parts;
 use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
 
 mod environment;

@@ -2,11 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    image::tag,
-    quantity::{amount, sum},
-    volumes::default_source,
-};
+use crate::kinds::{core::volumes::default_source, pod_spec::image::tag, quantity::{amount, sum}};
 use crate::object::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -249,7 +245,7 @@ pub(super) fn defaulted(mut pod: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::kinds::pod_spec::defaults::*;
 
     #[test]
     fn a_pod_is_completed() {

@@ -46,7 +46,7 @@ pub(super) fn tag(image: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::kinds::pod_spec::image::*;
 
     #[test]
     fn only_what_floats_is_pulled_always() {

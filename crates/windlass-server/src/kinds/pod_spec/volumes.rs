@@ -4,18 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{
-    environment::{FieldSelector, validate_field_selector, validate_resource_selector},
-    one_of,
-};
-use crate::{
-    kinds::{
-        quantity::amount,
-        volume_sources::{self, Owner, no_steps_back},
-        volumes::validate_claim_spec,
-    },
-    object::{Errors, Path, Tree, dns_label, validate_labels},
-};
+use crate::kinds::pod_spec::{environment::{FieldSelector, validate_field_selector, validate_resource_selector}, one_of};
+use crate::{kinds::{core::volumes::validate_claim_spec, pod_spec::volume_sources::{Owner, no_steps_back, self}, quantity::amount}, object::{Errors, Path, Tree, dns_label, validate_labels}};
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MODES_OF_PROPAGATION: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];

@@ -9,13 +9,9 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use windlass_api::{Schedule, ScheduleError};
 
-pub(super) use self::status::validate_job_status;
-use super::{
-    pod_defaults::default_template,
-    pod_rules::one_of,
-    selector::is_readable,
-    workload::{selector_of, template, validate_pod_template},
-};
+pub(super) use crate::kinds::batch::status::validate_job_status;
+use crate::kinds::pod_spec::{defaults::default_template, one_of};
+use super::{selector::is_readable, workload::{selector_of, template, validate_pod_template}};
 use crate::{
     codec::go_worded,
     object::{
