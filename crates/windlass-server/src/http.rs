@@ -228,41 +228,62 @@ async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Res
     authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await
 }
 
-/// Answers an authorized request.
+/// Answers an authorized request. Most requests are for resources, so these are routed first.
 async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
-    let path = exchange.info.path.as_str();
-    if path.starts_with("//") {
+    if exchange.info.path.starts_with("//") {
         return Err(Failure::NotFound);
     }
+    match &exchange.info.resource {
+        // The legacy proxy verb is recognized for authorization, but no longer served.
+        _ if exchange.info.verb == "proxy" => Err(Status::unknown_resource().into()),
+        Some(resource) => answer_resource(server, &exchange, resource, body).await,
+        None => match answer_about_server(server, &exchange).await? {
+            Some(response) => Ok(response),
+            None => answer_discovery(server, &exchange).await,
+        },
+    }
+}
+
+/// Answers a request for objects.
+async fn answer_resource(
+    server: &Arc<State>,
+    exchange: &Exchange,
+    resource: &ResourcePath,
+    body: RequestBody,
+) -> Result<Response<Body>, Failure> {
+    let registry = server.registry().await?;
+    if bootstrap::is_deferred(&resource.group) {
+        server.ensure_deferred().await?;
+    }
+    let response = resource::answer(server, registry, exchange, resource, body).await?;
+    if exchange.info.is_long_running() {
+        return Ok(response);
+    }
+    Ok(compress::compress(response, exchange.header(header::ACCEPT_ENCODING)).await)
+}
+
+/// Answers a request about the server itself: health, version, metrics, and the issuer of tokens.
+async fn answer_about_server(server: &Arc<State>, exchange: &Exchange) -> Result<Option<Response<Body>>, Failure> {
+    let path = exchange.info.path.as_str();
     if let Some(report) = health::probe(server, path, &exchange.query_pairs()).await {
-        return Ok(respond::report(report));
+        return Ok(Some(respond::report(report)));
     }
     if matches!(path, "/version" | "/version/") {
         exchange.only_get()?;
         media::accepts_only_json(&exchange.headers)?;
-        return Ok(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson));
+        return Ok(Some(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson)));
     }
     if path == "/metrics" {
-        return Ok(respond::respond(StatusCode::OK, respond::METRICS, Body::whole(server.metrics().text())));
+        let text = Body::whole(server.metrics().text());
+        return Ok(Some(respond::respond(StatusCode::OK, respond::METRICS, text)));
     }
-    if let Some(document) = issuer::document(server, path) {
-        return issuer::answer(&exchange, &document);
-    }
+    issuer::document(server, path).map(|document| issuer::answer(exchange, &document)).transpose()
+}
+
+/// Answers a request for the index, for discovery or for OpenAPI.
+async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Response<Body>, Failure> {
+    let path = exchange.info.path.as_str();
     let registry = server.registry().await?;
-    if exchange.info.verb == "proxy" {
-        // The legacy proxy verb is recognized for authorization, but no longer served.
-        return Err(Status::unknown_resource().into());
-    }
-    if let Some(resource) = &exchange.info.resource {
-        if bootstrap::is_deferred(&resource.group) {
-            server.ensure_deferred().await?;
-        }
-        let response = resource::answer(server, registry, &exchange, resource, body).await?;
-        if exchange.info.is_long_running() {
-            return Ok(response);
-        }
-        return Ok(compress::compress(response, exchange.header(header::ACCEPT_ENCODING)).await);
-    }
     let table = registry.resources();
     if matches!(path, "/" | "/index.html") {
         let compact = json::encode(&health::index(&table));

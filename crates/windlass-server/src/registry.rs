@@ -116,8 +116,6 @@ pub(crate) struct Written {
     pub(crate) answer: ResponseBody,
     /// `true` if the write created an object; the response has code 201.
     pub(crate) created: bool,
-    /// The texts of the `Warning` headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// The body of the response to a write.

@@ -234,14 +234,16 @@ async fn objects_are_pruned_defaulted_and_put_in_order() {
         "spec": {"zz": 1, "size": 1.0, "nested": {"l": [{"k": "a", "y": 1}], "q": 1}, "any": {"x": {"y": null, "z": 1.0}}},
         "extra": 1, "status": {"replicas": 3},
     });
-    let written = registry.create(&foos, bytes(&object), WriteParams::default()).await.unwrap();
+    let params = WriteParams::default();
+    let warnings = params.warnings.clone();
+    let written = registry.create(&foos, bytes(&object), params).await.unwrap();
     assert_eq!(
-        written.warnings,
+        warnings.headers(),
         [
-            "unknown field \"extra\"",
-            "unknown field \"spec.nested.l[0].y\"",
-            "unknown field \"spec.nested.q\"",
-            "unknown field \"spec.zz\""
+            r#"299 - "unknown field \"extra\"""#,
+            r#"299 - "unknown field \"spec.nested.l[0].y\"""#,
+            r#"299 - "unknown field \"spec.nested.q\"""#,
+            r#"299 - "unknown field \"spec.zz\"""#,
         ]
     );
     let ResponseBody::Object(item) = &written.answer else { panic!() };
@@ -381,12 +383,12 @@ async fn spec_and_status_are_written_apart_and_generation_follows_the_spec() {
 }
 
 #[tokio::test]
-async fn versions_show_the_same_objects_and_deprecated_ones_warn() {
+async fn versions_show_the_same_objects() {
     let registry = with_foos().await;
     let beta = collection(&registry, "ex.io", "v1beta1", "foos").unwrap();
     let body = json!({"apiVersion": "ex.io/v1beta1", "kind": "Foo", "metadata": {"name": "t"}, "spec": {"size": 1}});
     let written = registry.create(&beta, bytes(&body), WriteParams::default()).await.unwrap();
-    assert_eq!(written.warnings, ["ex.io/v1beta1 Foo is deprecated; use ex.io/v1 Foo"]);
+    assert_eq!(beta.resource.deprecation.as_deref(), Some("ex.io/v1beta1 Foo is deprecated; use ex.io/v1 Foo"));
     assert_eq!(value(written)["apiVersion"], "ex.io/v1beta1");
     assert_eq!(get(&registry, &one(&registry, "v1", "t")).await.unwrap()["apiVersion"], "ex.io/v1");
     let seen = get(&registry, &one(&registry, "v1beta1", "t")).await.unwrap();

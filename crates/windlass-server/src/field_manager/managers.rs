@@ -328,6 +328,29 @@ pub(crate) fn detach(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")
 }
 
+/// The managedFields of an object, and their position in its metadata.
+#[derive(Debug)]
+pub(crate) struct DetachedFields(Option<(usize, Value)>);
+
+impl DetachedFields {
+    /// Takes the managedFields out of an object.
+    pub(crate) fn take(object: &mut Value) -> Self {
+        let take = |metadata: &mut Map<String, Value>| {
+            let index = metadata.keys().position(|key| key == "managedFields")?;
+            Some((index, metadata.shift_remove("managedFields")?))
+        };
+        Self(object.get_mut("metadata").and_then(Value::as_object_mut).and_then(take))
+    }
+
+    /// Puts the managedFields back. The metadata must not have changed meanwhile.
+    pub(crate) fn restore(self, object: &mut Value) {
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+        if let (Some((index, managed_fields)), Some(metadata)) = (self.0, metadata) {
+            metadata.shift_insert(index, "managedFields".to_owned(), managed_fields);
+        }
+    }
+}
+
 /// Copies an object without its managedFields, which may be the larger part of it.
 pub(crate) fn clone_without(object: &Value) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };

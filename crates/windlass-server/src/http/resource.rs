@@ -412,7 +412,6 @@ impl Request<'_> {
     }
 
     fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {
-        self.exchange.warnings.extend(written.warnings);
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         self.answer(renderer, written.answer, code)
     }

@@ -3,287 +3,159 @@
 //! The match conditions of webhooks are compiled. The expressions of policies are stored without validation and not
 //! evaluated yet.
 
+pub(crate) mod conditions;
+mod match_resources;
 mod policies;
+mod policy_bindings;
+mod webhooks;
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-pub(crate) mod conditions;
-
-use super::{BASE, Kind, selector::validate_selector};
+use super::{BASE, Kind};
 use crate::{
-    object::{
-        DuplicateCheck, Errors, Path, Tree, as_object, default_pointer, dns_subdomain, items_mut, qualified_name,
-    },
-    resource::{Generation, MetadataRule, Resets, Rules, StatusRule},
-    webhook::{validate_client_config, validate_review_versions},
+    object::{DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, items_mut, qualified_name},
+    resource::{Generation, MetadataRule, Rules},
 };
 
-const GROUP: &str = "admissionregistration.k8s.io";
-const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
-const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
-const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
-const REINVOCATION_POLICIES: &[&str] = &["IfNeeded", "Never"];
-const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
-const MAX_CONDITIONS: usize = 64;
+pub(super) const KINDS: &[Kind] = &[
+    webhooks::VALIDATING,
+    webhooks::MUTATING,
+    policies::VALIDATING,
+    policy_bindings::VALIDATING,
+    policies::MUTATING,
+    policy_bindings::MUTATING,
+];
 
-/// The rules that all kinds of the group share.
-const RULES: Rules = Rules {
+/// The row that the kinds of this group extend.
+const GROUP_BASE: Kind = Kind { group: "admissionregistration.k8s.io", ..BASE };
+/// The rules that the kinds of this group share.
+const GROUP_RULES: Rules = Rules {
     metadata: MetadataRule::GENERIC,
-    generation: Generation::Content,
+    generation: Generation::Spec,
     unconditional_update: false,
     ..Rules::COMMON
 };
 
-pub(super) const KINDS: &[Kind] = &[
-    Kind {
-        group: GROUP,
-        name: "ValidatingWebhookConfiguration",
-        prefix: "/registry/validatingwebhookconfigurations/",
-        rules: RULES,
-        default: |object| default_hooks(object, false),
-        validate: |object, errors| validate_hooks(object, false, errors),
-        ..BASE
-    },
-    Kind {
-        group: GROUP,
-        name: "MutatingWebhookConfiguration",
-        prefix: "/registry/mutatingwebhookconfigurations/",
-        rules: RULES,
-        default: |object| default_hooks(object, true),
-        validate: |object, errors| validate_hooks(object, true, errors),
-        ..BASE
-    },
-    Kind {
-        group: GROUP,
-        name: "ValidatingAdmissionPolicy",
-        prefix: "/registry/validatingadmissionpolicies/",
-        subresources: &["status"],
-        rules: Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, generation: Generation::Spec, ..RULES },
-        default: policies::default_policy,
-        validate: policies::validate_validating,
-        ..BASE
-    },
-    Kind {
-        group: GROUP,
-        name: "ValidatingAdmissionPolicyBinding",
-        prefix: "/registry/validatingadmissionpolicybindings/",
-        rules: Rules { generation: Generation::Spec, ..RULES },
-        default: policies::default_binding,
-        validate: policies::validate_validating_binding,
-        ..BASE
-    },
-    Kind {
-        group: GROUP,
-        name: "MutatingAdmissionPolicy",
-        prefix: "/registry/mutatingadmissionpolicies/",
-        rules: Rules { generation: Generation::Spec, ..RULES },
-        default: policies::default_policy,
-        validate: policies::validate_mutating,
-        ..BASE
-    },
-    Kind {
-        group: GROUP,
-        name: "MutatingAdmissionPolicyBinding",
-        prefix: "/registry/mutatingadmissionpolicybindings/",
-        rules: Rules { generation: Generation::Spec, ..RULES },
-        default: policies::default_binding,
-        validate: policies::validate_mutating_binding,
-        ..BASE
-    },
-];
+const FAILURE_POLICIES: &[&str] = &["Fail", "Ignore"];
+const MATCH_POLICIES: &[&str] = &["Equivalent", "Exact"];
+const REINVOCATION_POLICIES: &[&str] = &["IfNeeded", "Never"];
+const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
+const MAX_MATCH_CONDITIONS: usize = 64;
 
 // === defaults ===
 
-fn default_hooks(object: &mut Value, mutating: bool) {
-    for hook in items_mut(object, "webhooks") {
-        let map = as_object(hook);
-        default_pointer(map, "failurePolicy", "Fail");
-        default_pointer(map, "matchPolicy", "Equivalent");
-        default_pointer(map, "namespaceSelector", json!({}));
-        default_pointer(map, "objectSelector", json!({}));
-        default_pointer(map, "timeoutSeconds", 10);
-        if mutating {
-            default_pointer(map, "reinvocationPolicy", "Never");
-        }
-        for rule in items_mut(hook, "rules") {
-            default_rule(rule);
-        }
-        if let Some(service) = hook.pointer_mut("/clientConfig/service").filter(|service| service.is_object()) {
-            default_pointer(as_object(service), "port", 443);
-        }
+/// Sets the match policy and the selectors of a webhook or of match resources.
+fn default_selectors(map: &mut Map<String, Value>) {
+    default_pointer(map, "matchPolicy", "Equivalent");
+    default_pointer(map, "namespaceSelector", json!({}));
+    default_pointer(map, "objectSelector", json!({}));
+}
+
+/// Sets the scopes of the rules in a list.
+fn default_rules(owner: &mut Value, list: &str) {
+    for rule in items_mut(owner, list) {
+        default_pointer(as_object(rule), "scope", "*");
     }
 }
 
-fn default_rule(rule: &mut Value) {
-    default_pointer(as_object(rule), "scope", "*");
-}
+// === validation ===
 
-// === webhooks ===
-
-fn validate_hooks(object: &Value, mutating: bool, errors: &mut Errors) {
-    let list = Path::new("webhooks");
-    let mut names = DuplicateCheck::default();
-    for (index, hook) in object.items(&["webhooks"]).iter().enumerate() {
-        let place = list.index(index);
-        validate_hook(hook, mutating, &place, errors);
-        let (versions, path) = (hook.items(&["admissionReviewVersions"]), place.child("admissionReviewVersions"));
-        if versions.is_empty() {
-            errors.required(&path, "must specify one of v1, v1beta1");
-        } else {
-            validate_review_versions(versions, &path, errors);
-        }
-        let name = hook.text(&["name"]);
-        if names.repeats(name) && !name.is_empty() {
-            errors.duplicate(&place.child("name"), name);
-        }
-    }
-}
-
-fn validate_hook(hook: &Value, mutating: bool, path: &Path<'_>, errors: &mut Errors) {
-    let name = hook.text(&["name"]);
-    let place = path.child("name");
-    if name.is_empty() {
-        errors.required(&place, "");
-    } else {
-        let wrong = dns_subdomain(name);
-        if !wrong.is_empty() {
-            errors.invalid(&place, name, &wrong.join(","));
-        } else if name.split('.').count() < 3 {
-            errors.invalid(&place, name, "should be a domain with at least three segments separated by dots");
-        }
-    }
-    let rules = path.child("rules");
-    for (index, rule) in hook.items(&["rules"]).iter().enumerate() {
-        validate_rule(rule, &rules.index(index), errors);
-    }
-    one_of(hook, "failurePolicy", FAILURE_POLICIES, path, errors);
-    one_of(hook, "matchPolicy", MATCH_POLICIES, path, errors);
-    if hook.at(&["sideEffects"]).is_none() {
-        errors.required(&path.child("sideEffects"), &format!("must specify one of {}", SIDE_EFFECTS.join(", ")));
-    }
-    one_of(hook, "sideEffects", SIDE_EFFECTS, path, errors);
-    if let Some(seconds) = hook.int(&["timeoutSeconds"]).filter(|seconds| !(1..=30).contains(seconds)) {
-        errors.invalid(&path.child("timeoutSeconds"), &seconds, "the timeout value must be between 1 and 30 seconds");
-    }
-    validate_selector(hook.at(&["namespaceSelector"]), &path.child("namespaceSelector"), errors);
-    validate_selector(hook.at(&["objectSelector"]), &path.child("objectSelector"), errors);
-    if mutating {
-        one_of(hook, "reinvocationPolicy", REINVOCATION_POLICIES, path, errors);
-    }
-    let config = hook.at(&["clientConfig"]).unwrap_or(&Value::Null);
-    validate_client_config(config, &path.child("clientConfig"), errors);
-    validate_conditions(hook, &path.child("matchConditions"), conditions::problem, errors);
-}
-
-// === shared checks ===
-
-fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    if let Some(value) = object.at(&[field]).and_then(Value::as_str).filter(|value| !supported.contains(value)) {
-        errors.unsupported(&path.child(field), value, supported);
+/// Adds an error unless the text is one of these values. An absent text is valid, an empty one is not.
+fn one_of_if_set(field: &Field<'_>, values: &[&str], errors: &mut Errors) {
+    if field.value().and_then(Value::as_str).is_some_and(|text| !values.contains(&text)) {
+        field.unsupported(values, errors);
     }
 }
 
 /// Validates the operations and resources that a webhook or a policy matches.
-fn validate_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let star = |field: &str, what: &str, errors: &mut Errors| {
-        let items = rule.items(&[field]);
-        if items.len() > 1 && items.iter().any(|item| item == "*") {
-            let text = format!("if '*' is present, must not specify other {what}");
-            errors.invalid(&path.child(field), &json!(items), &text);
-        }
-    };
-    let place = path.child("operations");
-    if rule.items(&["operations"]).is_empty() {
-        errors.required(&place, "");
+fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
+    let operations = rule.child("operations");
+    validate_wildcard_list(&operations, "operations", errors);
+    for operation in operations.items().filter(|operation| !OPERATIONS.contains(&operation.text())) {
+        operation.unsupported(OPERATIONS, errors);
     }
-    star("operations", "operations", errors);
-    for (index, operation) in rule.items(&["operations"]).iter().enumerate() {
-        let operation = operation.as_str().unwrap_or_default();
-        if !OPERATIONS.contains(&operation) {
-            errors.unsupported(&place.index(index), operation, OPERATIONS);
-        }
+    validate_wildcard_list(&rule.child("apiGroups"), "API groups", errors);
+    let versions = rule.child("apiVersions");
+    validate_wildcard_list(&versions, "API versions", errors);
+    for version in versions.items().filter(Field::is_empty) {
+        version.required("", errors);
     }
-    for (field, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
-        if rule.items(&[field]).is_empty() {
-            errors.required(&path.child(field), "");
-        }
-        star(field, what, errors);
-    }
-    let place = path.child("apiVersions");
-    for (index, version) in rule.items(&["apiVersions"]).iter().enumerate() {
-        if version == "" {
-            errors.required(&place.index(index), "");
-        }
-    }
-    validate_resources(rule.items(&["resources"]), &path.child("resources"), errors);
-    one_of(rule, "scope", SCOPES, path, errors);
+    validate_resources(&rule.child("resources"), errors);
+    one_of_if_set(&rule.child("scope"), SCOPES, errors);
 }
 
-fn validate_resources(resources: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    if resources.is_empty() {
-        errors.required(path, "");
+/// Validates that a list is not empty, and that a `*` is its only element. `noun` names the elements.
+fn validate_wildcard_list(list: &Field<'_>, noun: &str, errors: &mut Errors) {
+    if list.is_empty() {
+        list.required("", errors);
     }
-    let (mut all_of, mut of_all) = (HashSet::new(), HashSet::new());
-    let mut plain = false;
-    for (index, resource) in resources.iter().enumerate() {
-        let resource = resource.as_str().unwrap_or_default();
-        let place = path.index(index);
-        if resource.is_empty() {
-            errors.required(&place, "");
+    if list.len() > 1 && list.items().any(|item| item.text() == "*") {
+        list.invalid(&format!("if '*' is present, must not specify other {noun}"), errors);
+    }
+}
+
+fn validate_resources(resources: &Field<'_>, errors: &mut Errors) {
+    if resources.is_empty() {
+        resources.required("", errors);
+    }
+    // The resources of all earlier `NAME/*`, and the subresources of all earlier `*/NAME`.
+    let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
+    let mut has_plain = false;
+    for resource in resources.items() {
+        let text = resource.json().text(&[]);
+        if text.is_empty() {
+            resource.required("", errors);
             continue;
         }
-        let Some((name, subresource)) = resource.split_once('/') else {
-            plain = resource != "*";
+        let Some((name, subresource)) = text.split_once('/') else {
+            has_plain = text != "*";
             continue;
         };
-        if all_of.contains(name) {
-            errors.invalid(&place, resource, &format!("if '{name}/*' is present, must not specify {resource}"));
+        if with_all_subresources.contains(name) {
+            resource.invalid(&format!("if '{name}/*' is present, must not specify {text}"), errors);
         }
-        if of_all.contains(subresource) {
-            errors.invalid(&place, resource, &format!("if '*/{subresource}' is present, must not specify {resource}"));
+        if of_all_resources.contains(subresource) {
+            resource.invalid(&format!("if '*/{subresource}' is present, must not specify {text}"), errors);
         }
         if subresource == "*" {
-            all_of.insert(name);
+            with_all_subresources.insert(name);
         }
         if name == "*" {
-            of_all.insert(subresource);
+            of_all_resources.insert(subresource);
         }
     }
-    let has = |text: &str| resources.iter().any(|resource| resource == text);
+    let has = |text: &str| resources.items().any(|resource| resource.text() == text);
     if resources.len() > 1 && has("*/*") {
-        errors.invalid(path, &json!(resources), "if '*/*' is present, must not specify other resources");
+        resources.invalid("if '*/*' is present, must not specify other resources", errors);
     }
-    if has("*") && plain {
-        let text = "if '*' is present, must not specify other resources without subresources";
-        errors.invalid(path, &json!(resources), text);
+    if has("*") && has_plain {
+        resources.invalid("if '*' is present, must not specify other resources without subresources", errors);
     }
 }
 
-fn validate_conditions(object: &Value, path: &Path<'_>, problem: fn(&str) -> Option<String>, errors: &mut Errors) {
-    let conditions = object.items(&["matchConditions"]);
-    if conditions.len() > MAX_CONDITIONS {
-        errors.too_many(path, conditions.len(), MAX_CONDITIONS);
-    }
+/// Validates the match conditions of a webhook or a policy. `problem` returns the compile error of an expression.
+fn validate_match_conditions(conditions: &Field<'_>, problem: fn(&str) -> Option<String>, errors: &mut Errors) {
+    conditions.at_most(MAX_MATCH_CONDITIONS, errors);
     let mut seen = DuplicateCheck::default();
-    for (index, condition) in conditions.iter().enumerate() {
-        let place = path.index(index);
-        let name = condition.text(&["name"]);
-        let expression = condition.text(&["expression"]).trim();
-        if expression.is_empty() {
-            errors.required(&place.child("expression"), "");
-        } else if let Some(problem) = problem(expression) {
-            errors.invalid(&place.child("expression"), expression, &problem);
+    for condition in conditions.items() {
+        let expression = condition.child("expression");
+        let trimmed = expression.text().trim();
+        if trimmed.is_empty() {
+            expression.required("", errors);
+        } else if let Some(problem) = problem(trimmed) {
+            expression.invalid_as(trimmed, &problem, errors);
         }
-        if name.is_empty() {
-            errors.required(&place.child("name"), "");
-        } else {
-            errors.invalid_each(&place.child("name"), name, qualified_name(name));
-            if seen.repeats(name) {
-                errors.duplicate(&place.child("name"), name);
-            }
+        let name = condition.child("name");
+        if name.text().is_empty() {
+            name.required("", errors);
+            continue;
+        }
+        name.invalid_each(qualified_name(name.text()), errors);
+        if seen.repeats(condition.json().text(&["name"])) {
+            name.duplicate(errors);
         }
     }
 }

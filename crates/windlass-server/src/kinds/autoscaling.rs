@@ -1,17 +1,17 @@
-//! HorizontalPodAutoscalers in two versions: `autoscaling/v2`, which is stored, and `autoscaling/v1`, which supports
-//! only one metric and keeps other fields in annotations.
+//! The group `autoscaling`: HorizontalPodAutoscalers in two versions. `v2` is stored; `v1` supports only one metric and
+//! keeps other fields in annotations.
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{BASE, Kind, View, quantity::amount};
+use super::{BASE, Kind, View, core::resource_names::validate_container_resource, quantity::amount};
 use crate::{
-    object::{Errors, Path, Tree, as_object, default_pointer, dns_label, entry_mut, object_mut, path_segment},
-    resource::{MetadataRule, Rules},
+    object::{Errors, Field, Rule, Tree, default_pointer, dns_label, entry_mut, object_mut, path_segment},
+    resource::{MetadataRule, Rules, Strategy},
 };
 
 mod convert;
-
-const SPEC: Path<'static> = Path::new("spec");
 
 const AUTOSCALER: Kind = Kind {
     group: "autoscaling",
@@ -19,16 +19,7 @@ const AUTOSCALER: Kind = Kind {
     name: "HorizontalPodAutoscaler",
     prefix: "/registry/horizontalpodautoscalers/",
     subresources: &["status"],
-    rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS },
-    default: default_autoscaler,
-    validate_create: |autoscaler, errors| validate_autoscaler(autoscaler, None, errors),
-    validate_update: |new, old, errors| validate_autoscaler(new, Some(old), errors),
-    validate_status: |new, _, errors| {
-        let path = Path::new("status");
-        for field in ["currentReplicas", "desiredReplicas"] {
-            errors.not_negative(&path.child(field), new.int(&["status", field]));
-        }
-    },
+    strategy: |_| Arc::new(HorizontalPodAutoscaler),
     ..BASE
 };
 
@@ -38,278 +29,303 @@ pub(super) const KINDS: &[Kind] = &[
         version: "v1",
         view: Some(View {
             stored: ("autoscaling", "v2"),
-            from_stored: convert::first_version,
-            to_stored: convert::second_version,
+            from_stored: convert::to_v1,
+            to_stored: convert::to_v2,
         }),
         ..AUTOSCALER
     },
 ];
 
-/// Returns the metric of an autoscaler that specifies none.
-fn default_metrics() -> Value {
-    json!([{
-        "type": "Resource",
-        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
-    }])
-}
-
-// === defaults ===
-
-fn default_autoscaler(autoscaler: &mut Value) {
-    // Annotations with a meaning in v1 have none in v2.
-    convert::drop_annotations(autoscaler);
-    let spec = object_mut(autoscaler, "spec");
-    default_pointer(spec, "minReplicas", 1);
-    if spec.items(&["metrics"]).is_empty() {
-        spec.insert("metrics".to_owned(), default_metrics());
-    }
-    let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
-    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-    let up = object_mut(behavior, "scaleUp");
-    default_pointer(up, "stabilizationWindowSeconds", 0);
-    default_rules(up, json!([pods, percent]));
-    default_rules(object_mut(behavior, "scaleDown"), json!([percent]));
-}
-
-fn default_rules(rules: &mut Map<String, Value>, policies: Value) {
-    default_pointer(rules, "selectPolicy", "Max");
-    default_pointer(rules, "policies", policies);
-}
-
-// === validation ===
-
-fn validate_autoscaler(autoscaler: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let nothing = json!({});
-    let spec = autoscaler.at(&["spec"]).unwrap_or(&nothing);
-    let (least, most) = (spec.int(&["minReplicas"]), spec.int(&["maxReplicas"]).unwrap_or_default());
-    let was_zero = old.is_some_and(|old| old.int(&["spec", "minReplicas"]) == Some(0));
-    let bound = i64::from(!was_zero);
-    if let Some(least) = least.filter(|least| *least < bound) {
-        let text = format!("must be greater than or equal to {bound}");
-        errors.invalid(&SPEC.child("minReplicas"), &least, &text);
-    }
-    let path = SPEC.child("maxReplicas");
-    if most == 0 {
-        errors.required(&path, "must be set and greater than 0");
-    } else if most < 0 {
-        errors.invalid(&path, &most, "must be greater than or equal to 1");
-    }
-    if least.is_some_and(|least| most < least) {
-        errors.invalid(&path, &most, "must be greater than or equal to `minReplicas`");
-    }
-    let target = spec.at(&["scaleTargetRef"]).unwrap_or(&nothing);
-    let old_target = old.and_then(|old| old.at(&["spec", "scaleTargetRef"]));
-    let known = old_target
-        .is_some_and(|old| ["apiVersion", "kind"].iter().all(|field| old.text(&[field]) == target.text(&[field])));
-    let group = if known {
-        GroupRule::Any
-    } else if target.text(&["kind"]) == "ReplicationController" {
-        GroupRule::MayBeEmpty
-    } else {
-        GroupRule::Needed
-    };
-    validate_object_reference(target, group, &SPEC.child("scaleTargetRef"), errors);
-    let list = SPEC.child("metrics");
-    let metrics = spec.items(&["metrics"]);
-    for (index, metric) in metrics.iter().enumerate() {
-        validate_metric(metric, &list.index(index), errors);
-    }
-    if least == Some(0) && !metrics.iter().any(|metric| matches!(metric.text(&["type"]), "Object" | "External")) {
-        let text = "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.forbidden(&list, text);
-    }
-    let path = SPEC.child("behavior");
-    for direction in ["scaleUp", "scaleDown"] {
-        if let Some(rules) = spec.at(&["behavior", direction]) {
-            validate_scaling(rules, &path.child(direction), errors);
-        }
-    }
-}
-
-/// The rule for the `apiVersion` of a reference.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum GroupRule {
-    Needed,
-    MayBeEmpty,
-    Any,
-}
-
-fn validate_object_reference(reference: &Value, group: GroupRule, path: &Path<'_>, errors: &mut Errors) {
-    for field in ["kind", "name"] {
-        match reference.text(&[field]) {
-            "" => errors.required(&path.child(field), ""),
-            text => errors.invalid_each(&path.child(field), text, path_segment(text)),
-        }
-    }
-    let version = reference.text(&["apiVersion"]);
-    let path = path.child("apiVersion");
-    if group == GroupRule::Any {
-        return;
-    }
-    match version.split('/').collect::<Vec<_>>()[..] {
-        [_, _] if !version.starts_with('/') && version != "/" => {}
-        [_, _] | [_] if group == GroupRule::MayBeEmpty => {}
-        [_, _] | [_] => errors.invalid(&path, version, "apiVersion must specify API group"),
-        _ => errors.invalid(&path, version, &format!("unexpected GroupVersion string: {version}")),
-    }
-}
-
-/// The kinds of metrics and their fields, in the order of validation.
-const SOURCES: [(&str, &str); 5] = [
+/// The types of metrics and their fields, in the order of validation.
+const METRIC_SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
     ("Pods", "pods"),
     ("Resource", "resource"),
     ("ContainerResource", "containerResource"),
 ];
-const SOURCE_TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+const METRIC_TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
+/// The longest stabilization window, in seconds.
+const MAX_WINDOW: i64 = 3600;
+/// The longest period of a scaling policy, in seconds.
+const MAX_PERIOD: i64 = 1800;
 
-fn validate_metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let kind = metric.text(&["type"]);
-    let field = SOURCES.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
-    if kind.is_empty() {
-        errors.required(&path.child("type"), "must specify a metric source type");
+/// The rule for the API group in the `apiVersion` of an object reference.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GroupRule {
+    Required,
+    Optional,
+    Unchecked,
+}
+
+#[derive(Debug)]
+struct HorizontalPodAutoscaler;
+
+impl Strategy for HorizontalPodAutoscaler {
+    fn rules(&self) -> &Rules {
+        &Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS }
     }
-    if field.is_none() {
-        errors.unsupported(&path.child("type"), kind, &SOURCE_TYPES);
-    }
-    let mut present = SOURCES.iter().map(|(_, field)| *field).filter(|field| metric.at(&[field]).is_some());
-    let all: Vec<&str> = present.by_ref().collect();
-    if let Some(first) = all.first() {
-        validate_metric_source(&metric[*first], first, &path.child(first), errors);
-    }
-    match field {
-        Some(field) if metric.at(&[field]).is_none() => {
-            errors.required(&path.child(field), "must populate information for the given metric source");
+
+    fn default(&self, autoscaler: &mut Value) {
+        // Annotations with a meaning in v1 have none in v2.
+        convert::drop_annotations(autoscaler);
+        let spec = object_mut(autoscaler, "spec");
+        default_pointer(spec, "minReplicas", 1);
+        if spec.items(&["metrics"]).is_empty() {
+            spec.insert("metrics".to_owned(), default_metrics());
         }
-        Some(_) => {}
-        None => errors.unsupported(&path.child("type"), kind, &SOURCE_TYPES),
+        let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
+        let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+        let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+        let up = object_mut(behavior, "scaleUp");
+        default_pointer(up, "stabilizationWindowSeconds", 0);
+        default_scaling(up, json!([pods, percent]));
+        default_scaling(object_mut(behavior, "scaleDown"), json!([percent]));
     }
-    if all.len() != 1 {
-        for other in all.iter().filter(|other| Some(**other) != field) {
-            errors.forbidden(&path.child(other), "must populate the given metric source only");
+
+    fn validate_create(&self, autoscaler: &Value, errors: &mut Errors) {
+        validate_spec(&Field::object(autoscaler).child("spec"), &Value::Null, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        validate_spec(&Field::object(new).child("spec"), old, errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        let rules = [("currentReplicas", Rule::NotNegative), ("desiredReplicas", Rule::NotNegative)];
+        Field::object(new).child("status").check(&rules, errors);
+    }
+}
+
+// === defaults ===
+
+/// Returns the metrics of an autoscaler that specifies none.
+fn default_metrics() -> Value {
+    json!([cpu_metric(80)])
+}
+
+/// Returns a metric with a target CPU utilization, the only metric of v1.
+fn cpu_metric(percent: impl Into<Value>) -> Value {
+    let percent: Value = percent.into();
+    json!({
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}},
+    })
+}
+
+fn default_scaling(rules: &mut Map<String, Value>, policies: Value) {
+    default_pointer(rules, "selectPolicy", "Max");
+    default_pointer(rules, "policies", policies);
+}
+
+// === validation ===
+
+/// Validates a spec. `old` is the object before an update, and `null` for a creation.
+fn validate_spec(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
+    validate_replicas(spec, old, errors);
+    let target = spec.child("scaleTargetRef");
+    let same_kind =
+        |old: &Value| ["apiVersion", "kind"].iter().all(|name| old.text(&[name]) == target.child(name).text());
+    let group = if old.at(&["spec", "scaleTargetRef"]).is_some_and(same_kind) {
+        GroupRule::Unchecked
+    } else if target.child("kind").text() == "ReplicationController" {
+        GroupRule::Optional
+    } else {
+        GroupRule::Required
+    };
+    validate_object_reference(&target, group, errors);
+    let metrics = spec.child("metrics");
+    for metric in metrics.items() {
+        validate_metric(&metric, errors);
+    }
+    let scales_from_zero = |metric: Field<'_>| matches!(metric.child("type").text(), "Object" | "External");
+    if spec.child("minReplicas").int() == Some(0) && !metrics.items().any(scales_from_zero) {
+        let text = "must specify at least one Object or External metric to support scaling to zero replicas";
+        metrics.forbidden(text, errors);
+    }
+    let behavior = spec.child("behavior");
+    for direction in ["scaleUp", "scaleDown"] {
+        let rules = behavior.child(direction);
+        if rules.is_set() {
+            validate_scaling(&rules, errors);
         }
     }
 }
 
-fn validate_metric_source(source: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    let nothing = json!({});
+fn validate_replicas(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
+    let (min, max) = (spec.child("minReplicas"), spec.child("maxReplicas"));
+    let min_count = min.int();
+    let max_count = max.int().unwrap_or_default();
+    let lower_bound = i64::from(old.int(&["spec", "minReplicas"]) != Some(0));
+    if min_count.is_some_and(|count| count < lower_bound) {
+        min.invalid(&format!("must be greater than or equal to {lower_bound}"), errors);
+    }
+    if max_count == 0 {
+        max.required("must be set and greater than 0", errors);
+    } else if max_count < 0 {
+        max.invalid("must be greater than or equal to 1", errors);
+    }
+    if min_count.is_some_and(|count| max_count < count) {
+        max.invalid_as(&max_count, "must be greater than or equal to `minReplicas`", errors);
+    }
+}
+
+fn validate_object_reference(reference: &Field<'_>, group: GroupRule, errors: &mut Errors) {
+    for name in ["kind", "name"] {
+        validate_segment(&reference.child(name), "", errors);
+    }
+    if group == GroupRule::Unchecked {
+        return;
+    }
+    let api_version = reference.child("apiVersion");
+    let text = api_version.text();
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [_, _] if !text.starts_with('/') && text != "/" => {}
+        [_, _] | [_] if group == GroupRule::Optional => {}
+        [_, _] | [_] => api_version.invalid_as(text, "apiVersion must specify API group", errors),
+        _ => api_version.invalid(&format!("unexpected GroupVersion string: {text}"), errors),
+    }
+}
+
+/// Validates a required name that is part of a URL path. `detail` explains the error for a missing name.
+fn validate_segment(name: &Field<'_>, detail: &str, errors: &mut Errors) {
+    match name.text() {
+        "" => name.required(detail, errors),
+        text => name.invalid_each(path_segment(text), errors),
+    }
+}
+
+fn validate_metric(metric: &Field<'_>, errors: &mut Errors) {
+    let kind = metric.child("type");
+    let expected = METRIC_SOURCES.iter().find(|(name, _)| *name == kind.text()).map(|(_, source)| *source);
+    if kind.text().is_empty() {
+        kind.required("must specify a metric source type", errors);
+    }
+    if expected.is_none() {
+        kind.unsupported(METRIC_TYPES, errors);
+    }
+    let sources = METRIC_SOURCES.iter().map(|(_, source)| *source);
+    let present: Vec<&str> = sources.filter(|source| metric.child(source).is_set()).collect();
+    if let Some(first) = present.first() {
+        validate_metric_source(&metric.child(first), first, errors);
+    }
+    match expected.map(|source| metric.child(source)) {
+        Some(source) if !source.is_set() => {
+            source.required("must populate information for the given metric source", errors);
+        }
+        Some(_) => {}
+        None => kind.unsupported(METRIC_TYPES, errors),
+    }
+    if present.len() != 1 {
+        for source in present.iter().filter(|source| Some(**source) != expected) {
+            metric.child(source).forbidden("must populate the given metric source only", errors);
+        }
+    }
+}
+
+/// Validates the source of a metric. `kind` is the name of its field.
+fn validate_metric_source(source: &Field<'_>, kind: &str, errors: &mut Errors) {
     if kind == "object" {
-        let described = source.at(&["describedObject"]).unwrap_or(&nothing);
-        validate_object_reference(described, GroupRule::MayBeEmpty, &path.child("describedObject"), errors);
+        validate_object_reference(&source.child("describedObject"), GroupRule::Optional, errors);
     }
     if matches!(kind, "resource" | "containerResource") {
-        let name = source.text(&["name"]);
-        if name.is_empty() {
-            errors.required(&path.child("name"), "must specify a resource name");
+        let name = source.child("name");
+        if name.text().is_empty() {
+            name.required("must specify a resource name", errors);
+        } else if kind == "containerResource" {
+            validate_container_resource(name.text(), name.path(), errors);
         }
         if kind == "containerResource" {
-            if !name.is_empty() {
-                crate::kinds::core::limits::validate_container_resource(name, &path.child("name"), errors);
-            }
-            match source.text(&["container"]) {
-                "" => errors.required(&path.child("container"), "must specify a container"),
-                name => errors.invalid_each(&path.child("container"), name, dns_label(name)),
+            let container = source.child("container");
+            match container.text() {
+                "" => container.required("must specify a container", errors),
+                text => container.invalid_each(dns_label(text), errors),
             }
         }
     } else {
-        match source.text(&["metric", "name"]) {
-            "" => errors.required(&path.child("metric.name"), "must specify a metric name"),
-            name => errors.invalid_each(&path.child("metric.name"), name, path_segment(name)),
-        }
+        validate_segment(&source.child("metric.name"), "must specify a metric name", errors);
     }
-    let target = source.at(&["target"]).unwrap_or(&nothing);
-    let place = path.child("target");
-    validate_target(target, &place, errors);
-    let has = |field: &str| target.at(&[field]).is_some();
+    let target = source.child("target");
+    validate_target(&target, errors);
+    let (value, average) = (target.child("value"), target.child("averageValue"));
+    let utilization = target.child("averageUtilization");
     match kind {
-        "object" if !has("value") && !has("averageValue") => {
-            errors.required(&place.child("averageValue"), "must set either a target value or averageValue");
+        "object" if !value.is_set() && !average.is_set() => {
+            average.required("must set either a target value or averageValue", errors);
         }
-        "external" if !has("value") && !has("averageValue") => {
-            let text = "must set either a target value for metric or a per-pod target";
-            errors.required(&place.child("averageValue"), text);
+        "external" if !value.is_set() && !average.is_set() => {
+            average.required("must set either a target value for metric or a per-pod target", errors);
         }
-        "external" if has("value") && has("averageValue") => {
-            let text = "may not set both a target value for metric and a per-pod target";
-            errors.forbidden(&place.child("value"), text);
+        "external" if value.is_set() && average.is_set() => {
+            value.forbidden("may not set both a target value for metric and a per-pod target", errors);
         }
-        "pods" if !has("averageValue") => {
-            errors.required(&place.child("averageValue"), "must specify a positive target averageValue");
+        "pods" if !average.is_set() => {
+            average.required("must specify a positive target averageValue", errors);
         }
-        "resource" | "containerResource" if !has("averageUtilization") && !has("averageValue") => {
-            let text = "must set either a target raw value or a target utilization";
-            errors.required(&place.child("averageUtilization"), text);
+        "resource" | "containerResource" if !utilization.is_set() && !average.is_set() => {
+            utilization.required("must set either a target raw value or a target utilization", errors);
         }
-        "resource" | "containerResource" if has("averageUtilization") && has("averageValue") => {
-            let text = "may not set both a target raw value and a target utilization";
-            errors.forbidden(&place.child("averageValue"), text);
+        "resource" | "containerResource" if utilization.is_set() && average.is_set() => {
+            average.forbidden("may not set both a target raw value and a target utilization", errors);
         }
         _ => {}
     }
 }
 
-fn validate_target(target: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let kind = target.text(&["type"]);
-    if kind.is_empty() {
-        errors.required(&path.child("type"), "must specify a metric target type");
+fn validate_target(target: &Field<'_>, errors: &mut Errors) {
+    let kind = target.child("type");
+    if kind.text().is_empty() {
+        kind.required("must specify a metric target type", errors);
     }
-    if !matches!(kind, "Utilization" | "Value" | "AverageValue") {
-        errors.invalid(&path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
+    if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
+        kind.invalid_as(kind.text(), "must be either Utilization, Value, or AverageValue", errors);
     }
-    for field in ["value", "averageValue"] {
-        let text = target.text(&[field]);
-        if amount(text).is_some_and(|amount| amount <= 0.0) {
-            errors.invalid(&path.child(field), text, "must be positive");
+    for name in ["value", "averageValue"] {
+        let quantity = target.child(name);
+        if amount(quantity.text()).is_some_and(|amount| amount <= 0.0) {
+            quantity.invalid("must be positive", errors);
         }
     }
-    if let Some(percent) = target.int(&["averageUtilization"]).filter(|percent| *percent < 1) {
-        errors.invalid(&path.child("averageUtilization"), &percent, "must be greater than 0");
+    let utilization = target.child("averageUtilization");
+    if utilization.int().is_some_and(|percent| percent < 1) {
+        utilization.invalid("must be greater than 0", errors);
     }
 }
 
-fn validate_scaling(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let window = rules.int(&["stabilizationWindowSeconds"]).unwrap_or_default();
-    let place = path.child("stabilizationWindowSeconds");
-    if window < 0 {
-        errors.invalid(&place, &window, "must be greater than or equal to zero");
-    } else if window > 3600 {
-        errors.invalid(&place, &window, "must be less than or equal to 3600");
+/// Validates the rules for scaling in one direction.
+fn validate_scaling(rules: &Field<'_>, errors: &mut Errors) {
+    let window = rules.child("stabilizationWindowSeconds");
+    if window.int().is_some_and(|seconds| seconds < 0) {
+        window.invalid("must be greater than or equal to zero", errors);
+    } else if window.int().is_some_and(|seconds| seconds > MAX_WINDOW) {
+        window.invalid(&format!("must be less than or equal to {MAX_WINDOW}"), errors);
     }
-    crate::kinds::pod_spec::one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], path, errors);
-    let list = path.child("policies");
-    let policies = rules.items(&["policies"]);
+    rules.child("selectPolicy").one_of(&["Disabled", "Max", "Min"], errors);
+    let policies = rules.child("policies");
     if policies.is_empty() {
-        errors.required(&list, "must specify at least one Policy");
+        policies.required("must specify at least one Policy", errors);
     }
-    for (index, policy) in policies.iter().enumerate() {
-        let place = list.index(index);
-        let kind = policy.text(&["type"]);
-        if !matches!(kind, "Pods" | "Percent") {
-            errors.unsupported(&place.child("type"), kind, &["Percent", "Pods"]);
-        }
-        for field in ["value", "periodSeconds"] {
-            let number = policy.int(&[field]).unwrap_or_default();
-            if number <= 0 {
-                errors.invalid(&place.child(field), &number, "must be greater than zero");
-            } else if field == "periodSeconds" && number > 1800 {
-                errors.invalid(&place.child(field), &number, "must be less than or equal to 1800");
-            }
-        }
+    for policy in policies.items() {
+        validate_scaling_policy(&policy, errors);
     }
-    let tolerance = rules.text(&["tolerance"]);
-    if amount(tolerance).is_some_and(|amount| amount < 0.0) {
-        errors.invalid(&path.child("tolerance"), tolerance, "must be greater than or equal to 0");
+    let tolerance = rules.child("tolerance");
+    if amount(tolerance.text()).is_some_and(|amount| amount < 0.0) {
+        tolerance.invalid("must be greater than or equal to 0", errors);
     }
 }
 
-/// Reports whether a metric is CPU utilization, the only metric of v1.
-fn is_processor(metric: &Value) -> bool {
-    metric.text(&["type"]) == "Resource" && metric.text(&["resource", "name"]) == "cpu"
-}
-
-/// Returns the annotations of an object; missing annotations are created.
-fn annotations_mut(object: &mut Value) -> &mut Map<String, Value> {
-    as_object(object_mut(object, "metadata").entry("annotations").or_insert_with(|| json!({})))
+fn validate_scaling_policy(policy: &Field<'_>, errors: &mut Errors) {
+    let kind = policy.child("type");
+    if !matches!(kind.text(), "Pods" | "Percent") {
+        kind.unsupported(&["Percent", "Pods"], errors);
+    }
+    for name in ["value", "periodSeconds"] {
+        let field = policy.child(name);
+        let number = field.int().unwrap_or_default();
+        if number <= 0 {
+            field.invalid_as(&number, "must be greater than zero", errors);
+        } else if name == "periodSeconds" && number > MAX_PERIOD {
+            field.invalid(&format!("must be less than or equal to {MAX_PERIOD}"), errors);
+        }
+    }
 }

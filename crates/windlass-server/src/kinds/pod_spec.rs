@@ -1,4 +1,4 @@
-//! Validation of pods and pod templates.
+//! The pod spec, which pods and pod templates share: defaults, validation and warnings.
 //!
 //! The checks run in the order of the real server, which determines the order of the errors.
 
@@ -6,159 +6,42 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-pub(super) use crate::kinds::pod_spec::placement::validate_tolerations;
-use crate::kinds::pod_spec::{resources::Asker, volumes::Volumes};
-use crate::kinds::core::pod::parts;
-use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain, port_name};
+pub(super) use self::placement::validate_tolerations;
+use self::{resources::Asker, volumes::Volumes};
+use crate::object::{Errors, Field, Rule, Tree, dns_label, dns_subdomain, port_name, same, validate_labels};
 
+pub(super) mod defaults;
 mod environment;
+mod image;
 mod network;
 mod placement;
 mod resources;
 mod security;
+pub(super) mod volume_sources;
 mod volumes;
+pub(super) mod warnings;
 mod windows;
 
-const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex \
-                      used for validation is '[-A-Za-z0-9]+')";
-const NOT_FOR_INIT: &str = "may not be set for init containers without restartPolicy=Always";
-
-/// Validates a new or updated pod.
-pub(super) fn validate_pod(pod: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let Some(spec) = pod.at(&["spec"]) else { return errors.required(&path.child("containers"), "") };
-    validate_spec(spec, &path, errors);
-    validate_token_owner(spec, &path, errors);
-    for list in ["containers", "initContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
-            let image = container.text(&["image"]);
-            if image.trim() != image {
-                let place = list_path.index(index);
-                errors.invalid(&place.child("image"), image, "must not have leading or trailing whitespace");
-            }
-        }
-    }
-}
-
-/// Validates the additional rules for new pods.
-pub(super) fn validate_new_pod(pod: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    if !pod.items(&["spec", "ephemeralContainers"]).is_empty() {
-        errors.forbidden(&path.child("ephemeralContainers"), "cannot be set on create");
-    }
-    let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
-    if gated && !pod.text(&["spec", "nodeName"]).is_empty() {
-        errors.forbidden(&path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
-    }
-}
-
-/// Validates that projected tokens have a service account. Templates are exempt, because admission sets the account of
-/// pods.
-fn validate_token_owner(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if !spec.text(&["serviceAccountName"]).is_empty() {
-        return;
-    }
-    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
-        for (source_index, source) in volume.items(&["projected", "sources"]).iter().enumerate() {
-            if source.at(&["serviceAccountToken"]).is_some() {
-                let list = path.child("volumes");
-                let place = list.index(index);
-                let sources = place.child("projected.sources");
-                let place = sources.index(source_index);
-                errors.forbidden(
-                    &place.child("serviceAccountToken"),
-                    "must not be specified when serviceAccountName is not set",
-                );
-            }
-        }
-    }
-}
-
-/// Validates the spec of a pod or of a template.
-pub(super) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let volumes = volumes::validate_volumes(spec, path, errors);
-    let claims = resources::validate_claims(spec, path, errors);
-    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| spec.items(&[list]));
-    let targets: HashSet<&str> = containers.map(|container| container.text(&["name"])).collect();
-    if spec.items(&["containers"]).is_empty() {
-        errors.required(&path.child("containers"), "");
-    }
-    let mut names = HashSet::new();
-    for kind in ContainerKind::ALL {
-        let list_path = path.child(kind.list());
-        for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
-            let place = list_path.index(index);
-            validate_container(container, spec, &volumes, &claims, &place, errors);
-            if kind == ContainerKind::Init {
-                resources::validate_init_restart(container, &place, errors);
-            }
-            let name = container.text(&["name"]);
-            // Init containers without a name are not duplicates of each other.
-            let is_new =
-                if kind == ContainerKind::Init && name.is_empty() { !names.contains(name) } else { names.insert(name) };
-            if !is_new {
-                errors.duplicate(&place.child("name"), name);
-            }
-            match kind {
-                ContainerKind::Regular => {
-                    validate_lifecycle(container, spec, &place, errors);
-                    resources::validate_restart(container, &place, errors);
-                }
-                ContainerKind::Init => {
-                    validate_host_ports(std::slice::from_ref(container), &list_path, errors);
-                    validate_init(container, spec, &place, errors);
-                }
-                ContainerKind::Ephemeral => pod_parts::validate_ephemeral(container, &targets, &place, errors),
-            }
-        }
-        if kind == ContainerKind::Regular {
-            validate_host_ports(spec.items(&[kind.list()]), &list_path, errors);
-        }
-    }
-    resources::validate_pod_resources(spec, &claims, path, errors);
-    network::validate_host_ports(spec, path, errors);
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path, errors);
-    network::validate_dns_policy(spec, path, errors);
-    crate::object::validate_labels(spec.at(&["nodeSelector"]), &path.child("nodeSelector"), errors);
-    security::validate_pod_security(spec, path, errors);
-    placement::validate_affinity(spec, path, errors);
-    network::validate_dns(spec, path, errors);
-    placement::validate_gates(spec, path, errors);
-    placement::validate_spreading(spec, path, errors);
-    windows::validate_host_processes(spec, path, errors);
-    security::validate_host_users(spec, path, errors);
-    network::validate_own_name(spec, path, errors);
-    for field in ["serviceAccountName", "nodeName"] {
-        let text = spec.text(&[field]);
-        if !text.is_empty() {
-            errors.invalid_each(&path.child(field), text, dns_subdomain(text));
-        }
-    }
-    let deadline = spec.int(&["activeDeadlineSeconds"]);
-    if let Some(deadline) = deadline.filter(|deadline| !(1..=i64::from(i32::MAX)).contains(deadline)) {
-        errors.invalid(&path.child("activeDeadlineSeconds"), &deadline, "must be between 1 and 2147483647, inclusive");
-    }
-    for field in ["hostname", "subdomain"] {
-        let text = spec.text(&[field]);
-        if !text.is_empty() {
-            errors.invalid_each(&path.child(field), text, dns_label(text));
-        }
-    }
-    placement::validate_tolerations(spec, path, errors);
-    network::validate_host_aliases(spec, path, errors);
-    let priority = spec.text(&["priorityClassName"]);
-    if !priority.is_empty() {
-        errors.invalid_each(&path.child("priorityClassName"), priority, dns_subdomain(priority));
-    }
-    if let Some(class) = spec.at(&["runtimeClassName"]).and_then(Value::as_str) {
-        errors.invalid_each(&path.child("runtimeClassName"), class, dns_subdomain(class));
-    }
-    one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], path, errors);
-    resources::validate_overhead(spec, path, errors);
-    security::validate_system(spec, path, errors);
-    environment::validate_file_volumes(spec, path, errors);
-}
+/// The fields that ephemeral containers may have.
+const EPHEMERAL_CONTAINER_FIELDS: [&str; 17] = [
+    "name",
+    "image",
+    "command",
+    "args",
+    "workingDir",
+    "envFrom",
+    "env",
+    "volumeMounts",
+    "volumeDevices",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "imagePullPolicy",
+    "securityContext",
+    "stdin",
+    "stdinOnce",
+    "tty",
+    "targetContainerName",
+];
 
 /// The lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,196 +66,298 @@ impl ContainerKind {
     }
 }
 
-/// Validates the fields that all containers have.
-fn validate_container(
-    container: &Value,
-    spec: &Value,
-    volumes: &Volumes<'_>,
-    claims: &[&str],
-    path: &Path<'_>,
-    errors: &mut Errors,
-) {
-    match container.text(&["name"]) {
-        "" => errors.required(&path.child("name"), ""),
-        name => errors.invalid_each(&path.child("name"), name, dns_label(name)),
+/// Validates the spec of a pod or of a template.
+pub(super) fn validate_pod_spec(spec: &Field<'_>, errors: &mut Errors) {
+    let volumes = volumes::validate_volumes(spec, errors);
+    let claims = resources::validate_claims(spec, errors);
+    validate_containers(spec, &volumes, &claims, errors);
+    resources::validate_pod_resources(spec, &claims, errors);
+    network::validate_host_ports(spec, errors);
+    let policies = [
+        ("restartPolicy", Rule::OneOf(&["Always", "OnFailure", "Never"])),
+        ("dnsPolicy", Rule::OneOf(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"])),
+    ];
+    spec.check(&policies, errors);
+    let node_selector = spec.child("nodeSelector");
+    validate_labels(node_selector.value(), node_selector.path(), errors);
+    security::validate_pod_security(spec, errors);
+    placement::validate_affinity(spec, errors);
+    network::validate_dns(spec, errors);
+    placement::validate_gates(spec, errors);
+    placement::validate_spreading(spec, errors);
+    windows::validate_host_processes(spec, errors);
+    security::validate_host_users(spec, errors);
+    network::validate_hostname_override(spec, errors);
+    validate_optional(&spec.child("serviceAccountName"), dns_subdomain, errors);
+    validate_optional(&spec.child("nodeName"), dns_subdomain, errors);
+    spec.child("activeDeadlineSeconds").in_range(1, i64::from(i32::MAX), errors);
+    validate_optional(&spec.child("hostname"), dns_label, errors);
+    validate_optional(&spec.child("subdomain"), dns_label, errors);
+    placement::validate_tolerations(spec, errors);
+    network::validate_host_aliases(spec, errors);
+    validate_optional(&spec.child("priorityClassName"), dns_subdomain, errors);
+    let runtime_class = spec.child("runtimeClassName");
+    if runtime_class.is_set() {
+        runtime_class.invalid_each(dns_subdomain(runtime_class.text()), errors);
     }
-    if container.text(&["image"]).is_empty() {
-        errors.required(&path.child("image"), "");
-    }
-    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path, errors);
-    validate_ports(container, path, errors);
-    environment::validate_environment(container, path, errors);
-    volumes::validate_mounts(container, volumes, path, errors);
-    volumes::validate_devices(container, volumes, path, errors);
-    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
-    resources::validate_resources(container, Asker::Container, claims, path, errors);
-    resources::validate_resize_policy(container, spec, path, errors);
-    security::validate_container_security(container, spec, path, errors);
+    spec.child("preemptionPolicy").one_of(&["PreemptLowerPriority", "Never"], errors);
+    resources::validate_overhead(spec, errors);
+    security::validate_system(spec, errors);
+    environment::validate_file_volumes(spec, errors);
 }
 
-/// Validates the lifecycle hooks and probes of a container.
-fn validate_lifecycle(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let lifecycle = path.child("lifecycle");
-    for moment in ["postStart", "preStop"] {
-        if let Some(hook) = container.at(&["lifecycle", moment]) {
-            let place = lifecycle.child(moment);
-            validate_handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], &place, errors);
-            validate_sleep(hook, spec, &place, errors);
+/// Validates the syntax of a text, unless it is absent or empty.
+fn validate_optional(field: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    if !field.is_empty() {
+        field.invalid_each(problems(field.text()), errors);
+    }
+}
+
+/// Validates the syntax of a text, which must not be absent or empty.
+fn validate_required(field: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    if field.is_empty() {
+        field.required("", errors);
+    } else {
+        field.invalid_each(problems(field.text()), errors);
+    }
+}
+
+// === containers ===
+
+fn validate_containers(spec: &Field<'_>, volumes: &Volumes<'_>, claims: &[&str], errors: &mut Errors) {
+    let targets = ["containers", "initContainers"].into_iter().flat_map(|list| spec.json().items(&[list]));
+    let targets: HashSet<&str> = targets.map(|container| container.text(&["name"])).collect();
+    spec.check(&[("containers", Rule::Required)], errors);
+    let lists = ContainerKind::ALL.map(|kind| (kind, spec.child(kind.list())));
+    let mut names = HashSet::new();
+    for (kind, list) in &lists {
+        for container in list.items() {
+            validate_container(&container, spec, volumes, claims, errors);
+            if *kind == ContainerKind::Init {
+                resources::validate_init_restart(&container, errors);
+            }
+            let name = container.json().text(&["name"]);
+            // Init containers without a name are not duplicates of each other.
+            let is_nameless_init = *kind == ContainerKind::Init && name.is_empty();
+            let is_new = if is_nameless_init { !names.contains(name) } else { names.insert(name) };
+            if !is_new {
+                errors.duplicate(container.child("name").path(), name);
+            }
+            match kind {
+                ContainerKind::Regular => {
+                    validate_lifecycle(&container, spec, errors);
+                    resources::validate_restart(&container, errors);
+                }
+                ContainerKind::Init => {
+                    // The real server validates each init container as a list of one, so the errors name index 0.
+                    let first = Field::new(list.path().index(0), container.value());
+                    validate_host_ports(std::iter::once(first), errors);
+                    validate_init(&container, spec, errors);
+                }
+                ContainerKind::Ephemeral => validate_ephemeral(&container, &targets, errors),
+            }
+        }
+        if *kind == ContainerKind::Regular {
+            validate_host_ports(list.items(), errors);
         }
     }
-    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        validate_probe(container, probe, path, errors);
-    }
+}
+
+/// Validates the fields that all containers have.
+fn validate_container(
+    container: &Field<'_>,
+    spec: &Field<'_>,
+    volumes: &Volumes<'_>,
+    claims: &[&str],
+    errors: &mut Errors,
+) {
+    validate_required(&container.child("name"), dns_label, errors);
+    let rules =
+        [("image", Rule::Required), ("terminationMessagePolicy", Rule::OneOf(&["File", "FallbackToLogsOnError"]))];
+    container.check(&rules, errors);
+    validate_ports(&container.child("ports"), errors);
+    environment::validate_environment(container, errors);
+    volumes::validate_mounts(container, volumes, errors);
+    volumes::validate_devices(container, volumes, errors);
+    container.child("imagePullPolicy").one_of(&["Always", "IfNotPresent", "Never"], errors);
+    resources::validate_resources(container, Asker::Container, claims, errors);
+    resources::validate_resize_policy(container, spec.json(), errors);
+    security::validate_container_security(container, spec.json(), errors);
 }
 
 /// Validates that an init container has no lifecycle hooks and probes, unless it is a sidecar.
-fn validate_init(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if container.text(&["restartPolicy"]) == "Always" {
-        return validate_lifecycle(container, spec, path, errors);
+fn validate_init(container: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
+    if container.child("restartPolicy").text() == "Always" {
+        return validate_lifecycle(container, spec, errors);
     }
-    for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-        if container.at(&[field]).is_some() {
-            errors.forbidden(&path.child(field), NOT_FOR_INIT);
+    for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+        let field = container.child(name);
+        if field.is_set() {
+            field.forbidden("may not be set for init containers without restartPolicy=Always", errors);
         }
     }
-    let policies = path.child("resizePolicy");
-    for (index, policy) in container.items(&["resizePolicy"]).iter().enumerate() {
-        let restart = policy.text(&["restartPolicy"]);
-        if restart == "RestartContainer" {
-            let text = "must not be set to 'RestartContainer' for non-sidecar initContainers";
-            errors.invalid(&policies.index(index).child("restartPolicy"), restart, text);
+    for policy in container.child("resizePolicy").items() {
+        let restart = policy.child("restartPolicy");
+        if restart.text() == "RestartContainer" {
+            restart.invalid("must not be set to 'RestartContainer' for non-sidecar initContainers", errors);
         }
+    }
+}
+
+/// Rejects fields that an ephemeral container must not have. `targets` are the names of the pod's other containers.
+fn validate_ephemeral(container: &Field<'_>, targets: &HashSet<&str>, errors: &mut Errors) {
+    const FORBIDDEN: &str = "cannot be set for an Ephemeral Container";
+    let target = container.child("targetContainerName");
+    if !target.is_empty() && !targets.contains(target.text()) {
+        target.not_found(errors);
+    }
+    for (name, _) in container.entries().filter(|(name, _)| !EPHEMERAL_CONTAINER_FIELDS.contains(name)) {
+        let field = container.child(name);
+        if !same(field.value(), None) {
+            field.forbidden(FORBIDDEN, errors);
+        }
+    }
+    for mount in container.child("volumeMounts").items() {
+        for name in ["subPath", "subPathExpr"] {
+            let sub_path = mount.child(name);
+            if !sub_path.is_empty() {
+                sub_path.forbidden(FORBIDDEN, errors);
+            }
+        }
+    }
+}
+
+// === ports ===
+
+fn validate_ports(ports: &Field<'_>, errors: &mut Errors) {
+    let mut names = HashSet::new();
+    for port in ports.items() {
+        let name = port.child("name");
+        if !name.is_empty() {
+            let problems = port_name(name.text());
+            if problems.is_empty() && !names.insert(port.json().text(&["name"])) {
+                name.duplicate(errors);
+            }
+            name.invalid_each(problems, errors);
+        }
+        let (number, host_number) = (port.child("containerPort"), port.child("hostPort"));
+        match number.int() {
+            None | Some(0) => number.required("", errors),
+            Some(_) => number.in_range(1, 65535, errors),
+        }
+        if host_number.int() != Some(0) {
+            host_number.in_range(1, 65535, errors);
+        }
+        port.check(&[("protocol", Rule::RequiredOneOf(&["SCTP", "TCP", "UDP"]))], errors);
     }
 }
 
 /// Validates that containers do not use the same host port.
-fn validate_host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Errors) {
-    let mut taken = HashSet::new();
-    for (index, container) in containers.iter().enumerate() {
-        let place = path.index(index);
-        let ports = place.child("ports");
-        for (index, port) in container.items(&["ports"]).iter().enumerate() {
-            let Some(number) = port.int(&["hostPort"]).filter(|number| *number != 0) else { continue };
-            let key = format!("{}/{}/{number}", port.text(&["protocol"]), port.text(&["hostIP"]));
-            if !taken.insert(key.clone()) {
-                errors.duplicate(&ports.index(index).child("hostPort"), &key);
+fn validate_host_ports<'f>(containers: impl Iterator<Item = Field<'f>>, errors: &mut Errors) {
+    let mut used = HashSet::new();
+    for container in containers {
+        for port in container.child("ports").items() {
+            let number = port.child("hostPort");
+            let Some(host_port) = number.int().filter(|number| *number != 0) else { continue };
+            let key = format!("{}/{}/{host_port}", port.child("protocol").text(), port.child("hostIP").text());
+            if !used.insert(key.clone()) {
+                errors.duplicate(number.path(), &key);
             }
         }
     }
 }
 
-fn validate_ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let ports = path.child("ports");
-    let mut names = HashSet::new();
-    for (index, port) in container.items(&["ports"]).iter().enumerate() {
-        let place = ports.index(index);
-        let name = port.text(&["name"]);
-        if !name.is_empty() {
-            let problems = port_name(name);
-            if problems.is_empty() && !names.insert(name) {
-                errors.duplicate(&place.child("name"), name);
-            }
-            errors.invalid_each(&place.child("name"), name, problems);
+// === hooks and probes ===
+
+/// Validates the lifecycle hooks and probes of a container.
+fn validate_lifecycle(container: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
+    for name in ["lifecycle.postStart", "lifecycle.preStop"] {
+        let hook = container.child(name);
+        if hook.is_set() {
+            validate_handler(&hook, &["exec", "httpGet", "tcpSocket", "sleep"], errors);
+            validate_sleep(&hook, spec.child("terminationGracePeriodSeconds").int(), errors);
         }
-        match port.int(&["containerPort"]).unwrap_or_default() {
-            0 => errors.required(&place.child("containerPort"), ""),
-            number => in_port_range(number, &place.child("containerPort"), errors),
-        }
-        if let Some(number) = port.int(&["hostPort"]).filter(|number| *number != 0) {
-            in_port_range(number, &place.child("hostPort"), errors);
-        }
-        if port.text(&["protocol"]).is_empty() {
-            errors.required(&place.child("protocol"), "");
-        } else {
-            one_of(port, "protocol", &["SCTP", "TCP", "UDP"], &place, errors);
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let probe = container.child(name);
+        if probe.is_set() {
+            validate_probe(&probe, name == "readinessProbe", errors);
         }
     }
 }
 
-/// Validates that a port is between 1 and 65535.
-pub(super) fn in_port_range(number: i64, path: &Path<'_>, errors: &mut Errors) {
-    if !(1..=65535).contains(&number) {
-        errors.invalid(path, &number, "must be between 1 and 65535, inclusive");
+fn validate_probe(probe: &Field<'_>, is_readiness: bool, errors: &mut Errors) {
+    validate_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], errors);
+    let numbers = [
+        ("initialDelaySeconds", Rule::NotNegative),
+        ("timeoutSeconds", Rule::NotNegative),
+        ("periodSeconds", Rule::NotNegative),
+        ("successThreshold", Rule::NotNegative),
+        ("failureThreshold", Rule::NotNegative),
+    ];
+    probe.check(&numbers, errors);
+    let grace_period = probe.child("terminationGracePeriodSeconds");
+    if grace_period.int().is_some_and(|seconds| seconds <= 0) {
+        grace_period.invalid("must be greater than 0", errors);
     }
-}
-
-fn validate_probe(container: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    let Some(probe) = container.at(&[kind]) else { return };
-    let place = path.child(kind);
-    validate_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &place, errors);
-    for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
-        errors.not_negative(&place.child(field), probe.int(&[field]));
+    if is_readiness && grace_period.is_set() {
+        grace_period.invalid("must not be set for readinessProbes", errors);
     }
-    let grace = probe.int(&["terminationGracePeriodSeconds"]);
-    let grace_path = place.child("terminationGracePeriodSeconds");
-    if let Some(seconds) = grace.filter(|seconds| *seconds <= 0) {
-        errors.invalid(&grace_path, &seconds, "must be greater than 0");
-    }
-    if let Some(seconds) = grace.filter(|_| kind == "readinessProbe") {
-        errors.invalid(&grace_path, &seconds, "must not be set for readinessProbes");
-    }
-    let threshold = probe.int(&["successThreshold"]).unwrap_or(1);
-    if kind != "readinessProbe" && threshold != 1 {
-        errors.invalid(&place.child("successThreshold"), &threshold, "must be 1");
+    let threshold = probe.child("successThreshold");
+    if !is_readiness && threshold.int().is_some_and(|threshold| threshold != 1) {
+        threshold.invalid("must be 1", errors);
     }
 }
 
 /// Validates the handler of a probe or a hook. There must be exactly one; if there are several, the first one is
 /// validated.
-fn validate_handler(action: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let mut handlers = known.iter().filter(|handler| action.at(&[handler]).is_some());
-    let Some(first) = handlers.next() else { return errors.required(path, "must specify a handler type") };
-    let (place, handler) = (path.child(first), action.at(&[first]).unwrap_or(&Value::Null));
+fn validate_handler(action: &Field<'_>, known: &[&str], errors: &mut Errors) {
+    let mut handlers = known.iter().filter(|name| action.child(name).is_set());
+    let Some(first) = handlers.next() else { return action.required("must specify a handler type", errors) };
+    let handler = action.child(first);
     match *first {
-        "exec" if handler.items(&["command"]).is_empty() => errors.required(&place.child("command"), ""),
-        "httpGet" => {
-            if handler.text(&["path"]).is_empty() {
-                errors.required(&place.child("path"), "");
-            }
-            validate_port(handler, &place, errors);
-            one_of(handler, "scheme", &["HTTP", "HTTPS"], &place, errors);
-            let list = place.child("httpHeaders");
-            for header in handler.items(&["httpHeaders"]) {
-                let name = header.text(&["name"]);
-                if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                    errors.invalid(&list, name, HEADER);
-                }
-            }
-        }
-        "tcpSocket" | "grpc" => validate_port(handler, &place, errors),
+        "exec" => handler.check(&[("command", Rule::Required)], errors),
+        "httpGet" => validate_http_get(&handler, errors),
+        "tcpSocket" | "grpc" => validate_port(&handler.child("port"), errors),
         _ => {}
     }
-    for handler in handlers {
-        errors.forbidden(&path.child(handler), "may not specify more than 1 handler type");
+    for name in handlers {
+        action.child(name).forbidden("may not specify more than 1 handler type", errors);
     }
 }
 
-/// Validates that a sleep hook is not longer than the termination grace period.
-fn validate_sleep(hook: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let only = ["exec", "httpGet", "tcpSocket"].iter().all(|other| hook.at(&[other]).is_none());
-    let (Some(sleep), Some(grace)) = (hook.at(&["sleep"]), spec.int(&["terminationGracePeriodSeconds"])) else {
-        return;
-    };
-    let seconds = sleep.int(&["seconds"]).unwrap_or_default();
-    if only && !(0..=grace).contains(&seconds) {
-        let text = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
-        errors.invalid(&path.child("sleep"), &seconds, &text);
+fn validate_http_get(request: &Field<'_>, errors: &mut Errors) {
+    const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', \
+                          regex used for validation is '[-A-Za-z0-9]+')";
+    request.check(&[("path", Rule::Required)], errors);
+    validate_port(&request.child("port"), errors);
+    request.check(&[("scheme", Rule::OneOf(&["HTTP", "HTTPS"]))], errors);
+    let headers = request.child("httpHeaders");
+    for header in headers.items() {
+        let name = header.child("name").text();
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            headers.invalid_as(name, HEADER, errors);
+        }
     }
 }
 
 /// Validates a port number or name.
-fn validate_port(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let place = path.child("port");
-    match handler.at(&["port"]) {
-        Some(Value::String(name)) => errors.invalid_each(&place, name.as_str(), port_name(name)),
-        number => in_port_range(number.and_then(Value::as_i64).unwrap_or_default(), &place, errors),
+fn validate_port(port: &Field<'_>, errors: &mut Errors) {
+    match port.value() {
+        Some(Value::String(name)) => port.invalid_each(port_name(name), errors),
+        Some(_) => port.in_range(1, 65535, errors),
+        None => port.invalid_as(&0_i64, "must be between 1 and 65535, inclusive", errors),
     }
 }
 
-/// Validates that a field has one of the supported values, if it is set.
-pub(super) fn one_of(value: &Value, field: &str, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let text = value.text(&[field]);
-    if !text.is_empty() && !known.contains(&text) {
-        errors.unsupported(&path.child(field), text, known);
+/// Validates that a sleep hook is not longer than the termination grace period.
+fn validate_sleep(hook: &Field<'_>, grace_period: Option<i64>, errors: &mut Errors) {
+    let sleep = hook.child("sleep");
+    let is_only_handler = ["exec", "httpGet", "tcpSocket"].iter().all(|other| !hook.child(other).is_set());
+    let Some(grace_period) = grace_period.filter(|_| sleep.is_set() && is_only_handler) else { return };
+    let seconds = sleep.child("seconds").int().unwrap_or_default();
+    if !(0..=grace_period).contains(&seconds) {
+        let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace_period})");
+        sleep.invalid_as(&seconds, &detail, errors);
     }
 }

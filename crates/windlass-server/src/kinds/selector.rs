@@ -4,9 +4,18 @@ use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
 use crate::object::{
-    DuplicateCheck, Errors, Path, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
-    validate_labels,
+    DuplicateCheck, Errors, Field, Tree, condition_reason, dns_subdomain, label_value, qualified_name,
+    requirement, validate_labels,
 };
+
+/// The maximum length of a condition's reason, in bytes.
+const MAX_REASON_LENGTH: usize = 1024;
+/// The maximum length of a condition's message, in bytes.
+const MAX_MESSAGE_LENGTH: usize = 32 << 10;
+
+const VALUES_REQUIRED: &str = "must be specified when `operator` is 'In' or 'NotIn'";
+const VALUES_FORBIDDEN: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+const INVALID_OPERATOR: &str = "not a valid selector operator";
 
 /// Parses a label selector. Invalid requirements are ignored.
 pub(crate) fn label_selector(selector: &Value) -> LabelSelector {
@@ -18,153 +27,137 @@ pub(crate) fn label_selector(selector: &Value) -> LabelSelector {
 }
 
 /// Validates an optional label selector.
-pub(super) fn validate_selector(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
-    let Some(selector) = selector else { return };
-    validate_labels(selector.at(&["matchLabels"]), &path.child("matchLabels"), errors);
-    let expressions = path.child("matchExpressions");
-    for (index, expression) in selector.items(&["matchExpressions"]).iter().enumerate() {
-        let place = expressions.index(index);
-        validate_count(expression, &place, errors);
-        let operator = expression.text(&["operator"]);
-        if !["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator) {
-            errors.invalid(&place.child("operator"), operator, "not a valid selector operator");
+pub(super) fn validate_selector(selector: &Field<'_>, errors: &mut Errors) {
+    let labels = selector.child("matchLabels");
+    validate_labels(labels.value(), labels.path(), errors);
+    for expression in selector.child("matchExpressions").items() {
+        validate_count(&expression, errors);
+        let operator = expression.child("operator");
+        if !["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator.text()) {
+            operator.invalid_as(operator.text(), INVALID_OPERATOR, errors);
         }
-        validate_label(expression, &place, errors);
+        validate_label(&expression, errors);
     }
 }
 
-/// Validates a label selector, and reports whether it is valid.
-pub(super) fn is_readable(selector: Option<&Value>, path: &Path<'_>, errors: &mut Errors) -> bool {
-    let mut found = Errors::default();
-    validate_selector(selector, path, &mut found);
-    let readable = found.is_empty();
-    errors.append(found);
-    readable
+/// Validates an optional label selector, and returns `true` if it is valid.
+pub(super) fn is_valid_selector(selector: &Field<'_>, errors: &mut Errors) -> bool {
+    let before = errors.len();
+    validate_selector(selector, errors);
+    errors.len() == before
 }
 
 /// Validates the number of values of a requirement by its operator. Unknown operators are not checked.
-pub(crate) fn validate_count(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let values = requirement.items(&["values"]);
-    match requirement.text(&["operator"]) {
-        "In" | "NotIn" if values.is_empty() => {
-            errors.required(&path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
-        }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            let text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            errors.forbidden(&path.child("values"), text);
-        }
+pub(crate) fn validate_count(requirement: &Field<'_>, errors: &mut Errors) {
+    let values = requirement.child("values");
+    match requirement.child("operator").text() {
+        "In" | "NotIn" if values.is_empty() => values.required(VALUES_REQUIRED, errors),
+        "Exists" | "DoesNotExist" if !values.is_empty() => values.forbidden(VALUES_FORBIDDEN, errors),
         _ => {}
     }
 }
 
 /// Validates the key and values of a requirement on a label.
-pub(crate) fn validate_label(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let key = requirement.text(&["key"]);
-    errors.invalid_each(&path.child("key"), key, qualified_name(key));
-    let list = path.child("values");
-    for (index, value) in requirement.items(&["values"]).iter().enumerate() {
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_each(&list.index(index), value, label_value(value));
+pub(crate) fn validate_label(requirement: &Field<'_>, errors: &mut Errors) {
+    validate_key(requirement, errors);
+    for value in requirement.child("values").items() {
+        value.invalid_each(label_value(value.text()), errors);
     }
 }
 
+fn validate_key(requirement: &Field<'_>, errors: &mut Errors) {
+    let key = requirement.child("key");
+    key.invalid_each(qualified_name(key.text()), errors);
+}
+
 /// Validates a node selector.
-pub(super) fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("nodeSelectorTerms");
-    let terms = selector.items(&["nodeSelectorTerms"]);
+pub(super) fn validate_node_selector(selector: &Field<'_>, errors: &mut Errors) {
+    let terms = selector.child("nodeSelectorTerms");
     if terms.is_empty() {
-        errors.required(&list, "must have at least one node selector term");
+        terms.required("must have at least one node selector term", errors);
     }
-    for (index, term) in terms.iter().enumerate() {
-        validate_node_requirements(term, &list.index(index), errors);
+    for term in terms.items() {
+        validate_node_requirements(&term, errors);
     }
 }
 
 /// Validates a term of a node selector: the requirements on labels and fields.
-pub(super) fn validate_node_requirements(term: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let expressions = path.child("matchExpressions");
-    for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
-        validate_node_requirement(expression, &expressions.index(index), errors);
+pub(super) fn validate_node_requirements(term: &Field<'_>, errors: &mut Errors) {
+    for requirement in term.child("matchExpressions").items() {
+        validate_node_label(&requirement, errors);
     }
-    let fields = path.child("matchFields");
-    for (index, field) in term.items(&["matchFields"]).iter().enumerate() {
-        validate_node_field(field, &fields.index(index), errors);
+    for requirement in term.child("matchFields").items() {
+        validate_node_field(&requirement, errors);
     }
 }
 
 /// Validates a requirement on a node field. The only supported field is the name.
-fn validate_node_field(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let values = requirement.items(&["values"]);
-    let list = path.child("values");
-    match requirement.text(&["operator"]) {
+fn validate_node_field(requirement: &Field<'_>, errors: &mut Errors) {
+    let (operator, values) = (requirement.child("operator"), requirement.child("values"));
+    match operator.text() {
         "In" | "NotIn" if values.len() != 1 => {
             let text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            errors.required(&list, text);
+            values.required(text, errors);
         }
         "In" | "NotIn" => {}
-        other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+        other => operator.invalid_as(other, INVALID_OPERATOR, errors),
     }
-    let key = requirement.text(&["key"]);
-    if key != "metadata.name" {
-        return errors.invalid(&path.child("key"), key, "not a valid field selector key");
+    let key = requirement.child("key");
+    if key.text() != "metadata.name" {
+        return key.invalid_as(key.text(), "not a valid field selector key", errors);
     }
-    for (index, value) in values.iter().enumerate() {
-        let value = value.as_str().unwrap_or_default();
-        errors.invalid_each(&list.index(index), value, dns_subdomain(value));
+    for value in values.items() {
+        value.invalid_each(dns_subdomain(value.text()), errors);
     }
 }
 
-fn validate_node_requirement(requirement: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let values = requirement.items(&["values"]);
-    let list = path.child("values");
-    match requirement.text(&["operator"]) {
-        "In" | "NotIn" if values.is_empty() => {
-            errors.required(&list, "must be specified when `operator` is 'In' or 'NotIn'");
-        }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            errors.forbidden(&list, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
-        }
+/// Validates a requirement on a node label.
+fn validate_node_label(requirement: &Field<'_>, errors: &mut Errors) {
+    let (operator, values) = (requirement.child("operator"), requirement.child("values"));
+    match operator.text() {
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => validate_count(requirement, errors),
         "Gt" | "Lt" if values.len() != 1 => {
-            errors.required(&list, "must be specified single value when `operator` is 'Lt' or 'Gt'");
+            values.required("must be specified single value when `operator` is 'Lt' or 'Gt'", errors);
         }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        other => errors.invalid(&path.child("operator"), other, "not a valid selector operator"),
+        "Gt" | "Lt" => {}
+        other => operator.invalid_as(other, INVALID_OPERATOR, errors),
     }
-    let key = requirement.text(&["key"]);
-    errors.invalid_each(&path.child("key"), key, qualified_name(key));
+    validate_key(requirement, errors);
 }
 
 /// Validates the conditions in a status.
-pub(super) fn validate_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();
-    for (index, condition) in conditions.iter().enumerate() {
-        let place = path.index(index);
-        let kind = condition.text(&["type"]);
-        if seen.repeats(kind) {
-            errors.duplicate(&place.child("type"), kind);
+    for condition in conditions.items() {
+        let kind = condition.child("type");
+        if seen.repeats(condition.json().text(&["type"])) {
+            errors.duplicate(kind.path(), kind.text());
         }
-        errors.invalid_each(&place.child("type"), kind, qualified_name(kind));
-        let status = condition.text(&["status"]);
-        if !matches!(status, "True" | "False" | "Unknown") {
-            errors.unsupported(&place.child("status"), status, &["False", "True", "Unknown"]);
+        kind.invalid_each(qualified_name(kind.text()), errors);
+        let status = condition.child("status");
+        if !matches!(status.text(), "True" | "False" | "Unknown") {
+            status.unsupported(&["False", "True", "Unknown"], errors);
         }
-        if let Some(generation) = condition.int(&["observedGeneration"]).filter(|generation| *generation < 0) {
-            errors.invalid(&place.child("observedGeneration"), &generation, "must be greater than or equal to zero");
+        let generation = condition.child("observedGeneration");
+        if generation.int().is_some_and(|number| number < 0) {
+            generation.invalid("must be greater than or equal to zero", errors);
         }
-        if condition.at(&["lastTransitionTime"]).is_none() {
-            errors.required(&place.child("lastTransitionTime"), "");
+        let time = condition.child("lastTransitionTime");
+        if !time.is_set() {
+            time.required("", errors);
         }
-        let reason = condition.text(&["reason"]);
+        let reason = condition.child("reason");
         if reason.is_empty() {
-            errors.required(&place.child("reason"), "");
+            reason.required("", errors);
         } else {
-            errors.invalid_each(&place.child("reason"), reason, condition_reason(reason));
-            if reason.len() > 1024 {
-                errors.too_long(&place.child("reason"), 1024);
+            reason.invalid_each(condition_reason(reason.text()), errors);
+            if reason.text().len() > MAX_REASON_LENGTH {
+                reason.too_long(MAX_REASON_LENGTH, errors);
             }
         }
-        if condition.text(&["message"]).len() > 32 << 10 {
-            errors.too_long(&place.child("message"), 32 << 10);
+        let message = condition.child("message");
+        if message.text().len() > MAX_MESSAGE_LENGTH {
+            message.too_long(MAX_MESSAGE_LENGTH, errors);
         }
     }
 }

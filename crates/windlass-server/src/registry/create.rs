@@ -25,13 +25,11 @@ impl Registry {
         }
         let resource = &target.resource;
         let decoded = resource.shape.decode(&body, params.field_validation)?;
-        let mut warnings = decoded.warnings;
-        params.warnings.extend(warnings.clone());
-        warnings.extend(resource.deprecation.clone());
+        params.warnings.extend(decoded.warnings);
         let mut object = resource.to_hub(decoded.value);
         meta::settle_namespace(target, &mut object)?;
         meta::wipe(&mut object);
-        warnings.extend(meta::deduplicate_owners(&mut object));
+        params.warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         let object = self.tracked(target, object, &params).await?;
         let attributes = Attributes::new(Operation::Create, target, object, params.context(target));
@@ -52,12 +50,15 @@ impl Registry {
                 };
                 metadata_mut(&mut object).insert("name".to_owned(), name.into());
             }
-            match self.store_new(target, object, &params, &mut warnings).await {
+            match self.store_new(target, object, &params).await {
                 Err(status) if status.is_already_exists() && generate && attempts > 0 => {}
                 // The real server returns this message even if the object also had a name.
                 Err(status) if status.is_already_exists() && !prefix.is_empty() => return Err(name_conflict(status)),
                 Err(status) => return Err(status),
-                Ok(item) => return Ok(Written::object(Self::present(resource, item).await?, true, warnings)),
+                Ok(item) => {
+                    let answer = ResponseBody::Object(Self::present(resource, item).await?);
+                    return Ok(Written { answer, created: true });
+                }
             }
         }
     }
@@ -69,7 +70,6 @@ impl Registry {
         target: &Target,
         mut object: Value,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
     ) -> Result<Item, Status> {
         let resource = &target.resource;
         let rules = resource.strategy.rules();
@@ -97,7 +97,7 @@ impl Registry {
         }
         params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), &name)?;
-        warnings.extend(resource.strategy.warnings(&object, None));
+        params.warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.shape.style());
         let attributes = Attributes::new(Operation::Create, target, object.take(), params.context(target));
         let mut attributes = attributes.named_by_object();
@@ -105,7 +105,6 @@ impl Registry {
         let given = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
         let given = given.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
         if params.dry_run == DryRun::No && given.is_some_and(|version| version != 0) {
-            params.warnings.extend(std::mem::take(warnings));
             return Err(Status::unclassified("resourceVersion should not be set on objects to be created"));
         }
         let encoded = Encoded::new(&*resource.to_stored(&mut attributes.object).await?, resource.shape.style());
@@ -129,19 +128,10 @@ impl Registry {
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {
-                // The warnings were already collected.
-                params.warnings.extend(std::mem::take(warnings));
                 Err(exists(target, &name, &Item::stored(&existing)?))
             }
             Err(error) => Err(commit_failure(&error)),
         }
-    }
-}
-
-impl Written {
-    /// Returns a response that contains the object.
-    pub(super) fn object(item: Item, created: bool, warnings: Vec<String>) -> Self {
-        Self { answer: ResponseBody::Object(item), created, warnings }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     resource::{Conversions, ResourceInfo, Shape, Target},
 };
 
-pub(super) use crate::field_manager::{attach, clone_without, detach, is_reset, keep_times};
+pub(super) use crate::field_manager::{DetachedFields, attach, clone_without, detach, is_reset, keep_times};
 
 /// The body of an apply request.
 #[derive(Debug)]
@@ -70,7 +70,6 @@ impl Registry {
         old: Option<&Value>,
         application: &Application,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let resource = &*target.resource;
         let shown = old.map(|old| resource.shown(old));
@@ -100,7 +99,7 @@ impl Registry {
         }
         meta::settle_namespace(target, &mut object)?;
         meta::check_name(target, &object)?;
-        warnings.extend(meta::deduplicate_owners(&mut object));
+        params.warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         attach(&mut object, managed_fields, resource.shape.style());
         Ok(object)

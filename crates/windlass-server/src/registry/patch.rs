@@ -27,8 +27,7 @@ impl Registry {
         body: Bytes,
         params: WriteParams,
     ) -> Result<Written, Status> {
-        let warnings = target.resource.deprecation.clone().into_iter().collect();
-        self.edit(target, &Edit::Patch { kind, body }, &params, warnings).await
+        self.edit(target, &Edit::Patch { kind, body }, &params).await
     }
 
     /// Performs a server-side apply. The body contains the fields that the request's manager sets and owns.
@@ -65,12 +64,11 @@ impl Registry {
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
             ))
         });
-        let warnings = target.resource.deprecation.clone().into_iter().collect();
         if params.field_validation == FieldValidation::Warn {
             params.warnings.extend(duplicates);
         }
         let application = Application { patch, force, refusal: strict.map(Box::new) };
-        self.edit(target, &Edit::Apply(application), &params, warnings).await
+        self.edit(target, &Edit::Apply(application), &params).await
     }
 }
 

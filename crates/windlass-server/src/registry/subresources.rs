@@ -32,6 +32,7 @@ impl Registry {
             return Err(Status::method_not_allowed());
         };
         let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
+        params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
         let write = Attributes::new(Operation::Create, target, object, params.context(target));
@@ -53,7 +54,7 @@ impl Registry {
             }
             _ => return Err(Status::method_not_allowed()),
         }
-        Ok(Self::created(decoded.warnings))
+        Ok(Self::created())
     }
 
     /// Performs a binding that was sent to the `bindings` collection and names its pod.
@@ -64,6 +65,7 @@ impl Registry {
         params: &WriteParams,
     ) -> Result<Written, Status> {
         let decoded = target.resource.shape.decode(body, params.field_validation)?;
+        params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
         super::meta::settle_namespace(target, &mut object)?;
         let name = object.text(&["metadata", "name"]).to_owned();
@@ -79,13 +81,13 @@ impl Registry {
         self.validate_admission(&mut write).await?;
         let pod = Target::object(pods, target.namespace.as_deref(), &name).subresource("binding");
         self.bind(&pod, &write.object, params).await?;
-        Ok(Self::created(decoded.warnings))
+        Ok(Self::created())
     }
 
     /// Returns the response to the creation of an object that is not stored.
-    fn created(warnings: Vec<String>) -> Written {
+    fn created() -> Written {
         let status = Status { code: 201, details: None, ..Status::success(StatusDetails::default()) };
-        Written { answer: ResponseBody::Status(status), created: true, warnings }
+        Written { answer: ResponseBody::Status(status), created: true }
     }
 
     /// Binds a pod to a node.

@@ -5,7 +5,7 @@ use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
     Registry, ResponseBody, WriteParams, Written, commit_failure,
-    field_manager::{self, Application, Scaling},
+    field_manager::{self, Application, DetachedFields, Scaling},
     meta, patch,
     read::parse_uint,
     scale,
@@ -59,8 +59,7 @@ impl Registry {
         let is_scale = target.subresource.as_deref() == Some("scale");
         let shape = if is_scale { scale::shape() } else { resource.shape.clone() };
         let decoded = shape.decode(&body, params.field_validation)?;
-        let mut warnings = decoded.warnings;
-        params.warnings.extend(warnings.clone());
+        params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
         if let Body::Encoded { bytes, format } = &body
             && object.at(&["metadata", "managedFields"]).is_none()
@@ -72,11 +71,10 @@ impl Registry {
         meta::check_name(target, &object)?;
         if !is_scale {
             object = resource.to_hub(object);
-            warnings.extend(resource.deprecation.clone());
-            warnings.extend(meta::deduplicate_owners(&mut object));
+            params.warnings.extend(meta::deduplicate_owners(&mut object));
             resource.strategy.default(&mut object);
         }
-        self.edit(target, &Edit::Replace(object), &params, warnings).await
+        self.edit(target, &Edit::Replace(object), &params).await
     }
 
     /// Applies a client's change to the target.
@@ -85,7 +83,6 @@ impl Registry {
         target: &Target,
         edit: &Edit,
         params: &WriteParams,
-        mut warnings: Vec<String>,
     ) -> Result<Written, Status> {
         let aspect = match target.subresource.as_deref() {
             None | Some("scale") => WriteScope::Main,
@@ -93,21 +90,14 @@ impl Registry {
             Some("finalize") => WriteScope::Finalize,
             Some(other) => WriteScope::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
         };
-        let mut found = Vec::new();
-        let written = self
-            .change(target, aspect, params, &mut warnings, |old| {
-                found.clear();
-                self.propose(target, edit, old, params, &mut found)
-            })
-            .await?;
-        warnings.extend(found);
-        let (item, created) = written;
+        let (item, created) =
+            self.change(target, aspect, params, |old| self.propose(target, edit, old, params)).await?;
         let item = if target.subresource.as_deref() == Some("scale") {
             scale::scale_of(target, &Self::present(&target.resource, item).await?)?
         } else {
             Self::present(&target.resource, item).await?
         };
-        Ok(Written { answer: ResponseBody::Object(item), created, warnings })
+        Ok(Written { answer: ResponseBody::Object(item), created })
     }
 
     /// Changes an object. `propose` computes the new state from the current one (`None` if the object does not exist),
@@ -118,7 +108,6 @@ impl Registry {
         target: &Target,
         aspect: WriteScope,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
         mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<(Item, bool), Status> {
         let key = target.key(target.name());
@@ -130,9 +119,9 @@ impl Registry {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
                 let proposed = params.conversions.settle(|| propose(None)).await?;
-                return self.create_by_update(target, proposed, params, warnings).await;
+                return self.create_by_update(target, proposed, params).await;
             };
-            match self.attempt(target, aspect, params, warnings, &current, &mut propose).await? {
+            match self.attempt(target, aspect, params, &current, &mut propose).await? {
                 Attempt::Done(item) => return Ok((item, false)),
                 Attempt::Conflict(latest) => stored = latest,
             }
@@ -145,7 +134,6 @@ impl Registry {
         target: &Target,
         aspect: WriteScope,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
         current: &StoredValue,
         propose: &mut impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<Attempt, Status> {
@@ -162,12 +150,12 @@ impl Registry {
             self.admit(&mut attributes).await?;
         }
         let mut new = attributes.object.take();
-        let old = attributes.old.take().unwrap_or_default();
+        let mut old = attributes.old.take().unwrap_or_default();
         check_version(target, &new, current)?;
         let managed_fields = field_manager::detach(&mut new);
+        // Preparation copies parts of the old object, but not its managedFields.
+        let old_managed_fields = DetachedFields::take(&mut old);
         let allocation = prepare(resource, aspect, &mut new, &old, &self.write_context(params))?;
-        // `prepare` may restore parts of the old object, but not its managedFields.
-        field_manager::detach(&mut new);
         let new = resource.hub_shape().normalise_stored(new)?;
         let new = count_generation(resource, aspect, new, &old);
         let mut errors = Errors::default();
@@ -191,9 +179,10 @@ impl Registry {
         params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), target.name())?;
         if aspect == WriteScope::Main {
-            warnings.extend(resource.strategy.warnings(&new, Some(&old)));
+            params.warnings.extend(resource.strategy.warnings(&new, Some(&old)));
         }
         let mut new = new;
+        old_managed_fields.restore(&mut old);
         field_manager::attach(&mut new, managed_fields, resource.shape.style());
         field_manager::keep_times(&mut new, &old);
         attributes.object = new;
@@ -262,7 +251,6 @@ impl Registry {
         target: &Target,
         object: Value,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
     ) -> Result<(Item, bool), Status> {
         let uid = object.text(&["metadata", "uid"]);
         if !uid.is_empty() {
@@ -276,7 +264,7 @@ impl Registry {
         if params.dry_run == DryRun::No {
             metadata_mut(&mut object).shift_remove("resourceVersion");
         }
-        Ok((self.store_new(target, object, params, warnings).await?, true))
+        Ok((self.store_new(target, object, params).await?, true))
     }
 }
 
@@ -301,7 +289,6 @@ impl Registry {
         edit: &Edit,
         old: Option<&Value>,
         params: &WriteParams,
-        warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
         let resource = &target.resource;
         let not_found = || Status::not_found(&target.group_resource(), target.name());
@@ -327,11 +314,11 @@ impl Registry {
                 let mut object = resource.to_hub(patched);
                 meta::settle_namespace(target, &mut object)?;
                 meta::check_name(target, &object)?;
-                warnings.extend(meta::deduplicate_owners(&mut object));
+                params.warnings.extend(meta::deduplicate_owners(&mut object));
                 resource.strategy.default(&mut object);
                 object
             }
-            Edit::Apply(application) => return self.applied(target, old, application, params, warnings),
+            Edit::Apply(application) => return self.applied(target, old, application, params),
         };
         self.track(target, old, &mut object, params);
         Ok(object)

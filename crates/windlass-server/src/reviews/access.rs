@@ -7,7 +7,7 @@ use super::{Review, Reviewer, check, selectors};
 use crate::{
     authz::{AccessAttributes, Object, RoleName, Rule, complaint},
     identity::User,
-    object::{Errors, Path, Tree, as_object},
+    object::{Errors, Field, Path, Tree, as_object},
 };
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -162,9 +162,7 @@ fn validate_attributes(review: &Value, errors: &mut Errors) {
         }
         _ => {}
     }
-    if let Some(resource) = resource {
-        selectors::validate(resource, &SPEC.child("resourceAttributes"), errors);
-    }
+    selectors::validate(&Field::object(review).child("spec.resourceAttributes"), errors);
 }
 
 fn validate_metadata(review: &Value, but: &[&str], why: &str, errors: &mut Errors) {

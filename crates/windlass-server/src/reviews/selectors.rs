@@ -5,7 +5,7 @@ use windlass_api::{FieldSelector, LabelSelector};
 
 use crate::{
     kinds::{validate_count, validate_label},
-    object::{Errors, Path, Tree},
+    object::{Errors, Field, Tree},
 };
 
 /// The differences between field selectors and label selectors.
@@ -14,7 +14,7 @@ struct Rules {
     parses: fn(&str) -> bool,
     /// Reports whether a valid requirement is supported.
     is_understood: fn(&Value) -> bool,
-    validate: fn(&Value, &Path<'_>, &mut Errors),
+    validate: fn(&Field<'_>, &mut Errors),
 }
 
 const RULES: [Rules; 2] = [
@@ -24,11 +24,12 @@ const RULES: [Rules; 2] = [
         is_understood: |requirement| {
             matches!(requirement.text(&["operator"]), "In" | "NotIn") && requirement.items(&["values"]).len() == 1
         },
-        validate: |requirement, path, errors| {
-            if requirement.text(&["key"]).is_empty() {
-                errors.required(&path.child("key"), "must be specified");
+        validate: |requirement, errors| {
+            let key = requirement.child("key");
+            if key.is_empty() {
+                key.required("must be specified", errors);
             }
-            validate_count(requirement, path, errors);
+            validate_count(requirement, errors);
         },
     },
     Rules {
@@ -37,34 +38,33 @@ const RULES: [Rules; 2] = [
         is_understood: |requirement| {
             matches!(requirement.text(&["operator"]), "In" | "NotIn" | "Exists" | "DoesNotExist")
         },
-        validate: |requirement, path, errors| {
-            validate_count(requirement, path, errors);
-            validate_label(requirement, path, errors);
+        validate: |requirement, errors| {
+            validate_count(requirement, errors);
+            validate_label(requirement, errors);
         },
     },
 ];
 
 /// Validates the selectors of resource attributes. Unknown operators are allowed, because another authorizer may
 /// support them.
-pub(super) fn validate(attributes: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate(attributes: &Field<'_>, errors: &mut Errors) {
     for rules in &RULES {
-        let Some(found) = attributes.at(&[rules.name]) else { continue };
-        let path = path.child(rules.name);
-        let raw = found.text(&["rawSelector"]);
-        let requirements = found.items(&["requirements"]);
-        let list = path.child("requirements");
+        let selector = attributes.child(rules.name);
+        if !selector.is_set() {
+            continue;
+        }
+        let (raw, requirements) = (selector.child("rawSelector"), selector.child("requirements"));
         match (raw.is_empty(), requirements.is_empty()) {
-            (false, false) => {
-                let why = "may not specified at the same time as requirements";
-                errors.invalid(&path.child("rawSelector"), raw, why);
-            }
+            (false, false) => raw.invalid("may not specified at the same time as requirements", errors),
             (true, true) => {
-                errors.required(&list, &format!("when {path} is specified, requirements or rawSelector is required"));
+                let path = selector.path();
+                let text = format!("when {path} is specified, requirements or rawSelector is required");
+                requirements.required(&text, errors);
             }
             _ => {}
         }
-        for (index, requirement) in requirements.iter().enumerate() {
-            (rules.validate)(requirement, &list.index(index), errors);
+        for requirement in requirements.items() {
+            (rules.validate)(&requirement, errors);
         }
     }
 }

@@ -1,25 +1,44 @@
 //! `ComponentStatus`: a deprecated resource without storage.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use crate::kinds::{BASE, Kind};
+use crate::{
+    kinds::{BASE, Kind},
+    resource::{Rules, Strategy},
+};
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KIND: Kind = Kind {
     name: "ComponentStatus",
-    fixed: Some(components),
     deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
+    strategy: |_| Arc::new(ComponentStatus),
     ..BASE
-}];
+};
 
-/// Returns the statuses that a real server reports if no other components run on its machine and its storage is
-/// healthy.
-fn components() -> Vec<Value> {
-    let unreachable = |name: &str, port: u16| {
-        let message =
-            format!("Get \"https://127.0.0.1:{port}/healthz\": dial tcp 127.0.0.1:{port}: connect: connection refused");
-        component(name, "False", &message)
-    };
-    vec![unreachable("controller-manager", 10257), unreachable("scheduler", 10259), component("etcd-0", "True", "ok")]
+#[derive(Debug)]
+struct ComponentStatus;
+
+impl Strategy for ComponentStatus {
+    fn rules(&self) -> &Rules {
+        &Rules::COMMON
+    }
+
+    /// Returns the statuses that a real server reports if no other components run on its machine and its storage is
+    /// healthy.
+    fn fixed(&self) -> Option<Vec<Value>> {
+        Some(vec![
+            unreachable("controller-manager", 10257),
+            unreachable("scheduler", 10259),
+            component("etcd-0", "True", "ok"),
+        ])
+    }
+}
+
+fn unreachable(name: &str, port: u16) -> Value {
+    let message =
+        format!("Get \"https://127.0.0.1:{port}/healthz\": dial tcp 127.0.0.1:{port}: connect: connection refused");
+    component(name, "False", &message)
 }
 
 fn component(name: &str, status: &str, message: &str) -> Value {

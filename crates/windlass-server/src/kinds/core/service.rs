@@ -1,34 +1,195 @@
-//! Services: defaults, warnings and updates. `addresses` allocates their addresses and ports.
+//! The kind Service. `addresses` allocates cluster IPs and node ports, and `rules` validates.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use windlass_api::Status;
 
-use crate::kinds::{KindOptions, strategy::Allocator};
-use crate::object::{Path, Tree, as_object, copy_key, default_pointer, default_to, first_by, items_mut, object_mut};
+use self::addresses::{AddressAllocator, ServiceAllocation};
+pub use self::addresses::{InvalidServiceCidr, ServiceCidr};
+use crate::{
+    kinds::{BASE, Kind},
+    object::{
+        Errors, Field, NameRule, Tree, as_object, copy_key, default_pointer, default_to, first_by, items_mut,
+        object_mut,
+    },
+    resource::{Allocation, FieldRule, MetadataRule, Rules, Strategy, WriteContext},
+};
 
 mod addresses;
 mod rules;
 
-use addresses::Addresses;
-pub use addresses::{InvalidServiceCidr, ServiceCidr};
-pub(super) use rules::{validate, validate_status, validate_update};
-
-const SPEC: Path<'static> = Path::new("spec");
 /// The cluster IP of headless services, which have no address.
 const HEADLESS: &str = "None";
 
-/// Creates the allocator of service addresses and ports.
-pub(super) fn allocator(options: &KindOptions) -> Arc<dyn Allocator> {
-    Arc::new(Addresses::new(options.service_cidr, options.entropy.clone()))
+pub(super) const KIND: Kind = Kind {
+    name: "Service",
+    prefix: "/registry/services/specs/",
+    subresources: &["status", "proxy"],
+    strategy: |options| {
+        Arc::new(Service { allocator: AddressAllocator::new(options.service_cidr, options.entropy.clone()) })
+    },
+    ..BASE
+};
+
+#[derive(Debug)]
+struct Service {
+    allocator: Arc<AddressAllocator>,
 }
 
-fn checks_health(spec: &impl Tree) -> bool {
+impl Strategy for Service {
+    fn rules(&self) -> &Rules {
+        &Rules {
+            name: NameRule::Label,
+            metadata: MetadataRule::CHANGES,
+            create_on_update: true,
+            returns_deleted: true,
+            fields: &[
+                FieldRule { label: "spec.clusterIP", path: "spec.clusterIP" },
+                FieldRule { label: "spec.type", path: "spec.type" },
+            ],
+            changes_first: true,
+            restores: true,
+            ..Rules::WITH_STATUS
+        }
+    }
+
+    fn default(&self, service: &mut Value) {
+        let spec = object_mut(service, "spec");
+        default_to(spec, "sessionAffinity", "None");
+        match spec.text(&["sessionAffinity"]) {
+            "None" => drop(spec.shift_remove("sessionAffinityConfig")),
+            "ClientIP" if spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).is_none() => {
+                spec.insert("sessionAffinityConfig".to_owned(), json!({"clientIP": {"timeoutSeconds": 10_800}}));
+            }
+            _ => {}
+        }
+        default_to(spec, "type", "ClusterIP");
+        let is_balanced = spec.text(&["type"]) == "LoadBalancer";
+        if accepts_external_traffic(spec) {
+            default_to(spec, "externalTrafficPolicy", "Cluster");
+        }
+        if matches!(spec.text(&["type"]), "NodePort" | "LoadBalancer" | "ClusterIP") {
+            default_pointer(spec, "internalTrafficPolicy", "Cluster");
+        }
+        if is_balanced {
+            default_pointer(spec, "allocateLoadBalancerNodePorts", true);
+        }
+        if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+            for port in ports {
+                let number = port.int(&["port"]).unwrap_or_default();
+                let port = as_object(port);
+                default_to(port, "protocol", "TCP");
+                default_to(port, "targetPort", number);
+            }
+        }
+        if is_balanced && let Some(balancer) = service.pointer_mut("/status/loadBalancer") {
+            for ingress in items_mut(balancer, "ingress") {
+                if !ingress.text(&["ip"]).is_empty() {
+                    default_pointer(as_object(ingress), "ipMode", "VIP");
+                }
+            }
+        }
+    }
+
+    /// Copies `clusterIP` to `clusterIPs` if only the former is set. The client owns only the field that it has set.
+    fn prepare_create(&self, service: &mut Value, _write: &WriteContext<'_>) {
+        let spec = object_mut(service, "spec");
+        let first = spec.text(&["clusterIP"]).to_owned();
+        if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
+            spec.insert("clusterIPs".to_owned(), json!([first]));
+        }
+    }
+
+    /// Keeps allocated values that an update omits, if the service type allows them.
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        let old_spec = old.get("spec").unwrap_or(&Value::Null);
+        let old_kind = old_spec.text(&["type"]);
+        let spec = object_mut(new, "spec");
+        let kind = spec.text(&["type"]).to_owned();
+        let loses_node_ports = has_node_ports(old_spec) && !has_node_ports(spec);
+        if kind != "ExternalName" && old_kind != "ExternalName" {
+            keep_addresses(spec, old_spec);
+        }
+        keep_health_check_port(spec, old_spec);
+        keep_node_ports(spec, old_spec);
+        let mut remove_unchanged = |key: &str| {
+            if spec.text(&[key]) == old_spec.text(&[key]) {
+                spec.shift_remove(key);
+            }
+        };
+        if loses_node_ports {
+            remove_unchanged("externalTrafficPolicy");
+        }
+        if kind == "ExternalName" && old_kind != "ExternalName" {
+            remove_unchanged("internalTrafficPolicy");
+        }
+        if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
+            spec.shift_remove("allocateLoadBalancerNodePorts");
+        }
+    }
+
+    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
+        Ok(Some(Box::new(ServiceAllocation::new(&self.allocator, new, old)?)))
+    }
+
+    fn validate(&self, service: &Value, errors: &mut Errors) {
+        rules::validate_spec(&Field::object(service).child("spec"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let (new, old) = (Field::object(new), Field::object(old));
+        rules::validate_spec_update(&new.child("spec"), &old.child("spec"), errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        rules::validate_status(&Field::object(new), &Field::object(old), errors);
+    }
+
+    fn warnings(&self, service: &Value, _old: Option<&Value>) -> Vec<String> {
+        let text = |name: &str| service.text(&["spec", name]);
+        let is_headless = text("clusterIP") == HEADLESS;
+        let is_external_name = text("type") == "ExternalName";
+        let has_external_ips = !service.items(&["spec", "externalIPs"]).is_empty();
+        let warnings = [
+            (
+                has_external_ips && !is_headless && !is_external_name,
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+            ),
+            (
+                is_headless && text("sessionAffinity") == "ClientIP",
+                "spec.SessionAffinity is ignored for headless services",
+            ),
+            (is_headless && !text("loadBalancerIP").is_empty(), "spec.loadBalancerIP is ignored for headless services"),
+            (
+                !is_external_name && !text("externalName").is_empty(),
+                "spec.externalName is ignored when spec.type is not \"ExternalName\"",
+            ),
+        ];
+        warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning.to_owned()).collect()
+    }
+
+    fn restore(&self, service: &Value) {
+        self.allocator.restore(service);
+    }
+
+    fn deleted(&self, service: &Value) {
+        self.allocator.release_all(service);
+    }
+}
+
+/// Reports whether the service may have node ports.
+fn has_node_ports(spec: &impl Tree) -> bool {
+    matches!(spec.text(&["type"]), "NodePort" | "LoadBalancer")
+}
+
+/// Reports whether the service needs a health check port: load balancers use it to find the nodes with pods.
+fn needs_health_check(spec: &impl Tree) -> bool {
     spec.text(&["type"]) == "LoadBalancer" && spec.text(&["externalTrafficPolicy"]) == "Local"
 }
 
 /// Reports whether the service accepts traffic from outside of the cluster.
-fn is_reachable(spec: &impl Tree) -> bool {
+fn accepts_external_traffic(spec: &impl Tree) -> bool {
     match spec.text(&["type"]) {
         "LoadBalancer" | "NodePort" => true,
         "ClusterIP" => !spec.items(&["externalIPs"]).is_empty(),
@@ -36,155 +197,69 @@ fn is_reachable(spec: &impl Tree) -> bool {
     }
 }
 
-pub(super) fn default(service: &mut Value) {
-    let spec = object_mut(service, "spec");
-    default_to(spec, "sessionAffinity", "None");
-    match spec.text(&["sessionAffinity"]) {
-        "None" => drop(spec.shift_remove("sessionAffinityConfig")),
-        "ClientIP" if spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).is_none() => {
-            spec.insert("sessionAffinityConfig".to_owned(), json!({"clientIP": {"timeoutSeconds": 10_800}}));
-        }
-        _ => {}
+/// Keeps the cluster IPs and IP families that an update omits.
+fn keep_addresses(spec: &mut Map<String, Value>, old_spec: &Value) {
+    if spec.text(&["clusterIP"]).is_empty() {
+        copy_key(spec, old_spec, "clusterIP");
     }
-    default_to(spec, "type", "ClusterIP");
-    let kind = spec.text(&["type"]).to_owned();
-    if is_reachable(spec) {
-        default_to(spec, "externalTrafficPolicy", "Cluster");
-    }
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        default_pointer(spec, "internalTrafficPolicy", "Cluster");
-    }
-    if kind == "LoadBalancer" {
-        default_pointer(spec, "allocateLoadBalancerNodePorts", true);
-    }
-    let balanced = kind == "LoadBalancer";
-    if let Some(spec) = service.get_mut("spec") {
-        for port in items_mut(spec, "ports") {
-            let number = port.int(&["port"]).unwrap_or_default();
-            let map = as_object(port);
-            default_to(map, "protocol", "TCP");
-            default_to(map, "targetPort", number);
-        }
-    }
-    if let Some(balancer) = service.get_mut("status").and_then(|status| status.get_mut("loadBalancer")) {
-        for ingress in items_mut(balancer, "ingress") {
-            if balanced && !ingress.text(&["ip"]).is_empty() {
-                default_pointer(as_object(ingress), "ipMode", "VIP");
-            }
-        }
-    }
-}
-
-/// Copies `clusterIP` to `clusterIPs` if only the former is set. The client owns only the field that it has set.
-pub(super) fn prepare_create(service: &mut Value) {
-    let spec = object_mut(service, "spec");
-    let first = spec.text(&["clusterIP"]).to_owned();
-    if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
-        spec.insert("clusterIPs".to_owned(), json!([first]));
-    }
-}
-
-/// Keeps allocated values that an update omits, if the service type allows them.
-pub(super) fn prepare_update(new: &mut Value, old: &Value) {
-    let nothing = json!({});
-    let old_spec = old.at(&["spec"]).unwrap_or(&nothing);
-    let old_kind = old_spec.text(&["type"]);
-    let spec = object_mut(new, "spec");
-    let kind = spec.text(&["type"]).to_owned();
-    if kind != "ExternalName" && old_kind != "ExternalName" {
-        if spec.text(&["clusterIP"]).is_empty() {
-            copy_key(spec, old_spec, "clusterIP");
-        }
-        if spec.items(&["clusterIPs"]).is_empty() {
-            copy_key(spec, old_spec, "clusterIPs");
-        }
-        follow_address(spec, old_spec);
-        for key in ["ipFamilies", "ipFamilyPolicy"] {
-            if spec.at(&[key]).is_none() {
-                copy_key(spec, old_spec, key);
-            }
-        }
-        let families = spec.items(&["ipFamilies"]);
-        if spec.text(&["ipFamilyPolicy"]) == "SingleStack"
-            && families.len() > 1
-            && families == old_spec.items(&["ipFamilies"])
-        {
-            // A change from two families to one keeps the first.
-            let first = json!(families[..1]);
-            spec.insert("ipFamilies".to_owned(), first);
-        }
-    }
-    let checked = spec.int(&["healthCheckNodePort"]).unwrap_or_default();
-    let checked_before = old_spec.int(&["healthCheckNodePort"]).unwrap_or_default();
-    if checks_health(spec) && checked == 0 && checked_before != 0 {
-        copy_key(spec, old_spec, "healthCheckNodePort");
-    } else if !checks_health(spec) && checks_health(old_spec) && checked == checked_before {
-        spec.shift_remove("healthCheckNodePort");
-    }
-    let has_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
-    let old_ports = old_spec.items(&["ports"]);
-    let keeps = has_ports(&kind) && has_ports(old_kind);
-    let loses = has_ports(old_kind) && !has_ports(&kind);
-    let by_port = first_by(old_ports, |old| (old.int(&["port"]), old.text(&["protocol"])));
-    if let Some(Value::Array(ports)) = spec.get_mut("ports") {
-        for port in ports {
-            let old = by_port.get(&(port.int(&["port"]), port.text(&["protocol"])));
-            let old_port = old.and_then(|old| old.int(&["nodePort"]));
-            let given = port.int(&["nodePort"]).filter(|port| *port != 0);
-            if keeps && given.is_none() {
-                if let Some(old_port) = old_port {
-                    as_object(port).insert("nodePort".to_owned(), old_port.into());
-                }
-            } else if loses && given == old_port {
-                as_object(port).shift_remove("nodePort");
-            }
-        }
-    }
-    if loses && spec.text(&["externalTrafficPolicy"]) == old_spec.text(&["externalTrafficPolicy"]) {
-        spec.shift_remove("externalTrafficPolicy");
-    }
-    if kind == "ExternalName"
-        && old_kind != "ExternalName"
-        && spec.text(&["internalTrafficPolicy"]) == old_spec.text(&["internalTrafficPolicy"])
-    {
-        spec.shift_remove("internalTrafficPolicy");
-    }
-    if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
-        spec.shift_remove("allocateLoadBalancerNodePorts");
-    }
-}
-
-/// Updates `clusterIPs` if only `clusterIP` has changed.
-fn follow_address(spec: &mut Map<String, Value>, old_spec: &Value) {
-    let address = spec.text(&["clusterIP"]).to_owned();
-    let same = address == old_spec.text(&["clusterIP"]);
-    if same && spec.items(&["clusterIPs"]).is_empty() {
+    if spec.items(&["clusterIPs"]).is_empty() {
         copy_key(spec, old_spec, "clusterIPs");
-    } else if !same && spec.items(&["clusterIPs"]) == old_spec.items(&["clusterIPs"]) {
+    }
+    let address = spec.text(&["clusterIP"]).to_owned();
+    let only_first_changed =
+        address != old_spec.text(&["clusterIP"]) && spec.items(&["clusterIPs"]) == old_spec.items(&["clusterIPs"]);
+    if only_first_changed {
         if address.is_empty() {
             spec.shift_remove("clusterIPs");
         } else {
             spec.insert("clusterIPs".to_owned(), json!([address]));
         }
     }
+    for key in ["ipFamilies", "ipFamilyPolicy"] {
+        if spec.at(&[key]).is_none() {
+            copy_key(spec, old_spec, key);
+        }
+    }
+    let families = spec.items(&["ipFamilies"]);
+    if spec.text(&["ipFamilyPolicy"]) == "SingleStack"
+        && families.len() > 1
+        && families == old_spec.items(&["ipFamilies"])
+    {
+        // A change from two families to one keeps the first.
+        let first = json!(families[..1]);
+        spec.insert("ipFamilies".to_owned(), first);
+    }
 }
 
-pub(super) fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
-    let is_plain =
-        service.text(&["spec", "clusterIP"]) != HEADLESS && service.text(&["spec", "type"]) != "ExternalName";
-    let headless = service.text(&["spec", "clusterIP"]) == HEADLESS;
-    let mut told = Vec::new();
-    if is_plain && !service.items(&["spec", "externalIPs"]).is_empty() {
-        told.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+/// Keeps the health check port that an update omits. Removes an unchanged one that is no longer needed.
+fn keep_health_check_port(spec: &mut Map<String, Value>, old_spec: &Value) {
+    let port = spec.int(&["healthCheckNodePort"]).unwrap_or_default();
+    let old_port = old_spec.int(&["healthCheckNodePort"]).unwrap_or_default();
+    if needs_health_check(spec) && port == 0 && old_port != 0 {
+        copy_key(spec, old_spec, "healthCheckNodePort");
+    } else if !needs_health_check(spec) && needs_health_check(old_spec) && port == old_port {
+        spec.shift_remove("healthCheckNodePort");
     }
-    if headless && service.text(&["spec", "sessionAffinity"]) == "ClientIP" {
-        told.push("spec.SessionAffinity is ignored for headless services".to_owned());
+}
+
+/// Keeps the node ports that an update omits. Removes unchanged ones if the new service type has no node ports.
+fn keep_node_ports(spec: &mut Map<String, Value>, old_spec: &Value) {
+    if !has_node_ports(old_spec) {
+        return;
     }
-    if headless && !service.text(&["spec", "loadBalancerIP"]).is_empty() {
-        told.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+    let keeps = has_node_ports(spec);
+    let old_ports = first_by(old_spec.items(&["ports"]), |port| (port.int(&["port"]), port.text(&["protocol"])));
+    let Some(Value::Array(ports)) = spec.get_mut("ports") else { return };
+    for port in ports {
+        let old = old_ports.get(&(port.int(&["port"]), port.text(&["protocol"])));
+        let old_number = old.and_then(|old| old.int(&["nodePort"]));
+        let number = port.int(&["nodePort"]).filter(|number| *number != 0);
+        if keeps && number.is_none() {
+            if let Some(old_number) = old_number {
+                as_object(port).insert("nodePort".to_owned(), old_number.into());
+            }
+        } else if !keeps && number == old_number {
+            as_object(port).shift_remove("nodePort");
+        }
     }
-    if service.text(&["spec", "type"]) != "ExternalName" && !service.text(&["spec", "externalName"]).is_empty() {
-        told.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
-    }
-    told
 }

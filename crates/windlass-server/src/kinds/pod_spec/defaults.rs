@@ -2,13 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::{core::volumes::default_source, pod_spec::image::tag, quantity::{amount, sum}};
+use crate::kinds::{
+    core::volumes::default_source,
+    pod_spec::image::tag,
+    quantity::{amount, sum},
+};
 use crate::object::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+/// The resources that decide about the QoS class.
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
 /// Applies the defaults of a pod.
-pub(super) fn default_pod(pod: &mut Value) {
+pub(crate) fn default_pod(pod: &mut Value) {
     let spec = object_mut(pod, "spec");
     default_pointer(spec, "enableServiceLinks", true);
     let host_network = spec.flag(&["hostNetwork"]);
@@ -30,7 +36,7 @@ pub(super) fn default_pod(pod: &mut Value) {
 }
 
 /// Applies the defaults of a pod template under a key of its owner's spec.
-pub(super) fn default_template(owner: &mut Value, key: &str) {
+pub(crate) fn default_template(owner: &mut Value, key: &str) {
     if let Some(template) = entry_mut(owner, key) {
         object_mut(template, "spec");
         if let Some(spec) = template.get_mut("spec") {
@@ -82,26 +88,34 @@ fn default_volume(volume: &mut Value) {
         default_pointer(object_mut(template, "spec"), "volumeMode", "Filesystem");
     }
     if let Some(source) = entry_mut(volume, "image") {
-        let policy = if tag(source.text(&["reference"])) == "latest" { "Always" } else { "IfNotPresent" };
+        let policy = pull_policy(source.text(&["reference"]));
         default_to(as_object(source), "pullPolicy", policy);
     }
-    if let Some(source) = entry_mut(volume, "downwardAPI") {
-        items_mut(source, "items").iter_mut().for_each(default_field_ref);
-    }
+    default_files(volume);
     if let Some(projected) = entry_mut(volume, "projected") {
         for source in items_mut(projected, "sources") {
             if let Some(token) = entry_mut(source, "serviceAccountToken") {
                 default_pointer(as_object(token), "expirationSeconds", 3600);
             }
-            if let Some(source) = entry_mut(source, "downwardAPI") {
-                items_mut(source, "items").iter_mut().for_each(default_field_ref);
-            }
+            default_files(source);
         }
     }
 }
 
+/// Applies the defaults of the downward API files of a volume or of a projected source.
+fn default_files(source: &mut Value) {
+    if let Some(files) = entry_mut(source, "downwardAPI") {
+        items_mut(files, "items").iter_mut().for_each(default_field_ref);
+    }
+}
+
+/// Returns the default pull policy of an image.
+fn pull_policy(image: &str) -> &'static str {
+    if tag(image) == "latest" { "Always" } else { "IfNotPresent" }
+}
+
 fn default_container(container: &mut Value) {
-    let policy = if tag(container.text(&["image"])) == "latest" { "Always" } else { "IfNotPresent" };
+    let policy = pull_policy(container.text(&["image"]));
     let map = as_object(container);
     default_to(map, "terminationMessagePath", "/dev/termination-log");
     default_to(map, "terminationMessagePolicy", "File");
@@ -167,16 +181,18 @@ fn request_limits(container: &mut Value) {
 /// Sets the missing pod-level requests to the sum of the containers' requests, or else to the pod-level limits.
 fn request_for_all(spec: &mut Value) {
     let Some(limits) = spec.at(&["resources", "limits"]).and_then(Value::as_object).cloned() else { return };
-    let own = |name: &str| matches!(name, "cpu" | "memory");
-    let defaults: Vec<(&str, String)> =
-        ["cpu", "memory"].into_iter().filter_map(|name| Some((name, requested(spec, name)?))).collect();
+    let sums = COMPUTE.map(|name| (name, requested(spec, name)));
     let Some(resources) = entry_mut(spec, "resources") else { return };
     let requests = object_mut(resources, "requests");
-    for (name, amount) in defaults {
-        default_pointer(requests, name, amount);
+    for (name, sum) in sums {
+        if let Some(sum) = sum {
+            default_pointer(requests, name, sum);
+        }
     }
-    for (name, limit) in limits.into_iter().filter(|(name, _)| own(name) || name.starts_with("hugepages-")) {
-        default_pointer(requests, &name, limit);
+    for (name, limit) in limits {
+        if COMPUTE.contains(&name.as_str()) || name.starts_with("hugepages-") {
+            default_pointer(requests, &name, limit);
+        }
     }
 }
 
@@ -188,72 +204,68 @@ pub(super) fn requested(spec: &Value, name: &str) -> Option<String> {
 /// Returns the total of the containers' requests or limits, as `field` specifies. That is the sum of the containers
 /// that run in parallel, or the amount of an init container if that is larger. Returns `None` if no container sets it.
 pub(crate) fn add_amounts(spec: &Value, field: &str, name: &str) -> Option<String> {
-    let of = |container: &Value| container.at(&["resources", field, name]).and_then(Value::as_str).map(str::to_owned);
+    let amount_of =
+        |container: &Value| container.at(&["resources", field, name]).and_then(Value::as_str).map(str::to_owned);
     let add = |total: Option<String>, more: Option<String>| match (total, more) {
         (Some(total), Some(more)) => Some(sum(&total, &more)),
         (total, more) => total.or(more),
     };
-    let running = spec.items(&["containers"]).iter().map(of).fold(None, add);
-    let (mut beside, mut most) = (None, None::<String>);
+    let exceeds =
+        |a: &Option<String>, b: &Option<String>| a.as_deref().and_then(amount) > b.as_deref().and_then(amount);
+    let running = spec.items(&["containers"]).iter().map(amount_of).fold(None, add);
+    let (mut sidecars, mut peak) = (None, None);
     for container in spec.items(&["initContainers"]) {
-        let alone = if container.text(&["restartPolicy"]) == "Always" {
-            beside = add(beside, of(container));
-            beside.clone()
+        // An init container runs beside the sidecars that precede it.
+        let total = if container.text(&["restartPolicy"]) == "Always" {
+            sidecars = add(sidecars, amount_of(container));
+            sidecars.clone()
         } else {
-            add(of(container), beside.clone())
+            add(amount_of(container), sidecars.clone())
         };
-        if alone.as_deref().and_then(amount) > most.as_deref().and_then(amount) {
-            most = alone;
+        if exceeds(&total, &peak) {
+            peak = total;
         }
     }
-    let running = add(running, beside);
-    if most.as_deref().and_then(amount) > running.as_deref().and_then(amount) { most } else { running }
+    let running = add(running, sidecars);
+    if exceeds(&peak, &running) { peak } else { running }
 }
 
 /// Returns the QoS class of a pod.
-pub(super) fn quality_of_service(pod: &Value) -> &'static str {
-    const COMPUTE: [&str; 2] = ["cpu", "memory"];
+pub(crate) fn quality_of_service(pod: &Value) -> &'static str {
     // Pod-level resources are evaluated like those of a single container.
-    let whole = pod.at(&["spec"]).filter(|spec| spec.at(&["resources"]).is_some());
-    let each = [pod.items(&["spec", "containers"]), pod.items(&["spec", "initContainers"])].concat();
-    let containers = || whole.into_iter().chain(each.iter().filter(|_| whole.is_none()));
-    let is_set = |given: &Value| amount(given.as_str().unwrap_or_default()).is_some_and(|amount| amount > 0.0);
-    let named = |container: &Value, kind: &str, name: &str| {
-        container.at(&["resources", kind, name]).filter(|given| is_set(given)).cloned()
-    };
-    let (mut any, mut guaranteed) = (false, true);
-    for container in containers() {
+    let spec = pod.at(&["spec"]).filter(|spec| spec.at(&["resources"]).is_some());
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
+    let owners = spec.into_iter().chain(containers.filter(|_| spec.is_none()));
+    let is_positive =
+        |quantity: &&Value| amount(quantity.as_str().unwrap_or_default()).is_some_and(|amount| amount > 0.0);
+    let (mut has_any, mut is_guaranteed) = (false, true);
+    for owner in owners {
         for name in COMPUTE {
-            let (request, limit) = (named(container, "requests", name), named(container, "limits", name));
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+            let request = owner.at(&["resources", "requests", name]).filter(is_positive);
+            let limit = owner.at(&["resources", "limits", name]).filter(is_positive);
+            has_any |= request.is_some() || limit.is_some();
+            is_guaranteed &= limit.is_some() && (request.is_none() || request == limit);
         }
     }
-    match (any, guaranteed) {
+    match (has_any, is_guaranteed) {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
     }
 }
 
-/// Returns a pod with its defaults.
-#[cfg(test)]
-pub(super) fn defaulted(mut pod: Value) -> Value {
-    default_pod(&mut pod);
-    pod
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::kinds::pod_spec::defaults::*;
+    use super::*;
 
     #[test]
-    fn a_pod_is_completed() {
-        let pod = defaulted(json!({"spec": {
+    fn default_pod_completes_containers_and_volumes() {
+        let mut pod = json!({"spec": {
             "containers": [{"name": "c", "image": "nginx:1", "ports": [{"containerPort": 80}],
                 "resources": {"limits": {"cpu": "1"}}, "livenessProbe": {"httpGet": {"port": 80}}}],
             "volumes": [{"name": "v"}, {"name": "s", "secret": {"secretName": "x"}}],
-        }}));
+        }});
+        default_pod(&mut pod);
         let container = &pod["spec"]["containers"][0];
         assert_eq!(container["imagePullPolicy"], "IfNotPresent");
         assert_eq!(container["ports"][0]["protocol"], "TCP");

@@ -1,23 +1,13 @@
 //! The environment of a container: variables and their sources.
 
-use serde_json::Value;
-
+use super::validate_required;
 use crate::{
     kinds::amount,
-    object::{Errors, Path, Tree, config_key, dns_label, dns_subdomain, qualified_name},
+    object::{Errors, Field, Rule, Tree, config_key, dns_label, dns_subdomain, qualified_name},
 };
 
-const NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
-
-/// The context of a field selector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldSelector {
-    Variable,
-    Volume,
-}
-
 /// The fields that a variable can refer to, sorted.
-const OF_VARIABLES: [&str; 9] = [
+const VARIABLE_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
     "metadata.uid",
@@ -29,10 +19,10 @@ const OF_VARIABLES: [&str; 9] = [
     "status.podIPs",
 ];
 /// The fields that a downward API file can refer to, sorted.
-const OF_VOLUMES: [&str; 5] =
+const VOLUME_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 /// The resource amounts that can be referred to, sorted.
-const AMOUNTS: [&str; 6] = [
+const RESOURCES: [&str; 6] = [
     "limits.cpu",
     "limits.ephemeral-storage",
     "limits.memory",
@@ -40,183 +30,185 @@ const AMOUNTS: [&str; 6] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-const SIZES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+const SIZE_DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+
+/// The context of a field selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldSelector {
+    Variable,
+    Volume,
+}
 
 /// Validates the variables of a container.
-pub(super) fn validate_environment(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("env");
-    for (index, variable) in container.items(&["env"]).iter().enumerate() {
-        let place = list.index(index);
-        match variable.text(&["name"]) {
-            "" => errors.required(&place.child("name"), ""),
-            name => validate_name(name, &place.child("name"), errors),
-        }
-        validate_value(variable, &place.child("valueFrom"), errors);
+pub(super) fn validate_environment(container: &Field<'_>, errors: &mut Errors) {
+    for variable in container.child("env").items() {
+        variable.check(&[("name", Rule::Required)], errors);
+        validate_name(&variable.child("name"), errors);
+        validate_value(&variable, errors);
     }
-    let list = path.child("envFrom");
-    for (index, source) in container.items(&["envFrom"]).iter().enumerate() {
-        let place = list.index(index);
-        validate_name(source.text(&["prefix"]), &place.child("prefix"), errors);
-        let given = ["configMapRef", "secretRef"].into_iter().filter(|reference| source.at(&[reference]).is_some());
-        let given = given.inspect(|reference| {
-            let place = place.child(reference);
-            match source.text(&[reference, "name"]) {
-                "" => errors.required(&place.child("name"), ""),
-                name => errors.invalid_each(&place.child("name"), name, dns_subdomain(name)),
+    let sources = container.child("envFrom");
+    for source in sources.items() {
+        validate_name(&source.child("prefix"), errors);
+        let mut references = 0;
+        for name in ["configMapRef", "secretRef"] {
+            let reference = source.child(name);
+            if reference.is_set() {
+                references += 1;
+                validate_required(&reference.child("name"), dns_subdomain, errors);
             }
-        });
-        match given.count() {
-            0 => errors.invalid(&list, "", "must specify one of: `configMapRef` or `secretRef`"),
+        }
+        // Like in the real server, these errors do not name the source.
+        match references {
+            0 => sources.invalid_as("", "must specify one of: `configMapRef` or `secretRef`", errors),
             1 => {}
-            _ => errors.invalid(&list, "", "may not have more than one field specified at a time"),
+            _ => sources.invalid_as("", "may not have more than one field specified at a time", errors),
         }
     }
 }
 
-fn validate_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-        errors.invalid(path, name, NAME);
+/// Validates the name of a variable. An absent or empty name is valid.
+fn validate_name(name: &Field<'_>, errors: &mut Errors) {
+    const DETAIL: &str =
+        "a valid environment variable name must consist only of printable ASCII characters other than '='";
+    if !name.text().bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        name.invalid(DETAIL, errors);
     }
 }
 
-fn validate_value(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(source) = variable.at(&["valueFrom"]) else { return };
-    if let Some(field) = source.at(&["fieldRef"]) {
-        validate_field_selector(field, FieldSelector::Variable, &path.child("fieldRef"), errors);
+/// Validates the source of a variable's value.
+fn validate_value(variable: &Field<'_>, errors: &mut Errors) {
+    let source = variable.child("valueFrom");
+    if !source.is_set() {
+        return;
     }
-    if let Some(resource) = source.at(&["resourceFieldRef"]) {
-        validate_resource_selector(resource, FieldSelector::Variable, &path.child("resourceFieldRef"), errors);
+    let field = source.child("fieldRef");
+    if field.is_set() {
+        validate_field_selector(&field, FieldSelector::Variable, errors);
     }
-    for reference in ["configMapKeyRef", "secretKeyRef"] {
-        let Some(selector) = source.at(&[reference]) else { continue };
-        let place = path.child(reference);
-        let name = selector.text(&["name"]);
-        errors.invalid_each(&place.child("name"), name, dns_subdomain(name));
-        match selector.text(&["key"]) {
-            "" => errors.required(&place.child("key"), ""),
-            key => errors.invalid_each(&place.child("key"), key, config_key(key)),
+    let resource = source.child("resourceFieldRef");
+    if resource.is_set() {
+        validate_resource_selector(&resource, FieldSelector::Variable, errors);
+    }
+    for name in ["configMapKeyRef", "secretKeyRef"] {
+        let selector = source.child(name);
+        if selector.is_set() {
+            let name = selector.child("name");
+            name.invalid_each(dns_subdomain(name.text()), errors);
+            validate_required(&selector.child("key"), config_key, errors);
         }
     }
-    if let Some(selector) = source.at(&["fileKeyRef"]) {
-        validate_file_selector(selector, &path.child("fileKeyRef"), errors);
+    let file = source.child("fileKeyRef");
+    if file.is_set() {
+        validate_file_selector(&file, errors);
     }
-    let number = source.entries(&[]).filter(|(_, source)| !source.is_null()).count();
-    if number == 0 {
-        let text =
+    let sources = source.json().entries(&[]).filter(|(_, source)| !source.is_null()).count();
+    if sources == 0 {
+        let detail =
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-        errors.invalid(path, "", text);
-    } else if !variable.text(&["value"]).is_empty() {
-        errors.invalid(path, "", "may not be specified when `value` is not empty");
-    } else if number > 1 {
-        errors.invalid(path, "", "may not have more than one field specified at a time");
+        source.invalid_as("", detail, errors);
+    } else if !variable.child("value").is_empty() {
+        source.invalid_as("", "may not be specified when `value` is not empty", errors);
+    } else if sources > 1 {
+        source.invalid_as("", "may not have more than one field specified at a time", errors);
     }
 }
 
 /// Validates a reference to a variable in a file of a volume.
-fn validate_file_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let (key, volume, file) = (selector.text(&["key"]), selector.text(&["volumeName"]), selector.text(&["path"]));
-    for (field, text) in [("key", key), ("volumeName", volume), ("path", file)] {
-        let place = path.child(field);
-        match field {
-            _ if text.is_empty() => errors.required(&place, ""),
-            "key" => validate_name(text, &place, errors),
-            "volumeName" => errors.invalid_each(&place, text, dns_label(text)),
-            _ if text.split('/').any(|part| part == "..") => errors.invalid(&place, text, "must not contain '..'"),
-            _ => {}
-        }
+fn validate_file_selector(selector: &Field<'_>, errors: &mut Errors) {
+    selector.check(&[("key", Rule::Required)], errors);
+    validate_name(&selector.child("key"), errors);
+    validate_required(&selector.child("volumeName"), dns_label, errors);
+    selector.check(&[("path", Rule::Required)], errors);
+    let file = selector.child("path");
+    if file.text().split('/').any(|part| part == "..") {
+        file.invalid("must not contain '..'", errors);
     }
 }
 
 /// Validates that the volumes of such files exist and are of type `emptyDir`.
-pub(super) fn validate_file_volumes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_file_volumes(spec: &Field<'_>, errors: &mut Errors) {
     for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let list_path = path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
-            let place = list_path.index(index);
-            let variables = place.child("env");
-            for (index, variable) in container.items(&["env"]).iter().enumerate() {
-                let Some(selector) = variable.at(&["valueFrom", "fileKeyRef"]) else { continue };
-                let (place, name) = (variables.index(index), selector.text(&["volumeName"]));
-                let place = place.child("valueFrom.fileKeyRef.volumeName");
-                match spec.items(&["volumes"]).iter().rfind(|volume| volume.text(&["name"]) == name) {
-                    None => errors.not_found(&place, name),
-                    Some(volume) if volume.at(&["emptyDir"]).is_none() => {
-                        errors.invalid(&place, name, "referenced volume must be of type emptyDir");
-                    }
-                    Some(_) => {}
+        for container in spec.child(list).items() {
+            for variable in container.child("env").items() {
+                let selector = variable.child("valueFrom.fileKeyRef");
+                if selector.is_set() {
+                    validate_file_volume(&selector.child("volumeName"), spec, errors);
                 }
             }
         }
     }
 }
 
+fn validate_file_volume(volume_name: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
+    let name = volume_name.text();
+    match spec.json().items(&["volumes"]).iter().rfind(|volume| volume.text(&["name"]) == name) {
+        None => errors.not_found(volume_name.path(), name),
+        Some(volume) if volume.at(&["emptyDir"]).is_none() => {
+            volume_name.invalid_as(name, "referenced volume must be of type emptyDir", errors);
+        }
+        Some(_) => {}
+    }
+}
+
 /// Validates a reference to a field of the pod.
-pub(super) fn validate_field_selector(selector: &Value, asker: FieldSelector, path: &Path<'_>, errors: &mut Errors) {
-    if selector.text(&["apiVersion"]).is_empty() {
-        return errors.required(&path.child("apiVersion"), "");
+pub(super) fn validate_field_selector(selector: &Field<'_>, context: FieldSelector, errors: &mut Errors) {
+    let (version, field) = (selector.child("apiVersion"), selector.child("fieldPath"));
+    if version.is_empty() || field.is_empty() {
+        let missing = if version.is_empty() { version } else { field };
+        return missing.required("", errors);
     }
-    let field = selector.text(&["fieldPath"]);
-    if field.is_empty() {
-        return errors.required(&path.child("fieldPath"), "");
+    let (version, name) = (version.text(), field.text());
+    let not_converted =
+        |problem: String, errors: &mut Errors| field.invalid(&format!("error converting fieldPath: {problem}"), errors);
+    if version != "v1" && !name.ends_with("']") {
+        return not_converted(format!("unsupported pod version: {version}"), errors);
     }
-    let version = selector.text(&["apiVersion"]);
-    if version != "v1" && !field.ends_with("']") {
-        let text = format!("error converting fieldPath: unsupported pod version: {version}");
-        return errors.invalid(&path.child("fieldPath"), field, &text);
-    }
-    let (base, key) = match field.strip_suffix("']").and_then(|rest| rest.split_once("['")) {
+    let (base, key) = match name.strip_suffix("']").and_then(|rest| rest.split_once("['")) {
         Some((base, key)) => (base, Some(key)),
-        None => (field, None),
+        None => (name, None),
     };
-    let known = OF_VARIABLES.contains(&base) || OF_VOLUMES.contains(&base) || matches!(base, "spec.host");
+    let is_known = VARIABLE_FIELDS.contains(&base) || VOLUME_FIELDS.contains(&base) || base == "spec.host";
+    let allowed: &[&str] = match context {
+        FieldSelector::Variable => &VARIABLE_FIELDS,
+        FieldSelector::Volume => &VOLUME_FIELDS,
+    };
     match (base, key) {
-        ("metadata.annotations", Some(key)) => errors.invalid_each(path, key, qualified_name(&key.to_lowercase())),
-        ("metadata.labels", Some(key)) => errors.invalid_each(path, key, qualified_name(key)),
-        (_, Some(_)) => {
-            let text = format!("error converting fieldPath: field label does not support subscript: {field}");
-            errors.invalid(&path.child("fieldPath"), field, &text);
+        ("metadata.annotations", Some(key)) => {
+            errors.invalid_each(selector.path(), key, qualified_name(&key.to_lowercase()));
         }
-        (_, None) if !known => {
-            let text = format!("error converting fieldPath: field label not supported: {field}");
-            errors.invalid(&path.child("fieldPath"), field, &text);
-        }
-        (_, None) => {
-            let allowed: &[&str] = match asker {
-                FieldSelector::Variable => &OF_VARIABLES,
-                FieldSelector::Volume => &OF_VOLUMES,
-            };
-            if !allowed.contains(&base) {
-                errors.unsupported(&path.child("fieldPath"), base, allowed);
-            }
-        }
+        ("metadata.labels", Some(key)) => errors.invalid_each(selector.path(), key, qualified_name(key)),
+        (_, Some(_)) => not_converted(format!("field label does not support subscript: {name}"), errors),
+        (_, None) if !is_known => not_converted(format!("field label not supported: {name}"), errors),
+        (_, None) => field.one_of(allowed, errors),
     }
 }
 
 /// Validates a reference to a container's request or limit.
-pub(super) fn validate_resource_selector(selector: &Value, asker: FieldSelector, path: &Path<'_>, errors: &mut Errors) {
-    let resource = selector.text(&["resource"]);
-    let pages = ["limits.hugepages-", "requests.hugepages-"].iter().any(|prefix| resource.starts_with(prefix));
-    if asker == FieldSelector::Volume && selector.text(&["containerName"]).is_empty() {
-        errors.required(&path.child("containerName"), "");
-    } else if resource.is_empty() {
-        errors.required(&path.child("resource"), "");
-    } else if !AMOUNTS.contains(&resource) && !pages {
-        errors.unsupported(&path.child("resource"), resource, &AMOUNTS);
+pub(super) fn validate_resource_selector(selector: &Field<'_>, context: FieldSelector, errors: &mut Errors) {
+    let (container, resource) = (selector.child("containerName"), selector.child("resource"));
+    let name = resource.text();
+    let is_huge_pages = ["limits.hugepages-", "requests.hugepages-"].iter().any(|prefix| name.starts_with(prefix));
+    if context == FieldSelector::Volume && container.is_empty() {
+        container.required("", errors);
+    } else if name.is_empty() {
+        resource.required("", errors);
+    } else if !is_huge_pages {
+        resource.one_of(&RESOURCES, errors);
     }
-    let divisor = selector.text(&["divisor"]);
-    if divisor.is_empty() || amount(divisor) == Some(0.0) {
+    let divisor = selector.child("divisor");
+    if divisor.is_empty() || amount(divisor.text()) == Some(0.0) {
         return;
     }
-    let (name, sizes): (&str, &[&str]) = match resource {
+    let (title, divisors): (&str, &[&str]) = match name {
         "limits.cpu" | "requests.cpu" => ("cpu", &["1m", "1"]),
-        "limits.memory" | "requests.memory" => ("memory", &SIZES),
-        "limits.ephemeral-storage" | "requests.ephemeral-storage" => ("local ephemeral storage", &SIZES),
-        _ if pages => ("hugepages", &SIZES),
+        "limits.memory" | "requests.memory" => ("memory", &SIZE_DIVISORS),
+        "limits.ephemeral-storage" | "requests.ephemeral-storage" => ("local ephemeral storage", &SIZE_DIVISORS),
+        _ if is_huge_pages => ("hugepages", &SIZE_DIVISORS),
         _ => return,
     };
-    if !sizes.contains(&divisor) {
-        let sizes = if name == "cpu" { "1m and 1".to_owned() } else { sizes.join(", ") };
-        let text = format!("only divisor's values {sizes} are supported with the {name} resource");
-        errors.invalid(&path.child("divisor"), resource, &text);
+    if !divisors.contains(&divisor.text()) {
+        let list = if title == "cpu" { "1m and 1".to_owned() } else { divisors.join(", ") };
+        let detail = format!("only divisor's values {list} are supported with the {title} resource");
+        divisor.invalid_as(name, &detail, errors);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// The maximum length of a repository name, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LENGTH: usize = 255;
 /// The supported digests, with their number of hex digits.
 const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
@@ -25,20 +25,20 @@ pub(super) fn tag(image: &str) -> &str {
         return "";
     }
     let is_host = |first: &str| first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first;
-    let whole = match image.split_once('/') {
+    let full_name = match image.split_once('/') {
         Some((first, _)) if is_host(first) => image.to_owned(),
         Some(_) => format!("docker.io/{image}"),
         None => format!("docker.io/library/{image}"),
     };
-    let Some(found) = REFERENCE.captures(&whole) else { return "" };
+    let Some(found) = REFERENCE.captures(&full_name) else { return "" };
     let length = |group: usize| found.get(group).map_or(0, |part| part.len());
     let digest = found.get(3).map(|algorithm| (algorithm.as_str(), length(4)));
-    if length(1) > LONGEST_NAME || digest.is_some_and(|digest| !DIGESTS.contains(&digest)) {
+    if length(1) > MAX_NAME_LENGTH || digest.is_some_and(|digest| !DIGESTS.contains(&digest)) {
         return "";
     }
     match found.get(2) {
-        // The tag is at the same distance from the end in `image` and in `whole`.
-        Some(tag) => &image[image.len() - (whole.len() - tag.start())..][..tag.len()],
+        // The tag is at the same distance from the end in both names.
+        Some(tag) => &image[image.len() - (full_name.len() - tag.start())..][..tag.len()],
         None if digest.is_some() => "",
         None => "latest",
     }
@@ -46,10 +46,10 @@ pub(super) fn tag(image: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use crate::kinds::pod_spec::image::*;
+    use super::*;
 
     #[test]
-    fn only_what_floats_is_pulled_always() {
+    fn tag_defaults_to_latest_without_digest() {
         let digest = "a".repeat(64);
         for (image, expected) in [
             ("nginx", "latest"),

@@ -1,108 +1,87 @@
-//! The hostname of a pod, and its DNS configuration.
+//! The network settings of a pod: host ports, the hostname, DNS and the hosts file.
 
-use serde_json::Value;
-
-use crate::kinds::pod_spec::one_of;
-use crate::object::{Errors, Path, Tree, dns_subdomain, dns_subdomain_with_underscores, validate_address};
+use crate::object::{Errors, Field, dns_subdomain, dns_subdomain_with_underscores, validate_address};
 
 /// The limits of the system's resolver.
-const NAME_SERVERS: usize = 3;
-const SEARCHES: usize = 32;
+const MAX_NAME_SERVERS: usize = 3;
+const MAX_SEARCH_PATHS: usize = 32;
+/// The maximum length of a hostname override, in bytes.
+const MAX_HOSTNAME_LENGTH: usize = 64;
 
 /// Validates that host ports equal the container ports if the pod uses the host network.
-pub(super) fn validate_host_ports(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if !spec.flag(&["hostNetwork"]) {
+pub(super) fn validate_host_ports(spec: &Field<'_>, errors: &mut Errors) {
+    if !spec.child("hostNetwork").flag() {
         return;
     }
-    let containers = path.child("containers");
-    for (index, container) in spec.items(&["containers"]).iter().enumerate() {
-        let place = containers.index(index);
-        let ports = place.child("ports");
-        for (index, port) in container.items(&["ports"]).iter().enumerate() {
-            let outside = port.int(&["hostPort"]).unwrap_or_default();
-            if outside != 0 && outside != port.int(&["containerPort"]).unwrap_or_default() {
-                let text = "must match `containerPort` when `hostNetwork` is true";
-                errors.invalid(&ports.index(index).child("hostPort"), &outside, text);
+    for container in spec.child("containers").items() {
+        for port in container.child("ports").items() {
+            let host_port = port.child("hostPort");
+            let number = host_port.int().unwrap_or_default();
+            if number != 0 && number != port.child("containerPort").int().unwrap_or_default() {
+                host_port.invalid("must match `containerPort` when `hostNetwork` is true", errors);
             }
         }
     }
 }
 
 /// Validates the hostname override of a pod.
-pub(super) fn validate_own_name(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const LONGEST: usize = 64;
-    let Some(name) = spec.at(&["hostnameOverride"]).and_then(Value::as_str) else { return };
-    let path = path.child("hostnameOverride");
+pub(super) fn validate_hostname_override(spec: &Field<'_>, errors: &mut Errors) {
+    let name = spec.child("hostnameOverride");
+    if !name.is_set() {
+        return;
+    }
     for field in ["setHostnameAsFQDN", "hostNetwork"] {
-        if spec.flag(&[field]) {
-            errors.forbidden(&path, &format!("may not be specified when {field} is true"));
+        if spec.child(field).flag() {
+            name.forbidden(&format!("may not be specified when {field} is true"), errors);
         }
     }
-    if name.len() > LONGEST {
-        errors.too_long(&path, LONGEST);
+    if name.text().len() > MAX_HOSTNAME_LENGTH {
+        name.too_long(MAX_HOSTNAME_LENGTH, errors);
     }
-    errors.invalid_each(&path, name, dns_subdomain(name));
+    name.invalid_each(dns_subdomain(name.text()), errors);
 }
 
 /// Validates the DNS configuration.
-pub(super) fn validate_dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let config = spec.at(&["dnsConfig"]);
-    let path = path.child("dnsConfig");
-    if spec.text(&["dnsPolicy"]) == "None" {
-        if config.is_none() {
-            return errors.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
+pub(super) fn validate_dns(spec: &Field<'_>, errors: &mut Errors) {
+    let config = spec.child("dnsConfig");
+    let name_servers = config.child("nameservers");
+    if spec.child("dnsPolicy").text() == "None" {
+        if !config.is_set() {
+            return config.required("must provide `dnsConfig` when `dnsPolicy` is None", errors);
         }
-        if spec.items(&["dnsConfig", "nameservers"]).is_empty() {
-            let text = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            return errors.required(&path.child("nameservers"), text);
-        }
-    }
-    let Some(config) = config else { return };
-    let list = path.child("nameservers");
-    let servers = config.items(&["nameservers"]);
-    if servers.len() > NAME_SERVERS {
-        let text = format!("must not have more than {NAME_SERVERS} nameservers");
-        errors.invalid(&list, &Value::from(servers), &text);
-    }
-    for (index, server) in servers.iter().enumerate() {
-        validate_address(server.as_str().unwrap_or_default(), &list.index(index), errors);
-    }
-    let list = path.child("searches");
-    let searches = config.items(&["searches"]);
-    if searches.len() > SEARCHES {
-        let text = format!("must not have more than {SEARCHES} search paths");
-        errors.invalid(&list, &Value::from(searches), &text);
-    }
-    for (index, search) in searches.iter().enumerate() {
-        let search = search.as_str().unwrap_or_default();
-        if search != "." {
-            let search = search.strip_suffix('.').unwrap_or(search);
-            errors.invalid_each(&list.index(index), search, dns_subdomain_with_underscores(search));
+        if name_servers.is_empty() {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            return name_servers.required(detail, errors);
         }
     }
-    let list = path.child("options");
-    for (index, option) in config.items(&["options"]).iter().enumerate() {
-        if option.text(&["name"]).is_empty() {
-            errors.required(&list.index(index), "must not be empty");
+    if name_servers.len() > MAX_NAME_SERVERS {
+        name_servers.invalid(&format!("must not have more than {MAX_NAME_SERVERS} nameservers"), errors);
+    }
+    for server in name_servers.items() {
+        validate_address(server.text(), server.path(), errors);
+    }
+    let searches = config.child("searches");
+    if searches.len() > MAX_SEARCH_PATHS {
+        searches.invalid(&format!("must not have more than {MAX_SEARCH_PATHS} search paths"), errors);
+    }
+    for search in searches.items().filter(|search| search.text() != ".") {
+        let domain = search.text().strip_suffix('.').unwrap_or(search.text());
+        errors.invalid_each(search.path(), domain, dns_subdomain_with_underscores(domain));
+    }
+    for option in config.child("options").items() {
+        if option.child("name").is_empty() {
+            option.required("must not be empty", errors);
         }
     }
 }
 
 /// Validates additional entries of the hosts file.
-pub(super) fn validate_host_aliases(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("hostAliases");
-    for (index, alias) in spec.items(&["hostAliases"]).iter().enumerate() {
-        let place = list.index(index);
-        validate_address(alias.text(&["ip"]), &place.child("ip"), errors);
-        let names = place.child("hostnames");
-        for (index, name) in alias.items(&["hostnames"]).iter().enumerate() {
-            let name = name.as_str().unwrap_or_default();
-            errors.invalid_each(&names.index(index), name, dns_subdomain(name));
+pub(super) fn validate_host_aliases(spec: &Field<'_>, errors: &mut Errors) {
+    for alias in spec.child("hostAliases").items() {
+        let address = alias.child("ip");
+        validate_address(address.text(), address.path(), errors);
+        for name in alias.child("hostnames").items() {
+            name.invalid_each(dns_subdomain(name.text()), errors);
         }
     }
-}
-
-/// Validates the DNS policy.
-pub(super) fn validate_dns_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path, errors);
 }

@@ -4,204 +4,193 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::kinds::pod_spec::one_of;
 use crate::{
     kinds::selector::{validate_node_requirements, validate_node_selector, validate_selector},
-    object::{Errors, Path, Tree, dns_label, label_value, qualified_name},
+    object::{DuplicateCheck, Errors, Field, Rule, Tree, dns_label, label_value, qualified_name},
 };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
+const NODE_POLICY: Rule = Rule::OneOf(&["Honor", "Ignore"]);
 
 /// Validates node affinity and pod affinity.
-pub(super) fn validate_affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.child("affinity");
-    if let Some(nodes) = spec.at(&["affinity", "nodeAffinity"]) {
-        let place = path.child("nodeAffinity");
-        if let Some(required) = nodes.at(&[REQUIRED]) {
-            validate_node_selector(required, &place.child(REQUIRED), errors);
-        }
-        let list = place.child(PREFERRED);
-        for (index, term) in nodes.items(&[PREFERRED]).iter().enumerate() {
-            let place = list.index(index);
-            validate_weight(term, &place, errors);
-            if let Some(preference) = term.at(&["preference"]) {
-                validate_node_requirements(preference, &place.child("preference"), errors);
-            }
-        }
+pub(super) fn validate_affinity(spec: &Field<'_>, errors: &mut Errors) {
+    let affinity = spec.child("affinity");
+    let nodes = affinity.child("nodeAffinity");
+    let required = nodes.child(REQUIRED);
+    if required.is_set() {
+        validate_node_selector(&required, errors);
+    }
+    for term in nodes.child(PREFERRED).items() {
+        validate_weight(&term, errors);
+        validate_node_requirements(&term.child("preference"), errors);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
-        let place = path.child(kind);
-        let list = place.child(REQUIRED);
-        for (index, term) in spec.items(&["affinity", kind, REQUIRED]).iter().enumerate() {
-            validate_term(term, &list.index(index), errors);
+        let pods = affinity.child(kind);
+        for term in pods.child(REQUIRED).items() {
+            validate_term(&term, errors);
         }
-        let list = place.child(PREFERRED);
-        for (index, weighted) in spec.items(&["affinity", kind, PREFERRED]).iter().enumerate() {
-            let place = list.index(index);
-            validate_weight(weighted, &place, errors);
-            let term = weighted.at(&["podAffinityTerm"]).unwrap_or(&Value::Null);
-            validate_term(term, &place.child("podAffinityTerm"), errors);
+        for term in pods.child(PREFERRED).items() {
+            validate_weight(&term, errors);
+            validate_term(&term.child("podAffinityTerm"), errors);
         }
     }
 }
 
-fn validate_weight(term: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let weight = term.int(&["weight"]).unwrap_or_default();
+fn validate_weight(term: &Field<'_>, errors: &mut Errors) {
+    let field = term.child("weight");
+    let weight = field.int().unwrap_or_default();
     if !(1..=100).contains(&weight) {
-        errors.invalid(&path.child("weight"), &weight, "must be in the range 1-100");
+        field.invalid_as(&weight, "must be in the range 1-100", errors);
     }
 }
 
 /// Validates a term of a pod affinity.
-fn validate_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
-    validate_selector(term.at(&["labelSelector"]), &path.child("labelSelector"), errors);
-    validate_selector(term.at(&["namespaceSelector"]), &path.child("namespaceSelector"), errors);
-    for name in term.items(&["namespaces"]).iter().filter_map(Value::as_str) {
-        errors.invalid_each(&path.child("namespace"), name, dns_label(name));
+fn validate_term(term: &Field<'_>, errors: &mut Errors) {
+    validate_selector(&term.child("labelSelector"), errors);
+    validate_selector(&term.child("namespaceSelector"), errors);
+    for namespace in term.child("namespaces").items() {
+        // The real server reports this path.
+        errors.invalid_each(&term.path().child("namespace"), namespace.text(), dns_label(namespace.text()));
     }
-    validate_label_keys(term, path, errors);
-    let key = term.text(&["topologyKey"]);
+    validate_label_keys(term, errors);
+    let key = term.child("topologyKey");
     if key.is_empty() {
-        errors.required(&path.child("topologyKey"), "can not be empty");
+        key.required("can not be empty", errors);
     }
-    errors.invalid_each(&path.child("topologyKey"), key, qualified_name(key));
+    key.invalid_each(qualified_name(key.text()), errors);
 }
 
 /// Validates label keys. Their values have already been added to the selector.
-fn validate_label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const FIELDS: [&str; 2] = ["matchLabelKeys", "mismatchLabelKeys"];
-    let keys = |field: &'static str| term.items(&[field]).iter().filter_map(Value::as_str);
-    for field in FIELDS {
-        let place = path.child(field);
-        if term.at(&["labelSelector"]).is_none() {
-            if keys(field).next().is_some() {
-                errors.forbidden(&place, "must not be specified when labelSelector is not set");
+fn validate_label_keys(term: &Field<'_>, errors: &mut Errors) {
+    let selector = term.child("labelSelector");
+    for name in ["matchLabelKeys", "mismatchLabelKeys"] {
+        let keys = term.child(name);
+        if selector.is_set() {
+            for key in keys.items() {
+                key.invalid_each(qualified_name(key.text()), errors);
             }
-            continue;
-        }
-        for (index, key) in keys(field).enumerate() {
-            errors.invalid_each(&place.index(index), key, qualified_name(key));
+        } else if !keys.is_empty() {
+            keys.forbidden("must not be specified when labelSelector is not set", errors);
         }
     }
-    let labels = term.at(&["labelSelector", "matchLabels"]).and_then(Value::as_object);
-    let mut selected: HashSet<&str> = labels.into_iter().flat_map(|labels| labels.keys().map(String::as_str)).collect();
-    for expression in term.items(&["labelSelector", "matchExpressions"]) {
+    let texts = |name| term.json().items(&[name]).iter().filter_map(Value::as_str);
+    let matched: Vec<&str> = texts("matchLabelKeys").collect();
+    let mut selected: HashSet<&str> = selector.json().entries(&["matchLabels"]).map(|(key, _)| &**key).collect();
+    for expression in selector.json().items(&["matchExpressions"]) {
         let key = expression.text(&["key"]);
         if !selected.insert(key)
-            && let Some(index) = keys("matchLabelKeys").collect::<Vec<_>>().iter().rposition(|known| *known == key)
+            && let Some(index) = matched.iter().rposition(|matched| *matched == key)
         {
-            errors.invalid(&path.index(index), key, "exists in both matchLabelKeys and labelSelector");
+            let detail = "exists in both matchLabelKeys and labelSelector";
+            errors.invalid(&term.path().index(index), key, detail);
         }
     }
-    let mismatched: HashSet<&str> = keys("mismatchLabelKeys").collect();
-    for (index, key) in keys("matchLabelKeys").enumerate() {
-        if mismatched.contains(key) {
-            let place = path.child("matchLabelKeys");
-            errors.invalid(&place.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
-        }
+    let mismatched: HashSet<&str> = texts("mismatchLabelKeys").collect();
+    for key in term.child("matchLabelKeys").items().filter(|key| mismatched.contains(key.text())) {
+        key.invalid("exists in both matchLabelKeys and mismatchLabelKeys", errors);
     }
 }
 
 /// Validates topology spread constraints.
-pub(super) fn validate_spreading(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("topologySpreadConstraints");
-    let constraints = spec.items(&["topologySpreadConstraints"]);
-    // The number of remaining constraints for each pair.
-    let mut coming: HashMap<(&str, &str), usize> = HashMap::new();
-    for constraint in constraints {
-        *coming.entry((constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]))).or_default() += 1;
+pub(super) fn validate_spreading(spec: &Field<'_>, errors: &mut Errors) {
+    let constraints = spec.child("topologySpreadConstraints");
+    // The number of remaining constraints for each pair of key and action.
+    let mut remaining: HashMap<(&str, &str), usize> = HashMap::new();
+    for constraint in constraints.items() {
+        *remaining.entry(key_and_action(&constraint)).or_default() += 1;
     }
-    for (index, constraint) in constraints.iter().enumerate() {
-        let place = list.index(index);
-        let (key, action) = (constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]));
-        positive(constraint.int(&["maxSkew"]).or(Some(0)), &place.child("maxSkew"), errors);
+    for constraint in constraints.items() {
+        let (key, action) = key_and_action(&constraint);
+        validate_positive(&constraint.child("maxSkew"), 0, errors);
         if key.is_empty() {
-            errors.required(&place.child("topologyKey"), "can not be empty");
+            constraint.child("topologyKey").required("can not be empty", errors);
         }
-        let actions = ["DoNotSchedule", "ScheduleAnyway"];
-        if !actions.contains(&action) {
-            errors.unsupported(&place.child("whenUnsatisfiable"), action, &actions);
+        if !UNSATISFIABLE_ACTIONS.contains(&action) {
+            constraint.child("whenUnsatisfiable").unsupported(&UNSATISFIABLE_ACTIONS, errors);
         }
-        let left = coming.entry((key, action)).or_default();
+        let left = remaining.entry((key, action)).or_default();
         *left = left.saturating_sub(1);
         if *left > 0 {
             let pair = format!("{{{key}, {action}}}");
-            errors.duplicate(&place.child("{topologyKey, whenUnsatisfiable}"), &pair);
+            errors.duplicate(&constraint.path().child("{topologyKey, whenUnsatisfiable}"), &pair);
         }
-        let domains = constraint.int(&["minDomains"]);
-        positive(domains, &place.child("minDomains"), errors);
-        if let Some(domains) = domains.filter(|_| action != "DoNotSchedule") {
-            let text = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-            errors.invalid(&place.child("minDomains"), &domains, &text);
+        let domains = constraint.child("minDomains");
+        validate_positive(&domains, 1, errors);
+        if domains.is_set() && action != "DoNotSchedule" {
+            let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            domains.invalid(&detail, errors);
         }
-        for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            one_of(constraint, policy, &["Honor", "Ignore"], &place, errors);
-        }
-        validate_label_keys(constraint, &place, errors);
-        validate_selector(constraint.at(&["labelSelector"]), &place.child("labelSelector"), errors);
+        constraint.check(&[("nodeAffinityPolicy", NODE_POLICY), ("nodeTaintsPolicy", NODE_POLICY)], errors);
+        validate_label_keys(&constraint, errors);
+        validate_selector(&constraint.child("labelSelector"), errors);
     }
 }
 
-fn positive(number: Option<i64>, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(number) = number.filter(|number| *number <= 0) {
-        errors.invalid(path, &number, "must be greater than zero");
+/// Returns the pair that identifies a topology spread constraint.
+fn key_and_action<'v>(constraint: &Field<'v>) -> (&'v str, &'v str) {
+    let constraint = constraint.json();
+    (constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]))
+}
+
+/// Validates that a number is positive. An absent number counts as `default`.
+fn validate_positive(field: &Field<'_>, default: i64, errors: &mut Errors) {
+    let number = field.int().unwrap_or(default);
+    if number <= 0 {
+        field.invalid_as(&number, "must be greater than zero", errors);
     }
 }
 
 /// Validates tolerations.
-pub(in crate::kinds) fn validate_tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("tolerations");
-    for (index, toleration) in spec.items(&["tolerations"]).iter().enumerate() {
-        let place = list.index(index);
-        let (key, operator) = (toleration.text(&["key"]), toleration.text(&["operator"]));
+pub(in crate::kinds) fn validate_tolerations(spec: &Field<'_>, errors: &mut Errors) {
+    for toleration in spec.child("tolerations").items() {
+        let (key, operator) = (toleration.child("key"), toleration.child("operator"));
         if !key.is_empty() {
-            errors.invalid_each(&place.child("key"), key, qualified_name(key));
-        } else if operator != "Exists" {
-            let text = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(&place.child("operator"), operator, text);
+            key.invalid_each(qualified_name(key.text()), errors);
+        } else if operator.text() != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            operator.invalid_as(operator.text(), detail, errors);
         }
-        let effect = toleration.text(&["effect"]);
-        if toleration.int(&["tolerationSeconds"]).is_some() && effect != "NoExecute" {
-            let text = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(&place.child("effect"), effect, text);
+        let effect = toleration.child("effect");
+        if toleration.child("tolerationSeconds").is_set() && effect.text() != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            effect.invalid_as(effect.text(), detail, errors);
         }
-        let value = toleration.text(&["value"]);
-        match operator {
+        let value = toleration.child("value").text();
+        match operator.text() {
             "" | "Equal" => {
                 let problems = label_value(value);
                 if !problems.is_empty() {
-                    errors.invalid(&place.child("operator"), value, &problems.join(";"));
+                    operator.invalid_as(value, &problems.join(";"), errors);
                 }
             }
             "Exists" if !value.is_empty() => {
-                errors.invalid(&place.child("operator"), value, "value must be empty when `operator` is 'Exists'");
+                operator.invalid_as(value, "value must be empty when `operator` is 'Exists'", errors);
             }
             "Exists" => {}
             // These operators belong to a disabled feature.
-            "Lt" | "Gt" => {
-                errors.unsupported(&place.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]);
-            }
-            _ => errors.unsupported(&place.child("operator"), operator, &["Equal", "Exists"]),
+            "Lt" | "Gt" => operator.unsupported(&["Equal", "Exists", "Lt", "Gt"], errors),
+            _ => operator.unsupported(&["Equal", "Exists"], errors),
         }
-        one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], &place, errors);
+        effect.one_of(&EFFECTS, errors);
     }
 }
 
 /// Validates readiness gates and scheduling gates.
-pub(super) fn validate_gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("readinessGates");
-    for (index, gate) in spec.items(&["readinessGates"]).iter().enumerate() {
-        let name = gate.text(&["conditionType"]);
-        errors.invalid_each(&list.index(index).child("conditionType"), name, qualified_name(name));
+pub(super) fn validate_gates(spec: &Field<'_>, errors: &mut Errors) {
+    for gate in spec.child("readinessGates").items() {
+        let condition = gate.child("conditionType");
+        condition.invalid_each(qualified_name(condition.text()), errors);
     }
-    let list = path.child("schedulingGates");
-    let mut names = HashSet::new();
-    for (index, gate) in spec.items(&["schedulingGates"]).iter().enumerate() {
-        let name = gate.text(&["name"]);
-        errors.invalid_each(&list.index(index), name, qualified_name(name));
-        if !names.insert(name) {
-            errors.duplicate(&list.index(index), name);
+    let gates = spec.child("schedulingGates");
+    let mut names = DuplicateCheck::default();
+    for gate in gates.items() {
+        let name = gate.json().text(&["name"]);
+        errors.invalid_each(gate.path(), name, qualified_name(name));
+        if names.repeats(name) {
+            errors.duplicate(gate.path(), name);
         }
     }
 }

@@ -4,10 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::kinds::pod_spec::one_of;
 use crate::{
-    kinds::amount,
-    object::{Errors, Path, Tree, dns_label, dns_subdomain, qualified_name},
+    kinds::{amount, pod_spec::defaults::requested},
+    object::{DuplicateCheck, Errors, Field, Path, Tree, dns_label, dns_subdomain, qualified_name},
 };
 
 /// The owner of the resources.
@@ -18,53 +17,52 @@ pub(super) enum Asker {
 }
 
 const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+const EXIT_CODE_OPERATORS: [&str; 2] = ["In", "NotIn"];
 const MAX_RESTART_RULES: usize = 20;
 const MAX_EXIT_CODES: usize = 255;
 
 /// The resources that can be requested at pod level.
-const OF_PODS: [&str; 3] = ["cpu", HUGE_PAGES, "memory"];
+const POD_RESOURCES: [&str; 3] = ["cpu", HUGE_PAGES, "memory"];
 const HUGE_PAGES: &str = "hugepages-";
 
 /// Validates the resources of a container or of a pod; `claims` are the names of the pod's claims.
-pub(super) fn validate_resources(owner: &Value, asker: Asker, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let nothing = Value::Null;
-    validate_amounts(owner.at(&["resources"]).unwrap_or(&nothing), asker, &path.child("resources"), errors);
-    validate_used_claims(owner, claims, &path.child("resources.claims"), errors);
+pub(super) fn validate_resources(owner: &Field<'_>, asker: Asker, claims: &[&str], errors: &mut Errors) {
+    let resources = owner.child("resources");
+    validate_amounts(&resources, asker, errors);
+    validate_used_claims(&resources.child("claims"), claims, errors);
 }
 
 /// Validates the overhead of a pod.
-pub(super) fn validate_overhead(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(overhead) = spec.at(&["overhead"]) {
+pub(super) fn validate_overhead(spec: &Field<'_>, errors: &mut Errors) {
+    let overhead = spec.child("overhead");
+    if overhead.is_set() {
         // The overhead is validated like the limits of a container.
-        let limits = json!({"limits": overhead});
-        validate_amounts(&limits, Asker::Container, &path.child("overhead"), errors);
+        let resources = json!({"limits": overhead.json()});
+        validate_amounts(&Field::new(*overhead.path(), Some(&resources)), Asker::Container, errors);
     }
 }
 
-fn validate_amounts(resources: &Value, asker: Asker, path: &Path<'_>, errors: &mut Errors) {
+fn validate_amounts(resources: &Field<'_>, asker: Asker, errors: &mut Errors) {
     let (mut compute, mut huge) = (false, false);
     for list in ["limits", "requests"] {
-        let list_path = path.child(list);
-        for (name, quantity) in resources.entries(&[list]) {
-            let place = list_path.key(name);
-            let text = quantity.as_str().unwrap_or_default();
-            validate_name(name, asker, &place, errors);
-            let value = amount(text).unwrap_or_default();
+        for (name, quantity) in resources.child(list).entries() {
+            validate_name(name, asker, quantity.path(), errors);
+            let value = amount(quantity.text()).unwrap_or_default();
             if value < 0.0 {
-                errors.invalid(&place, text, "must be greater than or equal to 0");
+                quantity.invalid_as(quantity.text(), "must be greater than or equal to 0", errors);
             }
             if !is_native(name) && value.fract() != 0.0 {
-                errors.invalid(&place, text, "must be an integer");
+                quantity.invalid_as(quantity.text(), "must be an integer", errors);
             }
             if list == "requests" {
-                validate_request(name, text, resources.text(&["limits", name]), path, errors);
+                validate_request(name, resources, errors);
             }
-            compute |= matches!(name.as_str(), "cpu" | "memory");
+            compute |= matches!(name, "cpu" | "memory");
             huge |= name.starts_with(HUGE_PAGES);
         }
     }
     if huge && !compute {
-        errors.forbidden(path, "HugePages require cpu or memory");
+        resources.forbidden("HugePages require cpu or memory", errors);
     }
 }
 
@@ -74,12 +72,13 @@ fn is_native(name: &str) -> bool {
 }
 
 /// Reports whether a resource can be overcommitted.
-fn is_shared(name: &str) -> bool {
+fn is_overcommittable(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE_PAGES)
 }
 
 fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors) {
-    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage" | "storage") || name.starts_with(HUGE_PAGES);
+    let for_pods = matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES);
+    let standard = for_pods || matches!(name, "ephemeral-storage" | "storage");
     if !standard {
         errors.invalid_each(path, name, qualified_name(name));
         if !name.contains('/') {
@@ -90,205 +89,201 @@ fn validate_name(name: &str, asker: Asker, path: &Path<'_>, errors: &mut Errors)
             return;
         }
     }
-    let for_pods = matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES);
     if asker == Asker::Pod && !for_pods {
-        errors.unsupported(path, name, &OF_PODS);
+        errors.unsupported(path, name, &POD_RESOURCES);
     }
 }
 
-/// Validates a request against its limit.
-fn validate_request(name: &str, text: &str, limit: &str, path: &Path<'_>, errors: &mut Errors) {
-    let value = amount(text).unwrap_or_default();
-    let place = path.child("requests");
+/// Validates a request against its limit. Like in the real server, the errors do not name the resource's field.
+fn validate_request(name: &str, resources: &Field<'_>, errors: &mut Errors) {
+    let (requests, limits) = (resources.child("requests"), resources.child("limits"));
+    let (request, limit) = (requests.key(name).text(), limits.key(name).text());
+    let value = amount(request).unwrap_or_default();
     match amount(limit) {
-        Some(most) if !is_shared(name) && (value - most).abs() > 0.0 => {
-            errors.invalid(&place, text, &format!("must be equal to {name} limit of {limit}"));
+        Some(limit_value) if !is_overcommittable(name) && (value - limit_value).abs() > 0.0 => {
+            requests.invalid_as(request, &format!("must be equal to {name} limit of {limit}"), errors);
         }
-        Some(most) if value > most => {
-            errors.invalid(&place, text, &format!("must be less than or equal to {name} limit of {limit}"));
+        Some(limit_value) if value > limit_value => {
+            requests.invalid_as(request, &format!("must be less than or equal to {name} limit of {limit}"), errors);
         }
-        None if !is_shared(name) => {
-            errors.required(&path.child("limits"), "Limit must be set for non overcommitable resources");
+        None if !is_overcommittable(name) => {
+            limits.required("Limit must be set for non overcommitable resources", errors);
         }
         _ => {}
     }
 }
 
-fn validate_used_claims(owner: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+/// Validates that the claims which a container or pod uses are among the pod's claims, whose names are sorted.
+fn validate_used_claims(claims: &Field<'_>, pod_claims: &[&str], errors: &mut Errors) {
     // The requests by claim; an empty request stands for the whole claim.
-    let mut names: HashMap<&str, HashSet<&str>> = HashMap::new();
-    for (index, claim) in owner.items(&["resources", "claims"]).iter().enumerate() {
-        let place = path.index(index);
-        let name = claim.text(&["name"]);
+    let mut requests_by_claim: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for claim in claims.items() {
+        let (name, request) = (claim.json().text(&["name"]), claim.json().text(&["request"]));
         if name.is_empty() {
-            errors.required(&place, "");
+            claim.required("", errors);
             continue;
         }
-        let request = claim.text(&["request"]);
-        let requests = names.entry(name).or_default();
+        let requests = requests_by_claim.entry(name).or_default();
         if requests.contains("") {
-            errors.duplicate(&place, name);
+            errors.duplicate(claim.path(), name);
         } else {
             if !request.is_empty() {
-                errors.invalid_each(&place.child("request"), request, dns_label(request));
+                claim.child("request").invalid_each(dns_label(request), errors);
             }
             // A reference to a whole claim duplicates all references to its requests.
             if !requests.insert(request) {
-                errors.duplicate(&place, &format!("{name}/{request}"));
+                errors.duplicate(claim.path(), &format!("{name}/{request}"));
             } else if request.is_empty() {
                 for _ in 1..requests.len() {
-                    errors.duplicate(&place, name);
+                    errors.duplicate(claim.path(), name);
                 }
             }
         }
         // Each of these errors lists all known names.
-        if known.binary_search(&name).is_err() && !errors.is_full() {
-            let known = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
+        if pod_claims.binary_search(&name).is_err() && !errors.is_full() {
+            let known = match pod_claims {
+                [] => " which is empty".to_owned(),
+                names => format!(": {}", names.join(", ")),
+            };
             let message = format!("Not found: {name:?}: must be one of the names in pod.spec.resourceClaims{known}");
-            errors.add(&place, "FieldValueNotFound", message);
+            errors.add(claim.path(), "FieldValueNotFound", message);
         }
     }
 }
 
 /// Validates the resource claims of a pod: each refers to a claim or to a template. Returns their names in order.
-pub(super) fn validate_claims<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
-    let list = path.child("resourceClaims");
-    let (mut names, mut seen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
-    for (index, claim) in spec.items(&["resourceClaims"]).iter().enumerate() {
-        let place = list.index(index);
-        let name = claim.text(&["name"]);
+pub(super) fn validate_claims<'v>(spec: &Field<'v>, errors: &mut Errors) -> Vec<&'v str> {
+    let claims = spec.child("resourceClaims");
+    let (mut names, mut seen) = (Vec::new(), DuplicateCheck::default());
+    for (claim, value) in claims.items().zip(spec.json().items(&["resourceClaims"])) {
+        let (name, name_field) = (value.text(&["name"]), claim.child("name"));
         if name.is_empty() {
-            errors.required(&place.child("name"), "");
-        } else if !seen.insert(name) {
-            errors.duplicate(&place.child("name"), name);
+            name_field.required("", errors);
+        } else if seen.repeats(name) {
+            name_field.duplicate(errors);
         } else {
-            errors.invalid_each(&place.child("name"), name, dns_label(name));
+            name_field.invalid_each(dns_label(name), errors);
             names.push(name);
         }
-        let of = |field: &str| claim.at(&[field]).cloned().unwrap_or_default();
-        let (existing, template) = (of("resourceClaimName"), of("resourceClaimTemplateName"));
-        // The value is shown with Go's field names.
-        let shown = json!({
-            "Name": name, "ResourceClaimName": existing, "ResourceClaimTemplateName": template,
-        });
-        if !existing.is_null() && !template.is_null() {
-            let text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-            errors.invalid(&place, &shown, text);
+        let (existing, template) = (claim.child("resourceClaimName"), claim.child("resourceClaimTemplateName"));
+        let problem = match (existing.is_set(), template.is_set()) {
+            (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+            (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            _ => "",
+        };
+        if !problem.is_empty() {
+            // The value is shown with Go's field names.
+            let value = json!({
+                "Name": name,
+                "ResourceClaimName": existing.json(),
+                "ResourceClaimTemplateName": template.json(),
+            });
+            claim.invalid_as(&value, problem, errors);
         }
-        if existing.is_null() && template.is_null() {
-            let text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-            errors.invalid(&place, &shown, text);
-        }
-        for field in ["resourceClaimName", "resourceClaimTemplateName"] {
-            if let Some(name) = claim.at(&[field]).and_then(Value::as_str) {
-                errors.invalid_each(&place.child(field), name, dns_subdomain(name));
-            }
+        for reference in [existing, template].iter().filter(|reference| reference.is_set()) {
+            reference.invalid_each(dns_subdomain(reference.text()), errors);
         }
     }
     names.sort_unstable();
     names
 }
 
-/// Validates the resize policy of a container.
-pub(super) fn validate_resize_policy(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("resizePolicy");
-    let mut names = HashSet::new();
-    for (index, policy) in container.items(&["resizePolicy"]).iter().enumerate() {
-        let (name, restart) = (policy.text(&["resourceName"]), policy.text(&["restartPolicy"]));
-        if !names.insert(name) {
-            errors.duplicate(&list.index(index), name);
+/// Validates the resize policy of a container. Like in the real server, most errors name only the list.
+pub(super) fn validate_resize_policy(container: &Field<'_>, spec: &Value, errors: &mut Errors) {
+    let policies = container.child("resizePolicy");
+    let mut names = DuplicateCheck::default();
+    for policy in policies.items() {
+        let (name, restart) = (policy.json().text(&["resourceName"]), policy.json().text(&["restartPolicy"]));
+        if names.repeats(name) {
+            errors.duplicate(policy.path(), name);
         }
-        // Like in the real server, these errors do not name the field.
-        for (text, known) in [(name, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
+        for (text, supported) in [(name, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
             if text.is_empty() {
-                errors.required(&list, "");
-            } else if !known.contains(&text) {
-                errors.unsupported(&list, text, &known);
+                policies.required("", errors);
+            } else if !supported.contains(&text) {
+                errors.unsupported(policies.path(), text, &supported);
             }
         }
         if spec.text(&["restartPolicy"]) == "Never" && restart != "NotRequired" {
-            errors.invalid(&list, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'");
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            policies.invalid_as(restart, detail, errors);
         }
     }
 }
 
 /// Validates that the pod-level resources are sufficient for the containers.
-pub(super) fn validate_pod_resources(spec: &Value, claims: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    if spec.at(&["resources"]).is_none() {
+pub(super) fn validate_pod_resources(spec: &Field<'_>, claims: &[&str], errors: &mut Errors) {
+    let resources = spec.child("resources");
+    if !resources.is_set() {
         return;
     }
-    let place = path.child("resources");
-    if spec.text(&["os", "name"]) == "windows" {
-        return errors.forbidden(&place, "may not be set for a windows pod");
+    if spec.child("os.name").text() == "windows" {
+        return resources.forbidden("may not be set for a windows pod", errors);
     }
-    if spec.at(&["resources", "claims"]).is_some() {
-        errors.forbidden(&place.child("claims"), "claims may not be set for Resources at pod-level");
+    if resources.child("claims").is_set() {
+        let detail = "claims may not be set for Resources at pod-level";
+        resources.child("claims").forbidden(detail, errors);
     }
-    validate_resources(spec, Asker::Pod, claims, path, errors);
-    let requests = place.child("requests");
-    for (name, given) in spec.entries(&["resources", "requests"]) {
-        let given = given.as_str().unwrap_or_default();
-        let needed = crate::kinds::pod_spec::defaults::requested(spec, name);
-        if let Some(needed) = needed.filter(|needed| amount(needed) > amount(given)) {
-            let text = format!("must be greater than or equal to aggregate container requests of {needed}");
-            errors.invalid(&requests.key(name), given, &text);
+    validate_resources(spec, Asker::Pod, claims, errors);
+    for (name, request) in resources.child("requests").entries() {
+        let needed = requested(spec.json(), name);
+        if let Some(needed) = needed.filter(|needed| amount(needed) > amount(request.text())) {
+            let detail = format!("must be greater than or equal to aggregate container requests of {needed}");
+            request.invalid_as(request.text(), &detail, errors);
         }
     }
-    let containers = place.child("containers");
-    for (index, container) in spec.items(&["containers"]).iter().enumerate() {
-        for (name, limit) in container.entries(&["resources", "limits"]) {
-            let (limit, most) = (limit.as_str().unwrap_or_default(), spec.text(&["resources", "limits", name]));
-            if !most.is_empty() && amount(limit) > amount(most) {
-                let place = containers.index(index);
-                let text = format!("must be less than or equal to pod limits of {most}");
-                errors.invalid(&place.key(name).child("limits"), limit, &text);
+    let pod_limits = resources.child("limits");
+    // The real server reports this path.
+    let containers_path = resources.path().child("containers");
+    for (index, container) in spec.child("containers").items().enumerate() {
+        let path = containers_path.index(index);
+        for (name, limit) in container.child("resources.limits").entries() {
+            let (limit, pod_limit) = (limit.text(), pod_limits.key(name).text());
+            if !pod_limit.is_empty() && amount(limit) > amount(pod_limit) {
+                let detail = format!("must be less than or equal to pod limits of {pod_limit}");
+                errors.invalid(&path.key(name).child("limits"), limit, &detail);
             }
         }
     }
 }
 
 /// Validates the restart policy of an init container. Without a policy, the rules themselves are not validated.
-pub(super) fn validate_init_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match container.at(&["restartPolicy"]) {
-        None => validate_ruled(container, path, errors),
-        Some(_) => validate_restart(container, path, errors),
+pub(super) fn validate_init_restart(container: &Field<'_>, errors: &mut Errors) {
+    if container.child("restartPolicy").is_set() {
+        validate_restart(container, errors);
+    } else {
+        validate_policy_for_rules(container, errors);
     }
 }
 
 /// Validates that a container with restart rules also has a restart policy.
-fn validate_ruled(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if !container.items(&["restartPolicyRules"]).is_empty() && container.at(&["restartPolicy"]).is_none() {
-        errors.required(&path.child("restartPolicy"), "must specify restartPolicy when restart rules are used");
+fn validate_policy_for_rules(container: &Field<'_>, errors: &mut Errors) {
+    let policy = container.child("restartPolicy");
+    if !container.child("restartPolicyRules").is_empty() && !policy.is_set() {
+        policy.required("must specify restartPolicy when restart rules are used", errors);
     }
 }
 
 /// Validates the restart policy and rules of a container.
-pub(super) fn validate_restart(container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    one_of(container, "restartPolicy", &["Always", "Never", "OnFailure"], path, errors);
-    let rules = container.items(&["restartPolicyRules"]);
-    validate_ruled(container, path, errors);
-    let list = path.child("restartPolicyRules");
-    if rules.len() > MAX_RESTART_RULES {
-        errors.too_many(&list, rules.len(), MAX_RESTART_RULES);
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        let place = list.index(index);
-        let action = rule.text(&["action"]);
-        if !RESTART_ACTIONS.contains(&action) {
-            errors.unsupported(&place.child("action"), action, &RESTART_ACTIONS);
+pub(super) fn validate_restart(container: &Field<'_>, errors: &mut Errors) {
+    container.child("restartPolicy").one_of(&["Always", "Never", "OnFailure"], errors);
+    validate_policy_for_rules(container, errors);
+    let rules = container.child("restartPolicyRules");
+    rules.at_most(MAX_RESTART_RULES, errors);
+    for rule in rules.items() {
+        let action = rule.child("action");
+        if !RESTART_ACTIONS.contains(&action.text()) {
+            action.unsupported(&RESTART_ACTIONS, errors);
         }
-        let codes_path = place.child("exitCodes");
-        let Some(codes) = rule.at(&["exitCodes"]) else {
-            errors.required(&codes_path, "must be specified");
+        let codes = rule.child("exitCodes");
+        if !codes.is_set() {
+            codes.required("must be specified", errors);
             continue;
-        };
-        let operator = codes.text(&["operator"]);
-        if !matches!(operator, "In" | "NotIn") {
-            errors.unsupported(&codes_path.child("operator"), operator, &["In", "NotIn"]);
         }
-        let values = codes.items(&["values"]).len();
-        if values > MAX_EXIT_CODES {
-            errors.too_many(&codes_path.child("values"), values, MAX_EXIT_CODES);
+        let operator = codes.child("operator");
+        if !EXIT_CODE_OPERATORS.contains(&operator.text()) {
+            operator.unsupported(&EXIT_CODE_OPERATORS, errors);
         }
+        codes.child("values").at_most(MAX_EXIT_CODES, errors);
     }
 }

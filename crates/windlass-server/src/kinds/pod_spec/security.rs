@@ -2,39 +2,42 @@
 //!
 //! Privileged containers are allowed, as in a real server with `--allow-privileged`, which test environments set.
 
-use std::collections::HashSet;
-
 use serde_json::{Value, json};
 
-use crate::kinds::pod_spec::{ContainerKind, one_of, windows};
-use crate::object::{Errors, Path, Tree};
+use crate::{
+    kinds::pod_spec::{ContainerKind, windows},
+    object::{DuplicateCheck, Errors, Field, Rule, Tree},
+};
 
-const ID: &str = "must be between 0 and 2147483647, inclusive";
+/// The maximum ID of a user or group.
+const MAX_ID: i64 = 2_147_483_647;
+const ID: Rule = Rule::Range(0, MAX_ID);
 const SYSCTL: &str = "must have at most 253 characters and match regex \
                       ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 const WINDOWS: &str = "cannot be set for a windows pod";
 const LINUX: &str = "windows options cannot be set for a linux pod";
+const USER_NAMESPACE: &str = "when `hostUsers` is false";
 
 /// The fields that Windows pods must not have, in the order of the errors.
-const NOT_OF_WINDOWS_PODS: [&[&str]; 15] = [
-    &["securityContext", "appArmorProfile"],
-    &["securityContext", "seLinuxOptions"],
-    &["hostUsers"],
-    &["hostPID"],
-    &["hostIPC"],
-    &["securityContext", "seccompProfile"],
-    &["securityContext", "fsGroup"],
-    &["securityContext", "fsGroupChangePolicy"],
-    &["securityContext", "sysctls"],
-    &["shareProcessNamespace"],
-    &["securityContext", "runAsUser"],
-    &["securityContext", "runAsGroup"],
-    &["securityContext", "supplementalGroups"],
-    &["securityContext", "supplementalGroupsPolicy"],
-    &["securityContext", "seLinuxChangePolicy"],
+const LINUX_POD_FIELDS: [&str; 15] = [
+    "securityContext.appArmorProfile",
+    "securityContext.seLinuxOptions",
+    "hostUsers",
+    "hostPID",
+    "hostIPC",
+    "securityContext.seccompProfile",
+    "securityContext.fsGroup",
+    "securityContext.fsGroupChangePolicy",
+    "securityContext.sysctls",
+    "shareProcessNamespace",
+    "securityContext.runAsUser",
+    "securityContext.runAsGroup",
+    "securityContext.supplementalGroups",
+    "securityContext.supplementalGroupsPolicy",
+    "securityContext.seLinuxChangePolicy",
 ];
 /// The security context fields that containers of Windows pods must not have.
-const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
+const LINUX_CONTAINER_FIELDS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",
     "seccompProfile",
@@ -48,58 +51,66 @@ const NOT_OF_WINDOWS_CONTAINERS: [&str; 10] = [
 ];
 
 /// Validates the security context of a pod.
-pub(super) fn validate_pod_security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(context) = spec.at(&["securityContext"]) else { return };
-    let path = path.child("securityContext");
-    for field in ["fsGroup", "runAsUser", "runAsGroup"] {
-        validate_id(context.at(&[field]), &path.child(field), errors);
+pub(super) fn validate_pod_security(spec: &Field<'_>, errors: &mut Errors) {
+    let context = spec.child("securityContext");
+    if !context.is_set() {
+        return;
     }
-    let groups = path.child("supplementalGroups");
-    for (index, group) in context.items(&["supplementalGroups"]).iter().enumerate() {
-        validate_id(Some(group), &groups.index(index), errors);
+    context.check(&[("fsGroup", ID), ("runAsUser", ID), ("runAsGroup", ID)], errors);
+    for group in context.child("supplementalGroups").items() {
+        group.in_range(0, MAX_ID, errors);
     }
-    if spec.flag(&["shareProcessNamespace"]) && spec.flag(&["hostPID"]) {
-        let text = "ShareProcessNamespace and HostPID cannot both be enabled";
-        errors.invalid(&path.child("shareProcessNamespace"), &Value::Bool(true), text);
+    if spec.child("shareProcessNamespace").flag() && spec.child("hostPID").flag() {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        // The field belongs to the spec, but the real server reports this path.
+        context.child("shareProcessNamespace").invalid_as(&Value::Bool(true), detail, errors);
     }
-    validate_sysctls(context, &path.child("sysctls"), errors);
-    one_of(context, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], &path, errors);
-    validate_profile(context, "seccompProfile", "seccomp", &path, errors);
-    windows::validate_options(context, &path, errors);
-    validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
-    one_of(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &path, errors);
-    one_of(context, "seLinuxChangePolicy", &["Recursive"], &path, errors);
+    validate_sysctls(&context.child("sysctls"), errors);
+    context.child("fsGroupChangePolicy").one_of(&["Always", "OnRootMismatch"], errors);
+    validate_profile(&context, "seccompProfile", "seccomp", errors);
+    windows::validate_options(&context, errors);
+    validate_profile(&context, "appArmorProfile", "AppArmor", errors);
+    let rules = [
+        ("supplementalGroupsPolicy", Rule::OneOf(&["Merge", "Strict"])),
+        ("seLinuxChangePolicy", Rule::OneOf(&["Recursive"])),
+    ];
+    context.check(&rules, errors);
 }
 
 /// Validates the security context of a container.
-pub(super) fn validate_container_security(container: &Value, spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(context) = container.at(&["securityContext"]) else { return };
-    let path = path.child("securityContext");
-    for field in ["runAsUser", "runAsGroup"] {
-        validate_id(context.at(&[field]), &path.child(field), errors);
+pub(super) fn validate_container_security(container: &Field<'_>, spec: &Value, errors: &mut Errors) {
+    let context = container.child("securityContext");
+    if !context.is_set() {
+        return;
     }
-    one_of(context, "procMount", &["Default", "Unmasked"], &path, errors);
-    let own_users = spec.at(&["hostUsers"]) == Some(&Value::Bool(false));
-    if !own_users && context.text(&["procMount"]) == "Unmasked" {
-        errors.invalid(&path.child("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`");
+    let proc_mounts = Rule::OneOf(&["Default", "Unmasked"]);
+    context.check(&[("runAsUser", ID), ("runAsGroup", ID), ("procMount", proc_mounts)], errors);
+    let proc_mount = context.child("procMount");
+    if proc_mount.text() == "Unmasked" && !has_user_namespace(spec) {
+        proc_mount.invalid("`hostUsers` must be false to use `Unmasked`", errors);
     }
-    validate_profile(context, "seccompProfile", "seccomp", &path, errors);
-    if context.at(&["allowPrivilegeEscalation"]) == Some(&Value::Bool(false)) {
-        let but = "cannot set `allowPrivilegeEscalation` to false and";
-        let shown = shown(context);
-        if context.flag(&["privileged"]) {
-            errors.invalid(&path, &shown, &format!("{but} `privileged` to true"));
+    validate_profile(&context, "seccompProfile", "seccomp", errors);
+    if context.child("allowPrivilegeEscalation").value() == Some(&Value::Bool(false)) {
+        let conflict = "cannot set `allowPrivilegeEscalation` to false and";
+        let value = with_go_names(context.json());
+        if context.child("privileged").flag() {
+            context.invalid_as(&value, &format!("{conflict} `privileged` to true"), errors);
         }
-        for _ in context.items(&["capabilities", "add"]).iter().filter(|capability| *capability == "CAP_SYS_ADMIN") {
-            errors.invalid(&path, &shown, &format!("{but} `capabilities.Add` CAP_SYS_ADMIN"));
+        let added = context.child("capabilities.add");
+        for _ in added.items().filter(|capability| capability.text() == "CAP_SYS_ADMIN") {
+            context.invalid_as(&value, &format!("{conflict} `capabilities.Add` CAP_SYS_ADMIN"), errors);
         }
     }
-    windows::validate_options(context, &path, errors);
-    validate_profile(context, "appArmorProfile", "AppArmor", &path, errors);
+    windows::validate_options(&context, errors);
+    validate_profile(&context, "appArmorProfile", "AppArmor", errors);
 }
 
-/// Formats a context with Go's internal field names.
-fn shown(context: &Value) -> Value {
+fn has_user_namespace(spec: &Value) -> bool {
+    spec.at(&["hostUsers"]) == Some(&Value::Bool(false))
+}
+
+/// Returns a container's security context with Go's internal field names.
+fn with_go_names(context: &Value) -> Value {
     const FIELDS: [(&str, &str); 12] = [
         ("Capabilities", "capabilities"),
         ("Privileged", "privileged"),
@@ -114,36 +125,28 @@ fn shown(context: &Value) -> Value {
         ("SeccompProfile", "seccompProfile"),
         ("AppArmorProfile", "appArmorProfile"),
     ];
-    let list = |field: &str| context.at(&["capabilities", field]).cloned().unwrap_or_default();
-    let shown = FIELDS.iter().map(|(shown, field)| {
-        let value = match (*field, context.at(&[field])) {
-            ("capabilities", Some(_)) => json!({"Add": list("add"), "Drop": list("drop")}),
+    let capabilities = |list: &str| context.at(&["capabilities", list]).cloned().unwrap_or_default();
+    let fields = FIELDS.iter().map(|(go_name, name)| {
+        let value = match (*name, context.at(&[name])) {
+            ("capabilities", Some(_)) => json!({"Add": capabilities("add"), "Drop": capabilities("drop")}),
             (_, value) => value.cloned().unwrap_or_default(),
         };
-        ((*shown).to_owned(), value)
+        ((*go_name).to_owned(), value)
     });
-    Value::Object(shown.collect())
+    Value::Object(fields.collect())
 }
 
-/// Validates that the id of a user or group is not negative.
-fn validate_id(id: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
-    let id = id.and_then(Value::as_i64);
-    if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
-        errors.invalid(path, &id, ID);
-    }
-}
-
-fn validate_sysctls(context: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut names = HashSet::new();
-    for (index, sysctl) in context.items(&["sysctls"]).iter().enumerate() {
-        let place = path.index(index);
-        let (name, known) = (sysctl.text(&["name"]), !names.insert(sysctl.text(&["name"])));
+fn validate_sysctls(sysctls: &Field<'_>, errors: &mut Errors) {
+    let mut names = DuplicateCheck::default();
+    for sysctl in sysctls.items() {
+        let (field, name) = (sysctl.child("name"), sysctl.json().text(&["name"]));
+        let is_repeated = names.repeats(name);
         if name.is_empty() {
-            errors.required(&place.child("name"), "");
+            field.required("", errors);
         } else if !is_sysctl(name) {
-            errors.invalid(&place.child("name"), name, SYSCTL);
-        } else if known {
-            errors.duplicate(&place.child("name"), name);
+            field.invalid(SYSCTL, errors);
+        } else if is_repeated {
+            field.duplicate(errors);
         }
     }
 }
@@ -157,89 +160,83 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 /// Validates a seccomp or AppArmor profile: the runtime's, one of the node, or none.
-fn validate_profile(context: &Value, field: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
-    const PLAIN: [&str; 2] = ["RuntimeDefault", "Unconfined"];
-    let Some(profile) = context.at(&[field]) else { return };
-    let place = path.child(field);
-    match profile.text(&["type"]) {
-        "" => errors.required(&place.child("type"), &format!("type is required when {field} is set")),
-        "Localhost" if profile.text(&["localhostProfile"]).is_empty() => {
-            let text = format!("must be set when {name} type is Localhost");
-            errors.required(&place.child("localhostProfile"), &text);
+fn validate_profile(context: &Field<'_>, name: &str, system: &str, errors: &mut Errors) {
+    let profile = context.child(name);
+    if !profile.is_set() {
+        return;
+    }
+    let (kind, file) = (profile.child("type"), profile.child("localhostProfile"));
+    match kind.text() {
+        "" => kind.required(&format!("type is required when {name} is set"), errors),
+        "Localhost" if file.is_empty() => {
+            file.required(&format!("must be set when {system} type is Localhost"), errors);
         }
-        kind => {
-            if let Some(given) =
-                profile.at(&["localhostProfile"]).filter(|_| name == "AppArmor" && PLAIN.contains(&kind))
-            {
-                let text = "can only be set when AppArmor type is Localhost";
-                errors.invalid(&place.child("localhostProfile"), given, text);
+        text => {
+            if file.is_set() && system == "AppArmor" && matches!(text, "RuntimeDefault" | "Unconfined") {
+                file.invalid("can only be set when AppArmor type is Localhost", errors);
             }
-            one_of(profile, "type", &["Localhost", "RuntimeDefault", "Unconfined"], &place, errors);
+            kind.one_of(&["Localhost", "RuntimeDefault", "Unconfined"], errors);
         }
     }
 }
 
 /// Validates that a pod in a user namespace does not share other namespaces and devices with its node.
-pub(super) fn validate_host_users(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const WHY: &str = "when `hostUsers` is false";
-    if spec.at(&["hostUsers"]) != Some(&Value::Bool(false)) {
+pub(super) fn validate_host_users(spec: &Field<'_>, errors: &mut Errors) {
+    if !has_user_namespace(spec.json()) {
         return;
     }
-    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
-        if spec.flag(&[field]) {
-            errors.forbidden(&path.child(shown), WHY);
+    for (name, reported_name) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec.child(name).flag() {
+            spec.child(reported_name).forbidden(USER_NAMESPACE, errors);
         }
     }
     for kind in ContainerKind::START_ORDER {
-        let list_path = path.child(kind.list());
-        for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
-            if !container.items(&["volumeDevices"]).is_empty() {
-                errors.forbidden(&list_path.index(index).child("volumeDevices"), WHY);
+        for container in spec.child(kind.list()).items() {
+            let devices = container.child("volumeDevices");
+            if !devices.is_empty() {
+                devices.forbidden(USER_NAMESPACE, errors);
             }
         }
     }
 }
 
 /// Validates the operating system of a pod, and rejects fields that the system does not support.
-pub(super) fn validate_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const SYSTEMS: [&str; 2] = ["linux", "windows"];
-    if spec.at(&["os"]).is_none() {
+pub(super) fn validate_system(spec: &Field<'_>, errors: &mut Errors) {
+    let system = spec.child("os");
+    if !system.is_set() {
         return;
     }
-    let place = path.child("os");
-    let each = |errors: &mut Errors, check: &dyn Fn(&Value, &Path<'_>, &mut Errors)| {
-        for kind in ContainerKind::START_ORDER {
-            let place = path.child(kind.list());
-            for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
-                if let Some(context) = container.at(&["securityContext"]) {
-                    check(context, &place.index(index).child("securityContext"), errors);
-                }
-            }
-        }
-    };
-    match spec.text(&["os", "name"]) {
-        "" => errors.required(&place.child("name"), ""),
+    let name = system.child("name");
+    match name.text() {
+        "" => name.required("", errors),
         "linux" => {
-            if spec.at(&["securityContext", "windowsOptions"]).is_some() {
-                errors.forbidden(&path.child("securityContext.windowsOptions"), LINUX);
+            let options = spec.child("securityContext.windowsOptions");
+            if options.is_set() {
+                options.forbidden(LINUX, errors);
             }
-            each(errors, &|context, path, errors| {
-                if context.at(&["windowsOptions"]).is_some() {
-                    errors.forbidden(&path.child("windowsOptions"), LINUX);
-                }
-            });
+            forbid_in_containers(spec, &["windowsOptions"], LINUX, errors);
         }
         "windows" => {
-            let is_set = |field: &&&[&str]| spec.at(field).is_some_and(|value| *value != Value::Bool(false));
-            for field in NOT_OF_WINDOWS_PODS.iter().filter(is_set) {
-                errors.forbidden(&path.child(&field.join(".")), WINDOWS);
-            }
-            each(errors, &|context, path, errors| {
-                for field in NOT_OF_WINDOWS_CONTAINERS.iter().filter(|field| context.at(&[field]).is_some()) {
-                    errors.forbidden(&path.child(field), WINDOWS);
+            for name in LINUX_POD_FIELDS {
+                let field = spec.child(name);
+                if field.is_set() && *field.json() != Value::Bool(false) {
+                    field.forbidden(WINDOWS, errors);
                 }
-            });
+            }
+            forbid_in_containers(spec, &LINUX_CONTAINER_FIELDS, WINDOWS, errors);
         }
-        other => errors.unsupported(&place, other, &SYSTEMS),
+        other => errors.unsupported(system.path(), other, &["linux", "windows"]),
+    }
+}
+
+/// Rejects fields in the security contexts of all containers.
+fn forbid_in_containers(spec: &Field<'_>, names: &[&str], detail: &str, errors: &mut Errors) {
+    for kind in ContainerKind::START_ORDER {
+        for container in spec.child(kind.list()).items() {
+            let context = container.child("securityContext");
+            for field in names.iter().map(|name| context.child(name)).filter(Field::is_set) {
+                field.forbidden(detail, errors);
+            }
+        }
     }
 }

@@ -4,308 +4,338 @@
 
 use serde_json::Value;
 
-use crate::kinds::pod_spec::one_of;
-use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain};
+use crate::object::{Errors, Field, Rule, dns_label, dns_subdomain};
 
 const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
-const HOST_PATHS: [&str; 8] =
+const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+const MAX_TENANT: usize = 64;
+/// The maximum length of the name of a volume and the portal of its iSCSI target, separated by a colon.
+const MAX_NAME_AND_PORTAL: usize = 64;
+const MAX_DRIVER_NAME: usize = 63;
+/// The secrets of a persistent volume's CSI driver, in the order of the errors.
+const CSI_SECRETS: [&str; 4] =
+    ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"];
 
 /// The owner of the volume.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Owner<'n> {
+pub(crate) enum Owner<'n> {
     Pod,
     /// A persistent volume with this name.
     Volume(&'n str),
 }
 
-impl Owner<'_> {
-    /// Returns the fields of a secret reference. References of pods have no namespace, because they use that of the
-    /// pod.
-    fn secret_fields(self) -> &'static [&'static str] {
-        match self {
-            Self::Pod => &["name"],
-            Self::Volume(_) => &["name", "namespace"],
-        }
+/// Returns the required fields of a volume type.
+fn required_fields(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "awsElasticBlockStore" | "cinder" | "portworxVolume" => &["volumeID"],
+        "azureDisk" => &["diskName", "diskURI"],
+        "azureFile" => &["secretName", "shareName"],
+        "cephfs" => &["monitors"],
+        "configMap" => &["name"],
+        "ephemeral" => &["volumeClaimTemplate"],
+        "flexVolume" => &["driver"],
+        "gcePersistentDisk" => &["pdName"],
+        "gitRepo" => &["repository"],
+        "glusterfs" => &["endpoints", "path"],
+        "hostPath" | "local" => &["path"],
+        "iscsi" => &["targetPortal", "iqn"],
+        "nfs" => &["server", "path"],
+        "persistentVolumeClaim" => &["claimName"],
+        "photonPersistentDisk" => &["pdID"],
+        "rbd" => &["monitors", "image"],
+        "scaleIO" => &["gateway", "system", "volumeName"],
+        "secret" => &["secretName"],
+        "vsphereVolume" => &["volumePath"],
+        _ => &[],
     }
 }
 
+/// Returns the source of a volume by its type. In errors, one type has another name.
+pub(crate) fn source<'c>(volume: &'c Field<'_>, kind: &'c str) -> Field<'c> {
+    let reported_name = if kind == "gcePersistentDisk" { "persistentDisk" } else { kind };
+    Field::new(volume.path().child(reported_name), volume.child(kind).value())
+}
+
+/// Adds the error for a second type of a volume. In these errors, two types have another name.
+pub(crate) fn forbid_second_source(volume: &Field<'_>, kind: &str, errors: &mut Errors) {
+    let reported_name = match kind {
+        "cephfs" => "cephFS",
+        "downwardAPI" => "downwarAPI",
+        kind => kind,
+    };
+    volume.child(reported_name).forbidden("may not specify more than 1 volume type", errors);
+}
+
 /// Validates a source by its type; required fields come first.
-pub(super) fn validate_source(
-    kind: &str,
-    required: &[&str],
-    source: &Value,
-    path: &Path<'_>,
-    owner: Owner<'_>,
-    errors: &mut Errors,
-) {
-    for field in required {
-        let missing = match source.at(&[field]) {
-            None => true,
-            Some(Value::String(text)) => text.is_empty(),
-            Some(Value::Array(items)) => items.is_empty(),
-            Some(_) => false,
-        };
-        if missing {
-            errors.required(&path.child(field), "");
+pub(crate) fn validate_source(kind: &str, source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
+    for name in required_fields(kind) {
+        let field = source.child(name);
+        // An empty claim template is valid here.
+        if field.is_empty() && !field.json().is_object() {
+            field.required("", errors);
         }
     }
-    let file = source.text(&["path"]);
+    let file = source.child("path");
     match kind {
         "hostPath" if !file.is_empty() => {
-            no_steps_back(file, &path.child("path"), errors);
-            one_of(source, "type", &HOST_PATHS, path, errors);
+            validate_no_backsteps(&file, errors);
+            source.child("type").one_of(&HOST_PATH_TYPES, errors);
         }
-        "local" => no_steps_back(file, &path.child("path"), errors),
-        "nfs" if !file.starts_with('/') => errors.invalid(&path.child("path"), file, "must be an absolute path"),
+        "local" => validate_no_backsteps(&file, errors),
+        "nfs" if !file.text().starts_with('/') => file.invalid_as(file.text(), "must be an absolute path", errors),
         "gcePersistentDisk" | "awsElasticBlockStore" => {
-            within(source, "partition", "must be between 1 and 255, inclusive", path, errors);
+            // 0 stands for a volume without partitions.
+            let partition = source.child("partition");
+            if partition.int() != Some(0) {
+                partition.in_range(1, 255, errors);
+            }
         }
-        "iscsi" => validate_iscsi(source, path, owner, errors),
-        "fc" => validate_fc(source, path, errors),
-        "flocker" => validate_dataset(source, path, errors),
-        "glusterfs" => validate_endpoints(source, path, errors),
-        "quobyte" => validate_quobyte(source, path, errors),
-        "cinder" => validate_secret(source, "secretRef", owner, path, errors),
+        "iscsi" => validate_iscsi(source, owner, errors),
+        "fc" => validate_fc(source, errors),
+        "flocker" => validate_dataset(source, errors),
+        "glusterfs" => validate_endpoints_namespace(&source.child("endpointsNamespace"), errors),
+        "quobyte" => validate_quobyte(source, errors),
+        "cinder" => validate_secret(&source.child("secretRef"), owner, errors),
         "storageos" => {
-            let name = source.text(&["volumeName"]);
-            match name {
-                "" => errors.required(&path.child("volumeName"), ""),
-                _ => errors.invalid_each(&path.child("volumeName"), name, dns_label(name)),
-            }
-            let namespace = source.text(&["volumeNamespace"]);
+            validate_required_name(&source.child("volumeName"), dns_label, errors);
+            let namespace = source.child("volumeNamespace");
             if !namespace.is_empty() {
-                errors.invalid_each(&path.child("volumeNamespace"), namespace, dns_label(namespace));
+                namespace.invalid_each(dns_label(namespace.text()), errors);
             }
-            validate_secret(source, "secretRef", owner, path, errors);
+            validate_secret(&source.child("secretRef"), owner, errors);
         }
-        "flexVolume" => validate_options(source, path, errors),
+        "flexVolume" => validate_options(&source.child("options"), errors),
         "azureFile" => {
-            if let (Owner::Volume(_), Some("")) = (owner, source.at(&["secretNamespace"]).and_then(Value::as_str)) {
-                errors.required(&path.child("secretNamespace"), "");
+            let namespace = source.child("secretNamespace");
+            if matches!(owner, Owner::Volume(_)) && namespace.is_set() && namespace.is_empty() {
+                namespace.required("", errors);
             }
         }
-        "azureDisk" => validate_azure_disk(source, path, errors),
-        "csi" => validate_driver(source, path, owner, errors),
+        "azureDisk" => validate_azure_disk(source, errors),
+        "csi" => validate_csi(source, owner, errors),
         _ => {}
     }
 }
 
-pub(super) fn no_steps_back(file: &str, path: &Path<'_>, errors: &mut Errors) {
-    if file.split('/').any(|part| part == "..") {
-        errors.invalid(path, file, "must not contain '..'");
+/// Validates that a path does not leave its directory.
+pub(super) fn validate_no_backsteps(file: &Field<'_>, errors: &mut Errors) {
+    if file.text().split('/').any(|part| part == "..") {
+        file.invalid("must not contain '..'", errors);
     }
 }
 
-/// Validates that a number is between 0 and 255.
-fn within(source: &Value, field: &str, why: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(number) = source.int(&[field]).filter(|number| !(0..=255).contains(number)) {
-        errors.invalid(&path.child(field), &number, why);
+/// Validates a name that must be set.
+fn validate_required_name(name: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    if name.is_empty() {
+        name.required("", errors);
+    } else {
+        name.invalid_each(problems(name.text()), errors);
     }
 }
 
-fn validate_secret(source: &Value, field: &str, owner: Owner<'_>, path: &Path<'_>, errors: &mut Errors) {
-    let Some(secret) = source.at(&[field]) else { return };
-    for part in owner.secret_fields() {
-        if secret.text(&[part]).is_empty() {
-            errors.required(&path.child(field).child(part), "");
-        }
+/// Validates a reference to a secret. References of pods have no namespace, because they use that of the pod.
+fn validate_secret(secret: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
+    if !secret.is_set() {
+        return;
+    }
+    secret.check(&[("name", Rule::Required)], errors);
+    if let Owner::Volume(_) = owner {
+        secret.check(&[("namespace", Rule::Required)], errors);
     }
 }
 
 /// Validates the registry of a Quobyte volume.
-fn validate_quobyte(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let registry = source.text(&["registry"]);
+fn validate_quobyte(source: &Field<'_>, errors: &mut Errors) {
+    let (registry, tenant) = (source.child("registry"), source.child("tenant"));
     if registry.is_empty() {
-        errors.required(&path.child("registry"), REGISTRY);
-    } else if source.text(&["tenant"]).len() > 64 {
-        let text = "must be a UUID and may not exceed a length of 64 characters";
-        errors.required(&path.child("tenant"), text);
+        registry.required(REGISTRY, errors);
+    } else if tenant.text().len() > MAX_TENANT {
+        tenant.required("must be a UUID and may not exceed a length of 64 characters", errors);
     } else {
         let is_address = |pair: &&str| {
             let host = pair.rsplit_once(':').map(|(host, _)| host);
             host.is_some_and(|host| !host.contains([':', '[', ']']) || (host.starts_with('[') && host.ends_with(']')))
         };
-        for _ in registry.split(',').filter(|pair| !is_address(pair)) {
-            errors.invalid(&path.child("registry"), registry, REGISTRY);
+        for _ in registry.text().split(',').filter(|pair| !is_address(pair)) {
+            registry.invalid(REGISTRY, errors);
         }
     }
-    if source.text(&["volume"]).is_empty() {
-        errors.required(&path.child("volume"), "");
-    }
+    source.check(&[("volume", Rule::Required)], errors);
 }
 
 /// Validates the namespace of the endpoints, which only persistent volumes can specify.
-fn validate_endpoints(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let place = path.child("endpointsNamespace");
-    match source.at(&["endpointsNamespace"]).and_then(Value::as_str) {
-        Some("") => {
-            errors.invalid(&place, "", "if the endpointnamespace is set, it must be a valid namespace name");
-        }
-        Some(namespace) => errors.invalid_each(&place, namespace, dns_label(namespace)),
-        None => {}
+fn validate_endpoints_namespace(namespace: &Field<'_>, errors: &mut Errors) {
+    if !namespace.is_empty() {
+        namespace.invalid_each(dns_label(namespace.text()), errors);
+    } else if namespace.is_set() {
+        namespace.invalid("if the endpointnamespace is set, it must be a valid namespace name", errors);
     }
 }
 
-fn validate_dataset(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let (name, id) = (source.text(&["datasetName"]), source.text(&["datasetUUID"]));
-    match (name.is_empty(), id.is_empty()) {
-        (true, true) => errors.required(path, "one of datasetName and datasetUUID is required"),
+/// Validates the dataset of a Flocker volume.
+fn validate_dataset(source: &Field<'_>, errors: &mut Errors) {
+    let name = source.child("datasetName");
+    match (name.is_empty(), source.child("datasetUUID").is_empty()) {
+        (true, true) => source.required("one of datasetName and datasetUUID is required", errors),
         (false, false) => {
-            errors.invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously");
+            let detail = "datasetName and datasetUUID can not be specified simultaneously";
+            source.invalid_as("resource", detail, errors);
         }
         _ => {}
     }
-    if name.contains('/') {
-        errors.invalid(&path.child("datasetName"), name, "must not contain '/'");
+    if name.text().contains('/') {
+        name.invalid("must not contain '/'", errors);
     }
 }
 
 /// Validates a Fibre Channel source: target WWNs with a LUN, or WWIDs.
-fn validate_fc(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let targets = source.items(&["targetWWNs"]);
-    match (targets, source.items(&["wwids"])) {
-        ([], []) => {
-            errors.required(&path.child("targetWWNs"), "must specify either targetWWNs or wwids, but not both");
-        }
-        ([_, ..], [_, ..]) => {
-            let shown = Value::Array(targets.to_vec());
-            let text = "targetWWNs and wwids can not be specified simultaneously";
-            errors.invalid(&path.child("targetWWNs"), &shown, text);
-        }
+fn validate_fc(source: &Field<'_>, errors: &mut Errors) {
+    let targets = source.child("targetWWNs");
+    match (targets.is_empty(), source.child("wwids").is_empty()) {
+        (true, true) => targets.required("must specify either targetWWNs or wwids, but not both", errors),
+        (false, false) => targets.invalid("targetWWNs and wwids can not be specified simultaneously", errors),
         _ => {}
     }
     if targets.is_empty() {
         return;
     }
-    if source.at(&["lun"]).is_none() {
-        errors.required(&path.child("lun"), "lun is required if targetWWNs is specified");
+    let unit = source.child("lun");
+    if !unit.is_set() {
+        unit.required("lun is required if targetWWNs is specified", errors);
     }
-    within(source, "lun", "must be between 0 and 255, inclusive", path, errors);
+    unit.in_range(0, 255, errors);
 }
 
-/// Validates the names of the iSCSI target and initiator.
-fn validate_iscsi(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &mut Errors) {
-    let prefixed = |name: &str| ["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix));
-    let check = |field: &str, shown: &str, errors: &mut Errors| {
-        let Some(name) = source.at(&[field]).and_then(Value::as_str) else { return };
-        if field == "iqn" && name.is_empty() || is_iscsi_name(name) {
-            return;
+/// Validates an iSCSI source. In errors, some fields have another name.
+fn validate_iscsi(source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
+    let initiator = Field::new(source.path().child("initiatorname"), source.child("initiatorName").value());
+    if let Owner::Volume(name) = owner
+        && initiator.is_set()
+    {
+        let portal = source.child("targetPortal").text();
+        if name.len() + 1 + portal.len() > MAX_NAME_AND_PORTAL {
+            let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                          iscsi.initiatorName is specified.";
+            source.child("targetportal").invalid_as(portal, detail, errors);
         }
-        let text = match owner {
-            Owner::Pod if !prefixed(name) => "must be valid format starting with iqn, eui, or naa",
-            _ => "must be valid format",
-        };
-        errors.invalid(&path.child(shown), name, text);
+    }
+    let target = source.child("iqn");
+    if !target.is_empty() {
+        validate_iscsi_name(&target, owner, errors);
+    }
+    source.child("lun").in_range(0, 255, errors);
+    let secret = source.child("secretRef");
+    if secret.is_set() {
+        if let Owner::Volume(_) = owner {
+            secret.check(&[("name", Rule::Required)], errors);
+        }
+    } else if source.child("chapAuthDiscovery").flag() || source.child("chapAuthSession").flag() {
+        secret.required("", errors);
+    }
+    if initiator.is_set() {
+        validate_iscsi_name(&initiator, owner, errors);
+    }
+}
+
+/// Validates the name of an iSCSI target or initiator.
+fn validate_iscsi_name(name: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
+    if is_iscsi_name(name.text()) {
+        return;
+    }
+    let has_prefix = ["iqn", "eui", "naa"].iter().any(|prefix| name.text().starts_with(prefix));
+    let detail = match owner {
+        Owner::Pod if !has_prefix => "must be valid format starting with iqn, eui, or naa",
+        _ => "must be valid format",
     };
-    if let (Owner::Volume(name), Some(_)) = (owner, source.at(&["initiatorName"])) {
-        let portal = source.text(&["targetPortal"]);
-        if name.len() + 1 + portal.len() > 64 {
-            let text = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
-                        iscsi.initiatorName is specified.";
-            errors.invalid(&path.child("targetportal"), portal, text);
-        }
-    }
-    check("iqn", "iqn", errors);
-    within(source, "lun", "must be between 0 and 255, inclusive", path, errors);
-    let asks = source.flag(&["chapAuthDiscovery"]) || source.flag(&["chapAuthSession"]);
-    match (source.at(&["secretRef"]), owner) {
-        (None, _) if asks => errors.required(&path.child("secretRef"), ""),
-        (Some(secret), Owner::Volume(_)) if secret.text(&["name"]).is_empty() => {
-            errors.required(&path.child("secretRef.name"), "");
-        }
-        _ => {}
-    }
-    check("initiatorName", "initiatorname", errors);
+    name.invalid(detail, errors);
 }
 
 /// Reports whether a name is valid for iSCSI: `iqn.2001-04.com.example:disk`, or a number after `eui.` or `naa.`.
 fn is_iscsi_name(name: &str) -> bool {
-    let of = |rest: &str, length: usize| {
+    let is_number = |rest: &str, length: usize| {
         let mut letters = rest.chars();
         letters.next().is_some() && rest.len() == length + 1 && letters.all(|letter| letter.is_ascii_alphanumeric())
     };
     if let Some(rest) = name.strip_prefix("iqn.") {
         let Some((date, rest)) = rest.split_once('.') else { return false };
         let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
-        let dated = date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2));
-        let Some((authority, own)) = rest.split_once(':') else { return false };
-        let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-        return dated
+        let is_dated = date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2));
+        let Some((authority, own_name)) = rest.split_once(':') else { return false };
+        let in_authority = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        return is_dated
             && !authority.is_empty()
-            && authority.bytes().all(named)
-            && !own.is_empty()
-            && !own.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r']);
+            && authority.bytes().all(in_authority)
+            && !own_name.is_empty()
+            && !own_name.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r']);
     }
-    name.strip_prefix("eui").is_some_and(|rest| of(rest, 16))
-        || name.strip_prefix("naa").is_some_and(|rest| of(rest, 32))
+    name.strip_prefix("eui").is_some_and(|rest| is_number(rest, 16))
+        || name.strip_prefix("naa").is_some_and(|rest| is_number(rest, 32))
 }
 
 /// Validates that a driver's options do not use the Kubernetes domains.
-fn validate_options(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for (key, _) in source.entries(&["options"]) {
-        let namespace = key.split_once('/').map_or(&**key, |(namespace, _)| namespace);
+fn validate_options(options: &Field<'_>, errors: &mut Errors) {
+    for (key, option) in options.entries() {
+        let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace);
         let namespace = format!(".{}", namespace.to_lowercase());
         if namespace.ends_with(".kubernetes.io") || namespace.ends_with(".k8s.io") {
-            let text = "kubernetes.io and k8s.io namespaces are reserved";
-            errors.invalid(&path.child("options").key(key), &**key, text);
+            option.invalid_as(key, "kubernetes.io and k8s.io namespaces are reserved", errors);
         }
     }
 }
 
-fn validate_azure_disk(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn validate_azure_disk(source: &Field<'_>, errors: &mut Errors) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
-    one_of(source, "cachingMode", &["None", "ReadOnly", "ReadWrite"], path, errors);
-    one_of(source, "kind", &["Dedicated", "Managed", "Shared"], path, errors);
-    let address = source.text(&["diskURI"]);
-    let (prefix, known) = match source.at(&["kind"]).and_then(Value::as_str) {
+    let rules = [
+        ("cachingMode", Rule::OneOf(&["None", "ReadOnly", "ReadWrite"])),
+        ("kind", Rule::OneOf(&["Dedicated", "Managed", "Shared"])),
+    ];
+    source.check(&rules, errors);
+    let (prefix, format) = match source.child("kind").value().and_then(Value::as_str) {
         None => return,
         Some("Managed") => ("/subscriptions/", MANAGED),
         Some(_) => ("https://", BLOB),
     };
-    if !address.starts_with(prefix) {
-        errors.unsupported(&path.child("diskURI"), address, &[known]);
+    let address = source.child("diskURI");
+    if !address.text().starts_with(prefix) {
+        address.unsupported(&[format], errors);
     }
 }
 
-fn validate_driver(source: &Value, path: &Path<'_>, owner: Owner<'_>, errors: &mut Errors) {
-    validate_driver_name(source.text(&["driver"]), &path.child("driver"), errors);
+/// Validates the driver of a CSI volume and the secrets for it.
+fn validate_csi(source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
+    validate_driver_name(&source.child("driver"), errors);
     if let Owner::Pod = owner {
-        let Some(secret) = source.at(&["nodePublishSecretRef"]) else { return };
-        let name = secret.text(&["name"]);
-        return match name {
-            "" => errors.required(&path.child("nodePublishSecretRef.name"), ""),
-            _ => errors.invalid_each(&path.child("name"), name, dns_subdomain(name)),
-        };
-    }
-    if source.text(&["volumeHandle"]).is_empty() {
-        errors.required(&path.child("volumeHandle"), "");
-    }
-    for field in
-        ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
-    {
-        let Some(secret) = source.at(&[field]) else { continue };
-        let (place, name, namespace) = (path.child(field), secret.text(&["name"]), secret.text(&["namespace"]));
-        match name {
-            "" => errors.required(&place.child("name"), ""),
-            _ => errors.invalid_each(&place.child("name"), name, dns_subdomain(name)),
+        let secret = source.child("nodePublishSecretRef");
+        if !secret.is_set() {
+            return;
         }
-        match namespace {
-            "" => errors.required(&place.child("namespace"), ""),
-            _ => errors.invalid_each(&place.child("namespace"), namespace, dns_label(namespace)),
+        let name = secret.child("name");
+        if name.is_empty() {
+            return name.required("", errors);
+        }
+        // The real server reports this path.
+        return errors.invalid_each(&source.path().child("name"), name.text(), dns_subdomain(name.text()));
+    }
+    source.check(&[("volumeHandle", Rule::Required)], errors);
+    for name in CSI_SECRETS {
+        let secret = source.child(name);
+        if secret.is_set() {
+            validate_required_name(&secret.child("name"), dns_subdomain, errors);
+            validate_required_name(&secret.child("namespace"), dns_label, errors);
         }
     }
 }
 
 /// Validates the name of a volume driver.
-pub(super) fn validate_driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_driver_name(name: &Field<'_>, errors: &mut Errors) {
     if name.is_empty() {
-        return errors.required(path, "");
+        return name.required("", errors);
     }
-    if name.len() > 63 {
-        errors.too_long(path, 63);
+    if name.text().len() > MAX_DRIVER_NAME {
+        name.too_long(MAX_DRIVER_NAME, errors);
     }
-    errors.invalid_each(path, name, dns_subdomain(&name.to_lowercase()));
+    name.invalid_each(dns_subdomain(&name.text().to_lowercase()), errors);
 }

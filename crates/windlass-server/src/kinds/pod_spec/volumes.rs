@@ -4,345 +4,363 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::kinds::pod_spec::{environment::{FieldSelector, validate_field_selector, validate_resource_selector}, one_of};
-use crate::{kinds::{core::volumes::validate_claim_spec, pod_spec::volume_sources::{Owner, no_steps_back, self}, quantity::amount}, object::{Errors, Path, Tree, dns_label, validate_labels}};
+use crate::{
+    kinds::{
+        amount,
+        core::persistent_volume_claim::validate_claim_spec,
+        pod_spec::{
+            environment::{FieldSelector, validate_field_selector, validate_resource_selector},
+            volume_sources::{self, Owner, forbid_second_source, source, validate_no_backsteps},
+        },
+    },
+    object::{DuplicateCheck, Errors, Field, Rule, Tree, dns_label, validate_labels},
+};
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-const MODES_OF_PROPAGATION: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
+const PROPAGATION_MODES: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
+const MIN_TOKEN_SECONDS: i64 = 600;
 
 /// The valid volumes of a pod, by name. Only these can be mounted.
 pub(super) struct Volumes<'v>(HashMap<&'v str, &'v Value>);
 
-/// The volume types in the order of validation: the field, its name in errors about a second type, and the required
-/// fields.
-const SOURCES: [(&str, &str, &[&str]); 30] = [
-    ("emptyDir", "emptyDir", &[]),
-    ("hostPath", "hostPath", &["path"]),
-    ("gitRepo", "gitRepo", &["repository"]),
-    ("gcePersistentDisk", "gcePersistentDisk", &["pdName"]),
-    ("awsElasticBlockStore", "awsElasticBlockStore", &["volumeID"]),
-    ("secret", "secret", &["secretName"]),
-    ("nfs", "nfs", &["server", "path"]),
-    ("iscsi", "iscsi", &["targetPortal", "iqn"]),
-    ("glusterfs", "glusterfs", &["endpoints", "path"]),
-    ("flocker", "flocker", &[]),
-    ("persistentVolumeClaim", "persistentVolumeClaim", &["claimName"]),
-    ("rbd", "rbd", &["monitors", "image"]),
-    ("cinder", "cinder", &["volumeID"]),
-    ("cephfs", "cephFS", &["monitors"]),
-    ("quobyte", "quobyte", &[]),
-    ("downwardAPI", "downwarAPI", &[]),
-    ("fc", "fc", &[]),
-    ("flexVolume", "flexVolume", &["driver"]),
-    ("configMap", "configMap", &["name"]),
-    ("azureFile", "azureFile", &["secretName", "shareName"]),
-    ("vsphereVolume", "vsphereVolume", &["volumePath"]),
-    ("photonPersistentDisk", "photonPersistentDisk", &["pdID"]),
-    ("portworxVolume", "portworxVolume", &["volumeID"]),
-    ("azureDisk", "azureDisk", &["diskName", "diskURI"]),
-    ("storageos", "storageos", &[]),
-    ("projected", "projected", &[]),
-    ("scaleIO", "scaleIO", &["gateway", "system", "volumeName"]),
-    ("csi", "csi", &[]),
-    ("ephemeral", "ephemeral", &["volumeClaimTemplate"]),
-    ("image", "image", &[]),
+/// The volume types in the order of validation.
+const KINDS: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
 ];
 
 // === volumes ===
 
 /// Validates the volumes of a spec, and returns the valid ones.
-pub(super) fn validate_volumes<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Volumes<'v> {
-    let list = path.child("volumes");
-    let mut sound = HashMap::new();
-    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
-        let place = list.index(index);
-        let name = volume.text(&["name"]);
+pub(super) fn validate_volumes<'v>(spec: &Field<'v>, errors: &mut Errors) -> Volumes<'v> {
+    let volumes = spec.child("volumes");
+    let mut valid = HashMap::new();
+    for (volume, value) in volumes.items().zip(spec.json().items(&["volumes"])) {
         let mut found = Errors::default();
-        validate_source(volume, &place, &mut found);
+        validate_source(&volume, &mut found);
+        let (name, name_field) = (value.text(&["name"]), volume.child("name"));
         if name.is_empty() {
-            found.required(&place.child("name"), "");
+            name_field.required("", &mut found);
         } else {
-            found.invalid_each(&place.child("name"), name, dns_label(name));
+            name_field.invalid_each(dns_label(name), &mut found);
         }
-        if sound.contains_key(name) {
-            found.duplicate(&place.child("name"), name);
+        if valid.contains_key(name) {
+            name_field.duplicate(&mut found);
         }
         if found.is_empty() {
-            sound.insert(name, volume);
+            valid.insert(name, value);
         }
         errors.append(found);
     }
-    Volumes(sound)
+    Volumes(valid)
 }
 
 /// Validates that a volume has exactly one type. If it has several, the first one is validated.
-fn validate_source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mut sources = SOURCES.iter().filter(|(name, ..)| volume.at(&[name]).is_some());
-    let Some((name, _, required)) = sources.next() else {
-        return errors.required(path, "must specify a volume type");
-    };
-    let source = volume.at(&[name]).unwrap_or(&Value::Null);
-    let place = path.child(if *name == "gcePersistentDisk" { "persistentDisk" } else { name });
-    volume_sources::validate_source(name, required, source, &place, Owner::Pod, errors);
-    validate_details(name, source, &place, errors);
-    for (_, name, _) in sources {
-        errors.forbidden(&path.child(name), "may not specify more than 1 volume type");
+fn validate_source(volume: &Field<'_>, errors: &mut Errors) {
+    let mut kinds = KINDS.iter().filter(|kind| volume.child(kind).is_set());
+    let Some(kind) = kinds.next() else { return volume.required("must specify a volume type", errors) };
+    let source = source(volume, kind);
+    volume_sources::validate_source(kind, &source, Owner::Pod, errors);
+    validate_details(kind, &source, errors);
+    for kind in kinds {
+        forbid_second_source(volume, kind, errors);
     }
 }
 
-/// Validates the rules of a volume type beyond required fields.
-fn validate_details(name: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match name {
-        "emptyDir" if amount(source.text(&["sizeLimit"])).is_some_and(|limit| limit < 0.0) => {
-            errors.forbidden(&path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+/// Validates the rules of a volume type that persistent volumes do not share.
+fn validate_details(kind: &str, source: &Field<'_>, errors: &mut Errors) {
+    match kind {
+        "emptyDir" => {
+            let limit = source.child("sizeLimit");
+            if amount(limit.text()).is_some_and(|limit| limit < 0.0) {
+                limit.forbidden("SizeLimit field must be a valid resource quantity", errors);
+            }
         }
         "ephemeral" => {
-            let path = path.child("volumeClaimTemplate");
-            let Some(template) = source.at(&["volumeClaimTemplate"]) else { return };
-            validate_labels(template.at(&["metadata", "labels"]), &path.child("metadata.labels"), errors);
-            validate_claim_spec(template.at(&["spec"]).unwrap_or(&Value::Null), &path.child("spec"), errors);
+            let template = source.child("volumeClaimTemplate");
+            if template.is_set() {
+                let labels = template.child("metadata.labels");
+                validate_labels(labels.value(), labels.path(), errors);
+                validate_claim_spec(&template.child("spec"), errors);
+            }
         }
-        "image" => one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], path, errors),
-        "gitRepo" => descending(source.text(&["directory"]), &path.child("directory"), errors),
+        "image" => source.child("pullPolicy").one_of(&["Always", "IfNotPresent", "Never"], errors),
+        "gitRepo" => validate_relative(&source.child("directory"), errors),
         "secret" | "configMap" => {
-            validate_mode(source, "defaultMode", path, errors);
-            validate_items(source, path, errors);
+            validate_mode(&source.child("defaultMode"), errors);
+            validate_items(source, errors);
         }
         "downwardAPI" => {
-            validate_mode(source, "defaultMode", path, errors);
-            for file in source.items(&["items"]) {
+            validate_mode(&source.child("defaultMode"), errors);
+            for file in source.child("items").items() {
                 // The real server does not report the index.
-                validate_file(file, path, errors);
+                validate_file(&Field::new(*source.path(), file.value()), errors);
             }
         }
         "projected" => {
-            validate_mode(source, "defaultMode", path, errors);
-            validate_projections(source, path, errors);
+            validate_mode(&source.child("defaultMode"), errors);
+            validate_projections(source, errors);
         }
         _ => {}
     }
 }
 
 /// Validates the mapping of keys to files.
-fn validate_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("items");
-    for (index, item) in source.items(&["items"]).iter().enumerate() {
-        let place = list.index(index);
-        for field in ["key", "path"] {
-            if item.text(&[field]).is_empty() {
-                errors.required(&place.child(field), "");
-            }
-        }
-        local(item.text(&["path"]), &place.child("path"), errors);
-        validate_mode(item, "mode", &place, errors);
+fn validate_items(source: &Field<'_>, errors: &mut Errors) {
+    for item in source.child("items").items() {
+        item.check(&[("key", Rule::Required), ("path", Rule::Required)], errors);
+        validate_local(&item.child("path"), errors);
+        validate_mode(&item.child("mode"), errors);
     }
 }
 
 /// Validates a file of a downward API volume.
-fn validate_file(file: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let name = file.text(&["path"]);
-    if name.is_empty() {
-        errors.required(&path.child("path"), "");
-    }
-    local(name, &path.child("path"), errors);
-    match (file.at(&["fieldRef"]), file.at(&["resourceFieldRef"])) {
-        (Some(field), other) => {
-            validate_field_selector(field, FieldSelector::Volume, &path.child("fieldRef"), errors);
-            if other.is_some() {
-                let text = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                errors.invalid(path, "resource", text);
-            }
+fn validate_file(file: &Field<'_>, errors: &mut Errors) {
+    file.check(&[("path", Rule::Required)], errors);
+    validate_local(&file.child("path"), errors);
+    let (field, resource) = (file.child("fieldRef"), file.child("resourceFieldRef"));
+    if field.is_set() {
+        validate_field_selector(&field, FieldSelector::Volume, errors);
+        if resource.is_set() {
+            let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            file.invalid_as("resource", detail, errors);
         }
-        (None, Some(resource)) => {
-            validate_resource_selector(resource, FieldSelector::Volume, &path.child("resourceFieldRef"), errors);
-        }
-        (None, None) => errors.required(path, "one of fieldRef and resourceFieldRef is required"),
+    } else if resource.is_set() {
+        validate_resource_selector(&resource, FieldSelector::Volume, errors);
+    } else {
+        file.required("one of fieldRef and resourceFieldRef is required", errors);
     }
-    validate_mode(file, "mode", path, errors);
+    validate_mode(&file.child("mode"), errors);
 }
 
 /// Validates the sources of a projected volume. Their paths must not conflict.
-fn validate_projections(projected: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let sources = path.child("sources");
-    let mut paths = HashSet::new();
-    for (index, source) in projected.items(&["sources"]).iter().enumerate() {
-        let place = sources.index(index);
+fn validate_projections(projected: &Field<'_>, errors: &mut Errors) {
+    const CONFLICT: &str = "conflicting duplicate paths";
+    let sources = projected.child("sources");
+    let mut paths = DuplicateCheck::default();
+    for source in sources.items() {
         for kind in ["secret", "configMap"] {
-            let Some(inner) = source.at(&[kind]) else { continue };
-            let name = inner.text(&["name"]);
-            if name.is_empty() {
-                errors.required(&place.child(kind).child("name"), "");
+            let object = source.child(kind);
+            if !object.is_set() {
+                continue;
             }
-            validate_items(inner, &place.child(kind), errors);
-            for item in inner.items(&["items"]) {
+            object.check(&[("name", Rule::Required)], errors);
+            validate_items(&object, errors);
+            for item in source.json().items(&[kind, "items"]) {
                 let file = item.text(&["path"]);
-                if !file.is_empty() && !paths.insert(file) {
-                    errors.invalid(path, name, "conflicting duplicate paths");
+                if !file.is_empty() && paths.repeats(file) {
+                    projected.invalid_as(object.child("name").text(), CONFLICT, errors);
                 }
             }
         }
-        for file in source.items(&["downwardAPI", "items"]) {
-            validate_file(file, &place.child("downwardAPI"), errors);
-            let name = file.text(&["path"]);
-            if !name.is_empty() && !paths.insert(name) {
-                errors.invalid(path, name, "conflicting duplicate paths");
+        for item in source.json().items(&["downwardAPI", "items"]) {
+            // The real server does not report the index.
+            validate_file(&Field::new(source.path().child("downwardAPI"), Some(item)), errors);
+            let file = item.text(&["path"]);
+            if !file.is_empty() && paths.repeats(file) {
+                projected.invalid_as(file, CONFLICT, errors);
             }
         }
-        if let Some(token) = source.at(&["serviceAccountToken"]) {
-            let place = place.child("serviceAccountToken");
-            if let Some(seconds) = token.int(&["expirationSeconds"]).filter(|seconds| *seconds < 600) {
-                let text = "may not specify a duration less than 10 minutes";
-                errors.invalid(&place.child("expirationSeconds"), &seconds, text);
-            }
-            match token.text(&["path"]) {
-                "" => errors.required(&path.child("path"), ""),
-                file => local(file, &path.child("path"), errors),
-            }
-        }
-        if source.entries(&[]).filter(|(_, source)| !source.is_null()).count() > 1 {
-            errors.forbidden(&place, "may not specify more than 1 volume type per source");
+        validate_token(&source.child("serviceAccountToken"), projected, errors);
+        if source.entries().filter(|(_, source)| !source.json().is_null()).count() > 1 {
+            source.forbidden("may not specify more than 1 volume type per source", errors);
         }
     }
 }
 
-fn validate_mode(value: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(mode) = value.int(&[field]).filter(|mode| !(0..=0o777).contains(mode)) {
-        errors.invalid(&path.child(field), &mode, MODE);
+/// Validates a service account token of a projected volume.
+fn validate_token(token: &Field<'_>, projected: &Field<'_>, errors: &mut Errors) {
+    if !token.is_set() {
+        return;
+    }
+    let lifetime = token.child("expirationSeconds");
+    if lifetime.int().is_some_and(|seconds| seconds < MIN_TOKEN_SECONDS) {
+        lifetime.invalid("may not specify a duration less than 10 minutes", errors);
+    }
+    // The real server reports this path.
+    let file = Field::new(projected.path().child("path"), token.child("path").value());
+    if file.is_empty() {
+        file.required("", errors);
+    } else {
+        validate_local(&file, errors);
+    }
+}
+
+fn validate_mode(mode: &Field<'_>, errors: &mut Errors) {
+    if mode.int().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
+        mode.invalid(MODE, errors);
     }
 }
 
 /// Validates that a path is relative and does not leave its directory.
-fn descending(file: &str, path: &Path<'_>, errors: &mut Errors) {
-    if file.starts_with('/') {
-        errors.invalid(path, file, "must be a relative path");
+fn validate_relative(file: &Field<'_>, errors: &mut Errors) {
+    if file.text().starts_with('/') {
+        file.invalid("must be a relative path", errors);
     }
-    no_steps_back(file, path, errors);
+    validate_no_backsteps(file, errors);
 }
 
-/// Like [`descending`], and rejects names that the kubelet reserves.
-fn local(file: &str, path: &Path<'_>, errors: &mut Errors) {
-    descending(file, path, errors);
-    if file.starts_with("..") && !file.starts_with("../") && file != ".." {
-        errors.invalid(path, file, "must not start with '..'");
+/// Like [`validate_relative`], and rejects names that the kubelet reserves.
+fn validate_local(file: &Field<'_>, errors: &mut Errors) {
+    validate_relative(file, errors);
+    let text = file.text();
+    if text.starts_with("..") && !text.starts_with("../") && text != ".." {
+        file.invalid("must not start with '..'", errors);
     }
 }
 
 // === volume mounts ===
 
 /// Validates the volume mounts of a container.
-pub(super) fn validate_mounts(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("volumeMounts");
-    let mut paths = HashSet::new();
-    let texts = |field| container.items(&["volumeDevices"]).iter().map(move |device| device.text(&[field])).collect();
-    let (device_names, device_paths): (HashSet<&str>, HashSet<&str>) = (texts("name"), texts("devicePath"));
-    for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
-        let place = list.index(index);
-        let (name, mount_path) = (mount.text(&["name"]), mount.text(&["mountPath"]));
+pub(super) fn validate_mounts(container: &Field<'_>, volumes: &Volumes<'_>, errors: &mut Errors) {
+    let device_names = texts(container, "volumeDevices", "name");
+    let device_paths = texts(container, "volumeDevices", "devicePath");
+    let privileged = container.child("securityContext.privileged").flag();
+    let mounts = container.child("volumeMounts");
+    let mut paths = DuplicateCheck::default();
+    for mount in mounts.items() {
+        let (name_field, path_field) = (mount.child("name"), mount.child("mountPath"));
+        let (name, path) = (name_field.text(), mount.json().text(&["mountPath"]));
         if name.is_empty() {
-            errors.required(&place.child("name"), "");
+            name_field.required("", errors);
         }
         if !volumes.0.contains_key(name) {
-            errors.not_found(&place.child("name"), name);
+            errors.not_found(name_field.path(), name);
         }
-        if mount_path.is_empty() {
-            errors.required(&place.child("mountPath"), "");
+        if path.is_empty() {
+            path_field.required("", errors);
         }
-        if !paths.insert(mount_path) {
-            errors.invalid(&place.child("mountPath"), mount_path, "must be unique");
+        if paths.repeats(path) {
+            path_field.invalid_as(path, "must be unique", errors);
         }
         if device_names.contains(name) {
-            errors.invalid(&place.child("name"), name, "must not already exist in volumeDevices");
+            name_field.invalid_as(name, "must not already exist in volumeDevices", errors);
         }
-        if device_paths.contains(mount_path) {
-            let text = "must not already exist as a path in volumeDevices";
-            errors.invalid(&place.child("mountPath"), mount_path, text);
+        if device_paths.contains(path) {
+            path_field.invalid_as(path, "must not already exist as a path in volumeDevices", errors);
         }
-        validate_sub_paths(mount, &list, &place, errors);
-        validate_propagation(mount, container, &list.child("mountPropagation"), errors);
-        validate_depth(mount, &list.child("recursiveReadOnly"), errors);
+        validate_sub_paths(&mount, &mounts, errors);
+        validate_propagation(&without_index(&mounts, &mount, "mountPropagation"), privileged, errors);
+        validate_recursive_read_only(&mount, &mounts, errors);
     }
 }
 
-fn validate_sub_paths(mount: &Value, list: &Path<'_>, place: &Path<'_>, errors: &mut Errors) {
-    let (plain, expression) = (mount.text(&["subPath"]), mount.text(&["subPathExpr"]));
-    descending(plain, &list.child("subPath"), errors);
-    if !expression.is_empty() {
-        if !plain.is_empty() {
-            let text = "subPathExpr and subPath are mutually exclusive";
-            errors.invalid(&place.child("subPathExpr"), expression, text);
-        }
-        descending(expression, &list.child("subPathExpr"), errors);
-    }
+/// Returns a field of a mount. Like in the errors of the real server, its path does not contain the index of the mount.
+fn without_index<'c>(mounts: &'c Field<'_>, mount: &'c Field<'_>, name: &'c str) -> Field<'c> {
+    Field::new(mounts.path().child(name), mount.child(name).value())
 }
 
-fn validate_propagation(mount: &Value, container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(mode) = mount.at(&["mountPropagation"]).and_then(Value::as_str) else { return };
-    if !MODES_OF_PROPAGATION.contains(&mode) {
-        errors.unsupported(path, mode, &MODES_OF_PROPAGATION);
+fn validate_sub_paths(mount: &Field<'_>, mounts: &Field<'_>, errors: &mut Errors) {
+    validate_relative(&without_index(mounts, mount, "subPath"), errors);
+    let expression = mount.child("subPathExpr");
+    if !expression.is_empty() && !mount.child("subPath").is_empty() {
+        expression.invalid("subPathExpr and subPath are mutually exclusive", errors);
     }
-    if mode == "Bidirectional" && !container.flag(&["securityContext", "privileged"]) {
-        errors.forbidden(path, "Bidirectional mount propagation is available only to privileged containers");
+    validate_relative(&without_index(mounts, mount, "subPathExpr"), errors);
+}
+
+fn validate_propagation(mode: &Field<'_>, privileged: bool, errors: &mut Errors) {
+    if !mode.is_set() {
+        return;
+    }
+    if !PROPAGATION_MODES.contains(&mode.text()) {
+        mode.unsupported(&PROPAGATION_MODES, errors);
+    }
+    if mode.text() == "Bidirectional" && !privileged {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        mode.forbidden(detail, errors);
     }
 }
 
 /// Validates the recursive read-only setting of a mount.
-fn validate_depth(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match mount.at(&["recursiveReadOnly"]).and_then(Value::as_str) {
-        None | Some("Disabled") => {}
-        Some("Enabled" | "IfPossible") => {
-            if !mount.flag(&["readOnly"]) {
-                errors.forbidden(path, "may only be specified when readOnly is true");
+fn validate_recursive_read_only(mount: &Field<'_>, mounts: &Field<'_>, errors: &mut Errors) {
+    let setting = without_index(mounts, mount, "recursiveReadOnly");
+    if !setting.is_set() {
+        return;
+    }
+    match setting.text() {
+        "Disabled" => {}
+        "Enabled" | "IfPossible" => {
+            if !mount.child("readOnly").flag() {
+                setting.forbidden("may only be specified when readOnly is true", errors);
             }
-            if !matches!(mount.text(&["mountPropagation"]), "" | "None") {
-                errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
+            if !matches!(mount.child("mountPropagation").text(), "" | "None") {
+                let detail = "may only be specified when mountPropagation is None or not specified";
+                setting.forbidden(detail, errors);
             }
         }
-        Some(other) => errors.unsupported(path, other, &["Disabled", "Enabled", "IfPossible"]),
+        _ => setting.unsupported(&["Disabled", "Enabled", "IfPossible"], errors),
     }
 }
 
 /// Validates the volume devices of a container.
-pub(super) fn validate_devices(container: &Value, volumes: &Volumes<'_>, path: &Path<'_>, errors: &mut Errors) {
-    let list = path.child("volumeDevices");
-    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
-    let texts = |field| container.items(&["volumeMounts"]).iter().map(move |mount| mount.text(&[field])).collect();
-    let (mount_names, mount_paths): (HashSet<&str>, HashSet<&str>) = (texts("name"), texts("mountPath"));
-    for (index, device) in container.items(&["volumeDevices"]).iter().enumerate() {
-        let place = list.index(index);
-        let (name, file) = (device.text(&["name"]), device.text(&["devicePath"]));
+pub(super) fn validate_devices(container: &Field<'_>, volumes: &Volumes<'_>, errors: &mut Errors) {
+    let mount_names = texts(container, "volumeMounts", "name");
+    let mount_paths = texts(container, "volumeMounts", "mountPath");
+    let devices = container.child("volumeDevices");
+    let (mut names, mut paths) = (DuplicateCheck::default(), DuplicateCheck::default());
+    for device in devices.items() {
+        let (name_field, path_field) = (device.child("name"), device.child("devicePath"));
+        let (name, path) = (device.json().text(&["name"]), device.json().text(&["devicePath"]));
         if name.is_empty() {
-            errors.required(&place.child("name"), "");
-        }
-        if names.contains(name) {
-            errors.invalid(&place.child("name"), name, "must be unique");
+            name_field.required("", errors);
+        } else if names.repeats(name) {
+            name_field.invalid("must be unique", errors);
         }
         match volumes.0.get(name) {
-            None => errors.not_found(&place.child("name"), name),
+            None => errors.not_found(name_field.path(), name),
             Some(volume) if volume.at(&["persistentVolumeClaim"]).or(volume.at(&["ephemeral"])).is_none() => {
-                let text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.invalid(&place.child("name"), name, text);
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                name_field.invalid(detail, errors);
             }
             Some(_) => {}
         }
-        if file.is_empty() {
-            errors.required(&place.child("devicePath"), "");
+        if path.is_empty() {
+            path_field.required("", errors);
         }
-        if paths.contains(file) {
-            errors.invalid(&place.child("devicePath"), file, "must be unique");
-        }
-        if file.split('/').any(|part| part == "..") {
-            errors.invalid(&place.child("devicePath"), file, "can not contain backsteps ('..')");
-        } else {
-            paths.insert(file);
+        if path.split('/').any(|part| part == "..") {
+            path_field.invalid("can not contain backsteps ('..')", errors);
+        } else if paths.repeats(path) {
+            path_field.invalid_as(path, "must be unique", errors);
         }
         if mount_names.contains(name) {
-            errors.invalid(&place.child("name"), name, "must not already exist in volumeMounts");
+            name_field.invalid_as(name, "must not already exist in volumeMounts", errors);
         }
-        if mount_paths.contains(file) {
-            errors.invalid(&place.child("devicePath"), file, "must not already exist as a path in volumeMounts");
-        }
-        if !name.is_empty() {
-            names.insert(name);
+        if mount_paths.contains(path) {
+            path_field.invalid_as(path, "must not already exist as a path in volumeMounts", errors);
         }
     }
+}
+
+/// Returns the texts of a field of all elements of a container's list.
+fn texts<'v>(container: &Field<'v>, list: &str, name: &str) -> HashSet<&'v str> {
+    container.json().items(&[list]).iter().map(|item| item.text(&[name])).collect()
 }

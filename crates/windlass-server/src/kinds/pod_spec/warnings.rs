@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::kinds::quantity::amount;
-use crate::object::{Path, Tree, dns_label};
+use crate::{
+    kinds::quantity::amount,
+    object::{Field, Tree, dns_label},
+};
 
 /// Deprecated node labels: the label, the version of the deprecation, and the replacement.
 const OLD_LABELS: [(&str, &str, &str); 5] = [
@@ -34,299 +36,291 @@ const OLD_VOLUMES: [(&str, &str, &str); 6] = [
     ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
 ];
 
+/// The lists of containers, in the order of the warnings.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
 /// Returns the warnings for a new pod. Updates get none, because they are usually sent by controllers.
-pub(super) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
+pub(crate) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_some() {
         return Vec::new();
     }
-    let mut told = of_name(new, "the Pod's hostname");
-    told.extend(of_template(new, None));
-    told
+    let mut warnings = of_name(new, "the Pod's hostname");
+    warnings.extend(of_template(&Field::object(new)));
+    warnings
 }
 
 /// Returns the warnings for a workload whose pods are named after it, including those about its name.
-pub(super) fn of_named_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
-    told.extend(of_workload(new, old));
-    told
+pub(crate) fn of_named_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = of_new_name(new, old);
+    warnings.extend(of_workload(new, old));
+    warnings
+}
+
+/// Returns the warnings for an object with a pod template in `spec.template`.
+pub(crate) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
+    of_changed_template(new, old, "spec", "spec.template")
+}
+
+/// Returns the warnings for a stateful set, including those about its revision history.
+pub(crate) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = of_workload(new, old);
+    if new.int(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
+        let text = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        warnings.push(format!("spec.revisionHistoryLimit: {text}"));
+    }
+    warnings
+}
+
+/// Returns the warnings for a cron job.
+pub(crate) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = of_new_name(new, old);
+    warnings.extend(of_changed_template(new, old, "spec", "spec.jobTemplate.spec.template"));
+    warnings
+}
+
+/// Returns the warnings for a PodTemplate object.
+pub(crate) fn of_pod_template(new: &Value, old: Option<&Value>) -> Vec<String> {
+    of_changed_template(new, old, "template", "template")
+}
+
+/// Warns if the name of a new workload is not a DNS label.
+fn of_new_name(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() }
 }
 
 /// Warns if a name is not a DNS label, although it is used as one.
 fn of_name(object: &Value, used_in: &str) -> Vec<String> {
-    let why = dns_label(object.text(&["metadata", "name"]));
-    if why.is_empty() {
+    let problems = dns_label(object.text(&["metadata", "name"]));
+    if problems.is_empty() {
         return Vec::new();
     }
     vec![format!(
         "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",
-        why.join(" ")
+        problems.join(" ")
     )]
 }
 
-/// Returns the warnings for an object with a pod template in `spec.template`.
-pub(super) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
-    of_part(new, old, &["spec", "template"], &Path::new("spec").child("template"))
-}
-
-/// Returns the warnings for a stateful set, including those about its revision history.
-pub(super) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut told = of_workload(new, old);
-    if new.int(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
-        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
-        told.push(format!("spec.revisionHistoryLimit: {why}"));
-    }
-    told
-}
-
-/// Returns the warnings for a cron job.
-pub(super) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let path = Path::new("spec.jobTemplate.spec.template");
-    let mut told = if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() };
-    told.extend(of_part(new, old, &["spec", "jobTemplate", "spec", "template"], &path));
-    told
-}
-
-/// Returns the warnings for a PodTemplate object.
-pub(super) fn of_pod_template(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let same = old.is_some_and(|old| new.at(&["template"]) == old.at(&["template"]));
-    let template = new.at(&["template"]).filter(|_| !same);
-    template.map(|template| of_template(template, Some(&Path::new("template")))).unwrap_or_default()
-}
-
-/// Returns the warnings for a template, if the spec that contains it has changed.
-fn of_part(new: &Value, old: Option<&Value>, part: &[&str], path: &Path<'_>) -> Vec<String> {
-    if old.is_some_and(|old| new.at(&["spec"]) == old.at(&["spec"])) {
+/// Returns the warnings for a template, if the part of the object that contains it has changed.
+fn of_changed_template(new: &Value, old: Option<&Value>, part: &str, template: &str) -> Vec<String> {
+    if old.is_some_and(|old| new.at(&[part]) == old.at(&[part])) {
         return Vec::new();
     }
-    new.at(part).map(|template| of_template(template, Some(path))).unwrap_or_default()
+    of_template(&Field::object(new).child(template))
 }
 
-fn of_template(template: &Value, path: Option<&Path<'_>>) -> Vec<String> {
-    let mut told = Vec::new();
-    let (metadata, spec_path) = match path {
-        Some(path) => (path.child("metadata.annotations"), path.child("spec")),
-        None => (Path::new("metadata.annotations"), Path::new("spec")),
-    };
-    let nothing = Value::Null;
-    let spec = template.at(&["spec"]).unwrap_or(&nothing);
-    old_labels(spec, &spec_path, &mut told);
+/// Returns the warnings for a pod or a pod template.
+fn of_template(template: &Field<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let spec = template.child("spec");
+    warn_of_old_labels(&spec, &mut warnings);
+    let annotations = template.child("metadata.annotations");
     for (key, since, field) in OLD_ANNOTATIONS {
-        if template.at(&["metadata", "annotations", key]).is_some() {
-            let place = metadata.key(key);
-            told.push(format!("{place}: non-functional in {since}+; use the \"{field}\" field instead"));
+        let annotation = annotations.key(key);
+        if annotation.is_set() {
+            let text = format!("non-functional in {since}+; use the \"{field}\" field instead");
+            warnings.push(format!("{}: {text}", annotation.path()));
         }
     }
-    volumes(spec, &spec_path, &mut told);
-    twice(spec, "hostAliases", "ip", &spec_path, &mut told);
-    twice(spec, "imagePullSecrets", "name", &spec_path, &mut told);
-    let secrets = spec_path.child("imagePullSecrets");
-    for (index, secret) in spec.items(&["imagePullSecrets"]).iter().enumerate() {
-        if secret.text(&["name"]).is_empty() {
-            told.push(format!("{}: invalid empty name \"\"", secrets.index(index).child("name")));
-        }
-    }
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        let list_path = spec_path.child(list);
-        for (index, container) in spec.items(&[list]).iter().enumerate() {
-            let place = list_path.index(index);
-            fractions(container, &place, &mut told);
-            hidden_variables(container, &place, &mut told);
-        }
-    }
-    ports(spec, &spec_path, &mut told);
-    if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
-        let place = spec_path.child("terminationGracePeriodSeconds");
-        told.push(format!("{place}: must be >= 0; negative values are invalid and will be treated as 1"));
-    }
-    unselective_affinity(spec, &spec_path, &mut told);
-    told
-}
-
-/// Warns about deprecated node labels.
-fn old_labels(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let known = |key: &str| OLD_LABELS.iter().find(|(old, ..)| *old == key);
-    let selector = path.child("nodeSelector");
-    for (key, since, successor) in OLD_LABELS {
-        if spec.at(&["nodeSelector", key]).is_some() {
-            told.push(format!("{}: deprecated since {since}; use \"{successor}\" instead", selector.key(key)));
-        }
-    }
-    let mut tell = |place: &Path<'_>, key: &str| {
-        if let Some((_, since, successor)) = known(key) {
-            told.push(format!("{place}: {key} is deprecated since {since}; use \"{successor}\" instead"));
-        }
-    };
-    let affinity = path.child("affinity.nodeAffinity");
-    let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
-    let terms = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
-    for (index, term) in spec.items(&terms).iter().enumerate() {
-        each_key(term, &required.index(index), &mut tell);
-    }
-    let preferred = affinity.child("preferredDuringSchedulingIgnoredDuringExecution");
-    let terms = ["affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
-    for (index, term) in spec.items(&terms).iter().enumerate() {
-        if let Some(term) = term.at(&["preference"]) {
-            each_key(term, &preferred.index(index).child("preference"), &mut tell);
-        }
-    }
-    let constraints = path.child("topologySpreadConstraints");
-    for (index, constraint) in spec.items(&["topologySpreadConstraints"]).iter().enumerate() {
-        let place = constraints.index(index);
-        let key = constraint.text(&["topologyKey"]);
-        if let Some((_, since, successor)) = known(key) {
-            let place = place.child("topologyKey");
-            told.push(format!("{place}: {key} is deprecated since {since}; use \"{successor}\" instead"));
-        }
-        if constraint.at(&["labelSelector"]).is_none() {
-            told.push(format!("{}: {NO_SELECTOR}", place.child("labelSelector")));
-        }
-    }
-}
-
-/// Calls `tell` for each key of a node selector term.
-fn each_key(term: &Value, path: &Path<'_>, tell: &mut impl FnMut(&Path<'_>, &str)) {
-    let expressions = path.child("matchExpressions");
-    for (index, expression) in term.items(&["matchExpressions"]).iter().enumerate() {
-        tell(&expressions.index(index).child("key"), expression.text(&["key"]));
-    }
-}
-
-fn volumes(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let list = path.child("volumes");
-    for (index, volume) in spec.items(&["volumes"]).iter().enumerate() {
-        for (source, name, fate) in OLD_VOLUMES {
-            if volume.at(&[source]).is_some() {
-                told.push(format!("{}: {fate}", list.index(index).child(name)));
+    for volume in spec.child("volumes").items() {
+        for (source, name, state) in OLD_VOLUMES {
+            if volume.child(source).is_set() {
+                warnings.push(format!("{}: {state}", volume.child(name).path()));
             }
         }
+    }
+    warn_of_duplicates(&spec.child("hostAliases"), "ip", &mut warnings);
+    let secrets = spec.child("imagePullSecrets");
+    warn_of_duplicates(&secrets, "name", &mut warnings);
+    for secret in secrets.items() {
+        let name = secret.child("name");
+        if name.is_empty() {
+            warnings.push(format!("{}: invalid empty name \"\"", name.path()));
+        }
+    }
+    for list in CONTAINERS {
+        for container in spec.child(list).items() {
+            warn_of_fractional_bytes(&container.child("resources"), &mut warnings);
+            warn_of_hidden_variables(&container.child("env"), &mut warnings);
+        }
+    }
+    warn_of_ports(&spec, &mut warnings);
+    let grace_period = spec.child("terminationGracePeriodSeconds");
+    if grace_period.int().is_some_and(|seconds| seconds < 0) {
+        let text = "must be >= 0; negative values are invalid and will be treated as 1";
+        warnings.push(format!("{}: {text}", grace_period.path()));
+    }
+    warn_of_missing_selectors(&spec.child("affinity"), &mut warnings);
+    warnings
+}
+
+/// Warns about deprecated node labels, and about topology spread constraints without a selector.
+fn warn_of_old_labels(spec: &Field<'_>, warnings: &mut Vec<String>) {
+    let node_selector = spec.child("nodeSelector");
+    for (key, since, successor) in OLD_LABELS {
+        let label = node_selector.key(key);
+        if label.is_set() {
+            warnings.push(format!("{}: deprecated since {since}; use \"{successor}\" instead", label.path()));
+        }
+    }
+    let affinity = spec.child("affinity.nodeAffinity");
+    let required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    for term in required.items() {
+        warn_of_old_keys(&term, warnings);
+    }
+    for preferred in affinity.child("preferredDuringSchedulingIgnoredDuringExecution").items() {
+        warn_of_old_keys(&preferred.child("preference"), warnings);
+    }
+    for constraint in spec.child("topologySpreadConstraints").items() {
+        warn_of_old_label(&constraint.child("topologyKey"), warnings);
+        let selector = constraint.child("labelSelector");
+        if !selector.is_set() {
+            warnings.push(format!("{}: {NO_SELECTOR}", selector.path()));
+        }
+    }
+}
+
+/// Warns about deprecated labels in a node selector term.
+fn warn_of_old_keys(term: &Field<'_>, warnings: &mut Vec<String>) {
+    for expression in term.child("matchExpressions").items() {
+        warn_of_old_label(&expression.child("key"), warnings);
+    }
+}
+
+/// Warns if a field names a deprecated label.
+fn warn_of_old_label(field: &Field<'_>, warnings: &mut Vec<String>) {
+    let label = field.text();
+    if let Some((_, since, successor)) = OLD_LABELS.iter().find(|(old, ..)| *old == label) {
+        let text = format!("{label} is deprecated since {since}; use \"{successor}\" instead");
+        warnings.push(format!("{}: {text}", field.path()));
     }
 }
 
 /// Warns about list items with the same key.
-fn twice(spec: &Value, list: &str, key: &str, path: &Path<'_>, told: &mut Vec<String>) {
-    let items = path.child(list);
+fn warn_of_duplicates(list: &Field<'_>, key: &str, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
-    for (index, item) in spec.items(&[list]).iter().enumerate() {
-        let text = item.text(&[key]);
+    for item in list.items() {
+        let text = item.json().text(&[key]);
         if !seen.insert(text) {
-            told.push(format!("{}: duplicate {key} {text:?}", items.index(index).child(key)));
+            warnings.push(format!("{}: duplicate {key} {text:?}", item.child(key).path()));
         }
     }
 }
 
 /// Warns about fractional numbers of bytes.
-fn fractions(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let resources = path.child("resources");
+fn warn_of_fractional_bytes(resources: &Field<'_>, warnings: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
         for list in ["limits", "requests"] {
-            let text = container.text(&["resources", list, name]);
+            let amounts = resources.child(list);
+            let quantity = amounts.key(name);
+            let (path, text) = (quantity.path(), quantity.text());
             if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
-                let list_path = resources.child(list);
-                let place = list_path.key(name);
-                told.push(format!("{place}: fractional byte value {text:?} is invalid, must be an integer"));
+                warnings.push(format!("{path}: fractional byte value {text:?} is invalid, must be an integer"));
             }
         }
     }
 }
 
 /// Warns about variables that replace an earlier one without referring to it.
-fn hidden_variables(container: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let list = path.child("env");
+fn warn_of_hidden_variables(variables: &Field<'_>, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
-    for (index, variable) in container.items(&["env"]).iter().enumerate() {
-        let (name, value) = (variable.text(&["name"]), variable.text(&["value"]));
-        let earlier = format!("$({name})");
-        let builds_on = variable.at(&["valueFrom"]).is_none() && value != earlier && value.contains(&earlier);
-        if !seen.insert(name) && !builds_on {
-            let place = list.index(index);
-            told.push(format!("{place}: hides previous definition of {name:?}, which may be dropped when using apply"));
+    for variable in variables.items() {
+        let (name, value) = (variable.json().text(&["name"]), variable.json().text(&["value"]));
+        let reference = format!("$({name})");
+        let extends = !variable.child("valueFrom").is_set() && value != reference && value.contains(&reference);
+        if !seen.insert(name) && !extends {
+            let path = variable.path();
+            warnings
+                .push(format!("{path}: hides previous definition of {name:?}, which may be dropped when using apply"));
         }
     }
 }
 
 /// Warns about ports that several containers of a pod use. The number of warnings, and of comparisons for each port, is
 /// limited, so that a pod with many ports does not cause quadratic work.
-fn ports(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    const MOST: usize = 100;
-    const COMPARED: usize = 1000;
-    let mut all: Vec<([usize; 2], &'static str, &Value)> = Vec::new();
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
-        for (at, container) in spec.items(&[list]).iter().enumerate() {
-            let ports = container.items(&["ports"]).iter().enumerate();
-            all.extend(ports.map(|(index, port)| ([at, index], list, port)));
-        }
-    }
-    let place = |index: usize| {
-        let ([container, port], list, _) = all[index];
-        let list = path.child(list);
-        list.index(container).child("ports").index(port).to_string()
-    };
-    let number = |port: &Value, field: &str| port.int(&[field]).unwrap_or_default();
-    let most = told.len() + MOST;
-    let mut by_number: HashMap<(i64, &str), Vec<usize>> = HashMap::new();
-    for (index, &(_, _, port)) in all.iter().enumerate() {
-        let (address, host) = (port.text(&["hostIP"]), number(port, "hostPort"));
-        let (own, protocol) = (number(port, "containerPort"), port.text(&["protocol"]));
-        if !address.is_empty() && host == 0 {
-            told.push(format!(
-                "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{own} Protocol:{protocol} \
+fn warn_of_ports(spec: &Field<'_>, warnings: &mut Vec<String>) {
+    const MAX_WARNINGS: usize = 100;
+    const MAX_COMPARISONS: usize = 1000;
+    let lists = CONTAINERS.map(|list| spec.child(list));
+    let containers: Vec<Field<'_>> = lists.iter().flat_map(|list| list.items()).collect();
+    let lists: Vec<Field<'_>> = containers.iter().map(|container| container.child("ports")).collect();
+    let ports: Vec<Field<'_>> = lists.iter().flat_map(|list| list.items()).collect();
+
+    let max_len = warnings.len() + MAX_WARNINGS;
+    let mut by_number: HashMap<(i64, &str), Vec<&Field<'_>>> = HashMap::new();
+    for port in &ports {
+        let protocol = port.json().text(&["protocol"]);
+        let number = port.child("containerPort").int().unwrap_or_default();
+        let (address, host_port) = host_address(port);
+        if !address.is_empty() && host_port == 0 {
+            warnings.push(format!(
+                "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{number} Protocol:{protocol} \
                  HostIP:{address}}}",
-                place(index),
-                port.text(&["name"]),
+                port.path(),
+                port.child("name").text(),
             ));
         }
-        let earlier = by_number.entry((own, protocol)).or_default();
-        for &first in earlier.iter().take(COMPARED) {
-            if told.len() >= most {
+        let earlier = by_number.entry((number, protocol)).or_default();
+        for other in earlier.iter().take(MAX_COMPARISONS) {
+            if warnings.len() >= max_len {
                 return;
             }
-            let (_, _, other) = all[first];
-            let (other_address, other_host) = (other.text(&["hostIP"]), number(other, "hostPort"));
-            let how = if address == other_address && host == other_host {
-                "duplicate"
-            } else if host == 0 || other_host == 0 {
-                "overlapping"
-            } else if host == other_host && address.is_empty() != other_address.is_empty() {
-                "dangerously ambiguous"
-            } else {
-                continue;
-            };
-            told.push(format!("{}: {how} port definition with {}", place(index), place(first)));
+            if let Some(relation) = relation_of_ports((address, host_port), host_address(other)) {
+                let (path, other) = (port.path(), other.path());
+                warnings.push(format!("{path}: {relation} port definition with {other}"));
+            }
         }
-        earlier.push(index);
+        earlier.push(port);
     }
     let mut by_name: HashMap<&str, usize> = HashMap::new();
-    for (index, &(_, _, port)) in all.iter().enumerate() {
-        let name = port.text(&["name"]);
-        if name.is_empty() || told.len() >= most {
+    for (index, port) in ports.iter().enumerate() {
+        let name = port.json().text(&["name"]);
+        if name.is_empty() || warnings.len() >= max_len {
             continue;
         }
         let first = *by_name.entry(name).or_insert(index);
         if first != index {
-            let first = place(first);
-            told.push(format!(
-                "{}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}",
-                place(index),
+            let (path, first) = (port.path(), ports[first].path());
+            warnings.push(format!(
+                "{path}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}",
             ));
         }
     }
 }
 
+/// Returns the host address and the host port of a container port.
+fn host_address<'f>(port: &Field<'f>) -> (&'f str, i64) {
+    let port: &'f Value = port.json();
+    (port.text(&["hostIP"]), port.int(&["hostPort"]).unwrap_or_default())
+}
+
+/// Describes the relation of the host addresses of two container ports with the same number and protocol. Returns `None`
+/// if they do not conflict.
+fn relation_of_ports(a: (&str, i64), b: (&str, i64)) -> Option<&'static str> {
+    let ((address, port), (other_address, other_port)) = (a, b);
+    if a == b {
+        Some("duplicate")
+    } else if port == 0 || other_port == 0 {
+        Some("overlapping")
+    } else if port == other_port && address.is_empty() != other_address.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
+    }
+}
+
 /// Warns about pod affinity terms without a selector.
-fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
-    let affinity = path.child("affinity");
+fn warn_of_missing_selectors(affinity: &Field<'_>, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
-        let kind_path = affinity.child(kind);
+        let affinity = affinity.child(kind);
         for (list, selector) in [
-            ("requiredDuringSchedulingIgnoredDuringExecution", &["labelSelector"][..]),
-            ("preferredDuringSchedulingIgnoredDuringExecution", &["podAffinityTerm", "labelSelector"]),
+            ("requiredDuringSchedulingIgnoredDuringExecution", "labelSelector"),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm.labelSelector"),
         ] {
-            let list_path = kind_path.child(list);
-            for (index, term) in spec.items(&["affinity", kind, list]).iter().enumerate() {
-                if term.at(selector).is_none() {
-                    told.push(format!("{}.{}: {NO_SELECTOR}", list_path.index(index), selector.join(".")));
+            for term in affinity.child(list).items() {
+                let selector = term.child(selector);
+                if !selector.is_set() {
+                    warnings.push(format!("{}: {NO_SELECTOR}", selector.path()));
                 }
             }
         }
@@ -337,15 +331,16 @@ fn unselective_affinity(spec: &Value, path: &Path<'_>, told: &mut Vec<String>) {
 mod tests {
     use serde_json::json;
 
-    use crate::kinds::pod_spec::warnings::*;
+    use super::*;
 
     #[test]
-    fn of_very_many_ports_not_all_is_told() {
+    fn number_of_port_warnings_is_limited() {
         let port = json!({"name": "a", "containerPort": 80, "protocol": "TCP"});
-        let spec = json!({"containers": [{"ports": vec![port; 50_000]}]});
-        let mut told = vec!["something".to_owned()];
-        ports(&spec, &Path::new("spec"), &mut told);
-        assert_eq!(told.len(), 101);
-        assert_eq!(told[1], "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]");
+        let pod = json!({"spec": {"containers": [{"ports": vec![port; 50_000]}]}});
+        let mut warnings = vec!["something".to_owned()];
+        warn_of_ports(&Field::object(&pod).child("spec"), &mut warnings);
+        assert_eq!(warnings.len(), 101);
+        let first = "spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]";
+        assert_eq!(warnings[1], first);
     }
 }

@@ -2,37 +2,39 @@
 
 use serde_json::Value;
 
-use crate::kinds::pod_spec::ContainerKind;
-use crate::object::{Errors, Path, Tree, dns_subdomain};
+use crate::{
+    kinds::pod_spec::ContainerKind,
+    object::{Errors, Field, dns_subdomain},
+};
 
 /// The maximum length of a credential spec, in bytes.
-const LONGEST_CREDENTIALS: usize = 64 * 1024;
+const MAX_CREDENTIALS: usize = 64 * 1024;
 /// The limits on domain and user, in bytes: a domain must be shorter, a user must not be longer.
-const LONGEST_DOMAIN: usize = 256;
-const LONGEST_USER: usize = 104;
+const DOMAIN_LIMIT: usize = 256;
+const MAX_USER: usize = 104;
 /// Characters that user names must not contain.
-const NOT_OF_USERS: &str = "\"/\\:;|=,+*?<>@[]";
+const FORBIDDEN_IN_USERS: &str = "\"/\\:;|=,+*?<>@[]";
+/// Characters that NetBIOS names must not contain.
+const FORBIDDEN_IN_NET_BIOS: &str = "\\/:*?\"<>|";
+const HOST_PROCESS: &str = "securityContext.windowsOptions.hostProcess";
 
 /// Validates the Windows options of a pod's or a container's security context.
-pub(super) fn validate_options(context: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(options) = context.at(&["windowsOptions"]) else { return };
-    let path = path.child("windowsOptions");
-    let text = |field: &str| options.at(&[field]).and_then(Value::as_str);
-    if let Some(name) = text("gmsaCredentialSpecName") {
-        errors.invalid_each(&path.child("gmsaCredentialSpecName"), name, dns_subdomain(name));
+pub(super) fn validate_options(context: &Field<'_>, errors: &mut Errors) {
+    let options = context.child("windowsOptions");
+    let name = options.child("gmsaCredentialSpecName");
+    if name.is_set() {
+        name.invalid_each(dns_subdomain(name.text()), errors);
     }
-    if let Some(credentials) = text("gmsaCredentialSpec") {
-        let place = path.child("gmsaCredentialSpec");
-        if credentials.is_empty() {
-            errors.invalid(&place, credentials, "gmsaCredentialSpec cannot be an empty string");
-        } else if credentials.len() > LONGEST_CREDENTIALS {
-            errors.invalid(&place, credentials, "gmsaCredentialSpec size must be under 64 KiB");
-        }
+    let credentials = options.child("gmsaCredentialSpec");
+    if credentials.is_set() && credentials.is_empty() {
+        credentials.invalid("gmsaCredentialSpec cannot be an empty string", errors);
+    } else if credentials.text().len() > MAX_CREDENTIALS {
+        credentials.invalid("gmsaCredentialSpec size must be under 64 KiB", errors);
     }
-    if let Some(name) = text("runAsUserName") {
-        let place = path.child("runAsUserName");
-        for problem in user_problems(name) {
-            errors.invalid(&place, name, &format!("runAsUserName{problem}"));
+    let user = options.child("runAsUserName");
+    if user.is_set() {
+        for problem in user_problems(user.text()) {
+            user.invalid(&format!("runAsUserName{problem}"), errors);
         }
     }
 }
@@ -52,7 +54,7 @@ fn user_problems(name: &str) -> Vec<&'static str> {
     };
     let mut problems = Vec::new();
     if let Some(domain) = domain {
-        if domain.len() >= LONGEST_DOMAIN {
+        if domain.len() >= DOMAIN_LIMIT {
             problems.push("'s Domain length must be under 256 characters");
         }
         if !is_net_bios(domain) && !is_domain(domain) {
@@ -61,13 +63,13 @@ fn user_problems(name: &str) -> Vec<&'static str> {
     }
     if user.is_empty() {
         problems.push("'s User cannot be empty");
-    } else if user.len() > LONGEST_USER {
+    } else if user.len() > MAX_USER {
         problems.push("'s User length must not be longer than 104 characters");
     }
     if !user.is_empty() && user.chars().all(|letter| matches!(letter, '.' | ' ')) {
         problems.push("'s User cannot contain only periods or spaces");
     }
-    if user.contains(|letter| NOT_OF_USERS.contains(letter)) {
+    if user.contains(|letter| FORBIDDEN_IN_USERS.contains(letter)) {
         problems.push("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
     }
     problems
@@ -75,10 +77,9 @@ fn user_problems(name: &str) -> Vec<&'static str> {
 
 /// Reports whether a domain is a NetBIOS name: up to 15 characters, and no dot at the beginning.
 fn is_net_bios(domain: &str) -> bool {
-    const NOT_THERE: &str = "\\/:*?\"<>|";
     (1..=15).contains(&domain.chars().count())
         && !domain.starts_with('.')
-        && !domain.contains(|letter| NOT_THERE.contains(letter))
+        && !domain.contains(|letter| FORBIDDEN_IN_NET_BIOS.contains(letter))
 }
 
 /// Reports whether a domain is a DNS name. Upper case letters are allowed.
@@ -93,34 +94,34 @@ fn is_domain(domain: &str) -> bool {
 }
 
 /// Validates host process containers: all containers of a pod or none, and only with the host network.
-pub(super) fn validate_host_processes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    const FIELD: [&str; 3] = ["securityContext", "windowsOptions", "hostProcess"];
-    let asked = |of: &Value| of.at(&FIELD).and_then(Value::as_bool);
-    let of_pod = asked(spec);
+pub(super) fn validate_host_processes(spec: &Field<'_>, errors: &mut Errors) {
+    let host_process = |field: &Field<'_>| field.value().and_then(Value::as_bool);
+    let of_pod = host_process(&spec.child(HOST_PROCESS));
     let (mut containers, mut processes) = (0, 0);
     for kind in ContainerKind::START_ORDER {
-        let list = path.child(kind.list());
-        for (index, container) in spec.items(&[kind.list()]).iter().enumerate() {
-            let own = asked(container);
-            if let (Some(of_pod), Some(own)) = (of_pod, own)
-                && of_pod != own
+        for container in spec.child(kind.list()).items() {
+            let field = container.child(HOST_PROCESS);
+            let of_container = host_process(&field);
+            if let (Some(of_pod), Some(of_container)) = (of_pod, of_container)
+                && of_pod != of_container
             {
-                let text = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
-                errors.invalid(&list.index(index).child(&FIELD.join(".")), &Value::Bool(own), &text);
+                let detail = format!("pod hostProcess value must be identical if both are specified, was {of_pod}");
+                field.invalid(&detail, errors);
             }
             containers += 1;
-            processes += usize::from(own.or(of_pod).unwrap_or_default());
+            processes += usize::from(of_container.or(of_pod).unwrap_or_default());
         }
     }
     if processes == 0 {
         return;
     }
     if processes != containers {
-        let text = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
-        errors.invalid(path, "", text);
+        let detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
+        spec.invalid_as("", detail, errors);
     }
-    if !spec.flag(&["hostNetwork"]) {
-        let text = "hostNetwork must be true if pod contains any hostProcess containers";
-        errors.invalid(&path.child("hostNetwork"), &Value::Bool(false), text);
+    let network = spec.child("hostNetwork");
+    if !network.flag() {
+        let detail = "hostNetwork must be true if pod contains any hostProcess containers";
+        network.invalid_as(&Value::Bool(false), detail, errors);
     }
 }

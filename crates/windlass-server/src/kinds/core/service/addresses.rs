@@ -1,20 +1,18 @@
 //! The allocation of service addresses and ports.
 
-use std::{collections::BTreeSet, fmt, net::Ipv4Addr, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use windlass_api::{Entropy, GroupKind, Status};
 
-use crate::kinds::core::service::rules::validate_addresses;
-use crate::kinds::core::service::{HEADLESS, SPEC, checks_health};
+use super::{HEADLESS, needs_health_check, rules::validate_addresses};
 use crate::{
-    kinds::strategy::Allocator,
-    object::{Errors, Tree, as_object, default_pointer, object_mut},
+    object::{Errors, Field, Path, Tree, as_object, default_pointer, object_mut},
     resource::{Allocation, Item},
 };
 
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
+const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 
 /// The IPv4 address range of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,33 +27,33 @@ pub struct ServiceCidr {
 #[error("{0:?} is not an IPv4 range for services, such as 10.0.0.0/24")]
 pub struct InvalidServiceCidr(String);
 
-/// The allocated addresses and ports. Initialized from the stored services when the server starts.
+/// Allocates the addresses and ports of services. Initialized from the stored services when the server starts.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(super) struct AddressAllocator {
     cidr: ServiceCidr,
     entropy: Entropy,
-    taken: Mutex<Taken>,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    addresses: BTreeSet<u32>,
-    ports: BTreeSet<u16>,
+    in_use: Mutex<BTreeSet<Claim>>,
 }
 
 /// An address or port of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
     Address(u32),
     Port(u16),
 }
 
-/// The addresses and ports that a write allocates and releases. If dropped before the write, the allocated ones are
-/// released.
-struct AllocatedAddresses {
-    addresses: Arc<Addresses>,
-    took: Vec<Claim>,
-    gives_up: Vec<Claim>,
+/// The addresses and ports that a write of a service allocates and releases. If dropped before the write, the allocated
+/// ones are released.
+pub(super) struct ServiceAllocation {
+    allocator: Arc<AddressAllocator>,
+    /// The name of the service, for errors.
+    name: String,
+    /// The addresses and ports of the service before the write.
+    before: Vec<Claim>,
+    /// The addresses and ports that the write adds.
+    allocated: Vec<Claim>,
+    /// The addresses and ports that the service no longer has after the write.
+    unused: Vec<Claim>,
 }
 
 // === impl ServiceCidr ===
@@ -102,21 +100,33 @@ impl fmt::Display for ServiceCidr {
     }
 }
 
-// === impl Addresses ===
+// === impl AddressAllocator ===
 
-impl Addresses {
-    pub(super) fn new(cidr: ServiceCidr, entropy: Entropy) -> Self {
-        Self { cidr, entropy, taken: Mutex::default() }
+impl AddressAllocator {
+    pub(super) fn new(cidr: ServiceCidr, entropy: Entropy) -> Arc<Self> {
+        Arc::new(Self { cidr, entropy, in_use: Mutex::default() })
     }
 
-    fn give_back(&self, claims: &[Claim]) {
-        let mut taken = self.taken.lock();
+    /// Records the addresses and ports of a stored service as allocated.
+    pub(super) fn restore(&self, service: &Value) {
+        self.in_use.lock().extend(claims(service));
+    }
+
+    /// Releases the addresses and ports of a deleted service.
+    pub(super) fn release_all(&self, service: &Value) {
+        self.release(&claims(service));
+    }
+
+    fn release(&self, claims: &[Claim]) {
+        let mut in_use = self.in_use.lock();
         for claim in claims {
-            match claim {
-                Claim::Address(address) => taken.addresses.remove(address),
-                Claim::Port(port) => taken.ports.remove(port),
-            };
+            in_use.remove(claim);
         }
+    }
+
+    /// Allocates an address or port. Returns `false` if it is already allocated.
+    fn take(&self, claim: Claim) -> bool {
+        self.in_use.lock().insert(claim)
     }
 
     /// Allocates a free address. Prefers the upper part of the range, because the lower part is for services that
@@ -126,247 +136,226 @@ impl Addresses {
         let reserved = (size / 16).clamp(16, 256).min(size.saturating_sub(1));
         let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
         let upper = (0..size - reserved).map(|step| reserved + (offset + step) % (size - reserved));
-        let mut taken = self.taken.lock();
         // The first address is excluded, because the service `kubernetes` requests it explicitly.
-        let mut all = upper.chain(1..reserved).map(|at| self.cidr.network + 1 + at);
-        let address = all.find(|address| !taken.addresses.contains(address))?;
-        taken.addresses.insert(address);
-        Some(address)
+        let mut addresses = upper.chain(1..reserved).map(|index| self.cidr.network + 1 + index);
+        let mut in_use = self.in_use.lock();
+        addresses.find(|address| in_use.insert(Claim::Address(*address)))
     }
 
     fn take_any_port(&self) -> Option<u16> {
         let (first, count) = (*NODE_PORTS.start(), NODE_PORTS.end() - NODE_PORTS.start() + 1);
         let offset = u16::try_from(self.entropy.below(u64::from(count))).unwrap_or_default();
-        let mut taken = self.taken.lock();
-        let port = (0..count).map(|step| first + (offset + step) % count).find(|port| !taken.ports.contains(port))?;
-        taken.ports.insert(port);
-        Some(port)
-    }
-}
-
-impl Allocator for Addresses {
-    fn allocate(self: Arc<Self>, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        let before = old.map(claims).unwrap_or_default();
-        let mut allocation = AllocatedAddresses { addresses: self, took: Vec::new(), gives_up: Vec::new() };
-        let name = new.text(&["metadata", "name"]).to_owned();
-        if new.text(&["spec", "type"]) == "ExternalName" {
-            let spec = object_mut(new, "spec");
-            if old.is_some_and(|old| old.text(&["spec", "type"]) != "ExternalName") {
-                for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                    spec.shift_remove(key);
-                }
-            }
-        } else {
-            // Validated before the allocation, and thus reported without other errors.
-            let mut errors = Errors::default();
-            validate_addresses(new.at(&["spec"]).unwrap_or(&Value::Null), &mut errors);
-            errors.check(&GroupKind::new("", "Service"), &name)?;
-            allocate_address(&mut allocation, new, &before, &name)?;
-        }
-        allocate_ports(&mut allocation, new, &before, &name)?;
-        allocate_health_check(&mut allocation, new)?;
-        let after = claims(new);
-        allocation.gives_up = before.into_iter().filter(|claim| !after.contains(claim)).collect();
-        Ok(Some(Box::new(allocation)))
-    }
-
-    fn restore(&self, service: &Value) {
-        let mut taken = self.taken.lock();
-        for claim in claims(service) {
-            taken.insert(claim);
-        }
-    }
-
-    fn release(&self, service: &Value) {
-        self.give_back(&claims(service));
-    }
-}
-
-impl Taken {
-    fn insert(&mut self, claim: Claim) -> bool {
-        match claim {
-            Claim::Address(address) => self.addresses.insert(address),
-            Claim::Port(port) => self.ports.insert(port),
-        }
+        let mut ports = (0..count).map(|step| first + (offset + step) % count);
+        let mut in_use = self.in_use.lock();
+        ports.find(|port| in_use.insert(Claim::Port(*port)))
     }
 }
 
 /// Returns the addresses and ports of a service.
 fn claims(service: &Value) -> Vec<Claim> {
-    let addresses =
-        service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse::<Ipv4Addr>().ok());
-    let mut claims: Vec<Claim> = addresses.map(|ip| Claim::Address(ip.into())).collect();
+    let addresses = service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse().ok());
     let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
     let ports = ports.chain(service.int(&["spec", "healthCheckNodePort"]));
-    claims.extend(ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0).map(Claim::Port));
-    claims.dedup();
-    claims
+    let ports = ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
+    addresses.map(|ip: Ipv4Addr| Claim::Address(ip.into())).chain(ports.map(Claim::Port)).collect()
 }
 
-// === allocation ===
+// === impl ServiceAllocation ===
 
-impl Allocation for AllocatedAddresses {
-    fn committed(mut self: Box<Self>, _item: &Item) {
-        self.took.clear();
-        let gives_up = std::mem::take(&mut self.gives_up);
-        self.addresses.give_back(&gives_up);
-    }
-}
-
-impl Drop for AllocatedAddresses {
-    fn drop(&mut self) {
-        self.addresses.give_back(&self.took);
-    }
-}
-
-fn allocate_address(
-    allocation: &mut AllocatedAddresses,
-    new: &mut Value,
-    before: &[Claim],
-    name: &str,
-) -> Result<(), Status> {
-    let spec = object_mut(new, "spec");
-    check_families(spec, name)?;
-    let asked = spec.text(&["clusterIP"]).to_owned();
-    let path = SPEC.child("clusterIPs");
-    let refuse = |value: &str, why: &str| {
-        let mut errors = Errors::default();
-        errors.invalid(&path, &json!([value]), why);
-        errors.check(&GroupKind::new("", "Service"), name)
-    };
-    let address = if asked.is_empty() {
-        let Some(address) = allocation.addresses.take_any_address() else {
-            return Err(Status::internal("failed to allocate a serviceIP: range is full"));
+impl ServiceAllocation {
+    /// Allocates the addresses and ports of a new or changed service, and writes them into the service.
+    pub(super) fn new(
+        allocator: &Arc<AddressAllocator>,
+        service: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Self, Status> {
+        let mut allocation = Self {
+            allocator: Arc::clone(allocator),
+            name: service.text(&["metadata", "name"]).to_owned(),
+            before: old.map(claims).unwrap_or_default(),
+            allocated: Vec::new(),
+            unused: Vec::new(),
         };
-        allocation.took.push(Claim::Address(address));
-        Ipv4Addr::from(address).to_string()
-    } else if let Ok(ip) = asked.parse::<Ipv4Addr>() {
-        let claim = Claim::Address(ip.into());
-        // Cluster IPs are immutable; validation rejects changes.
-        if !before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
-            let cidr = allocation.addresses.cidr;
-            if !cidr.contains(ip.into()) {
-                let why = "the provided network does not match the current range";
-                return refuse(&asked, &format!("failed to allocate IP {asked}: {why}"));
-            }
-            if !allocation.addresses.taken.lock().insert(claim) {
-                return refuse(&asked, &format!("failed to allocate IP {asked}: provided IP is already allocated"));
-            }
-            allocation.took.push(claim);
-        }
-        asked
-    } else if asked == HEADLESS {
-        asked
-    } else {
-        // Validation reports the invalid address.
-        return Ok(());
-    };
-    spec.insert("clusterIP".to_owned(), address.clone().into());
-    if spec.items(&["clusterIPs"]).is_empty() {
-        spec.insert("clusterIPs".to_owned(), json!([address]));
-    }
-    let selects = spec.entries(&["selector"]).next().is_some();
-    let families = spec.items(&["ipFamilies"]).is_empty();
-    if families {
-        let both = address == HEADLESS && !selects;
-        spec.insert("ipFamilies".to_owned(), if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
-        default_pointer(spec, "ipFamilyPolicy", if both { "RequireDualStack" } else { "SingleStack" });
-    }
-    default_pointer(spec, "ipFamilyPolicy", "SingleStack");
-    Ok(())
-}
-
-fn allocate_ports(
-    allocation: &mut AllocatedAddresses,
-    new: &mut Value,
-    before: &[Claim],
-    name: &str,
-) -> Result<(), Status> {
-    let spec = object_mut(new, "spec");
-    let wanted = match spec.text(&["type"]) {
-        "NodePort" => true,
-        "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
-        // Validation reports unsupported node ports.
-        _ => return Ok(()),
-    };
-    let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
-    for (index, port) in ports.iter_mut().enumerate() {
-        let asked = port.int(&["nodePort"]).filter(|port| *port != 0);
-        match asked.map(u16::try_from) {
-            None if wanted => {
-                let Some(number) = allocation.addresses.take_any_port() else {
-                    return Err(Status::internal("failed to allocate a nodePort: range is full"));
-                };
-                allocation.took.push(Claim::Port(number));
-                as_object(port).insert("nodePort".to_owned(), number.into());
-            }
-            Some(Ok(number)) if !before.contains(&Claim::Port(number)) => {
-                let list = SPEC.child("ports");
-                let path = list.index(index);
-                let mut errors = Errors::default();
-                if !NODE_PORTS.contains(&number) {
-                    let (low, high) = (NODE_PORTS.start(), NODE_PORTS.end());
-                    let why =
-                        format!("provided port is not in the valid range. The range of valid ports is {low}-{high}");
-                    errors.invalid(&path.child("nodePort"), &i64::from(number), &why);
-                } else if !allocation.took.contains(&Claim::Port(number)) {
-                    // A service may use the same port for two protocols.
-                    if allocation.addresses.taken.lock().insert(Claim::Port(number)) {
-                        allocation.took.push(Claim::Port(number));
-                    } else {
-                        errors.invalid(
-                            &path.child("nodePort"),
-                            &i64::from(number),
-                            "provided port is already allocated",
-                        );
-                    }
+        if service.text(&["spec", "type"]) == "ExternalName" {
+            if old.is_some_and(|old| old.text(&["spec", "type"]) != "ExternalName") {
+                let spec = object_mut(service, "spec");
+                for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                    spec.shift_remove(key);
                 }
-                errors.check(&GroupKind::new("", "Service"), name)?;
             }
-            _ => {}
+        } else {
+            allocation.validate_request(&Field::object(service).child("spec"))?;
+            allocation.allocate_address(object_mut(service, "spec"))?;
         }
+        let spec = object_mut(service, "spec");
+        allocation.allocate_ports(spec)?;
+        allocation.allocate_health_check_port(spec)?;
+        let after = claims(service);
+        allocation.unused = allocation.before.iter().copied().filter(|claim| !after.contains(claim)).collect();
+        Ok(allocation)
     }
-    Ok(())
+
+    /// Validates the requested addresses and families before the allocation. They are thus reported without other
+    /// errors.
+    fn validate_request(&self, spec: &Field<'_>) -> Result<(), Status> {
+        let mut errors = Errors::default();
+        validate_addresses(spec, &mut errors);
+        if errors.is_empty() {
+            validate_families(spec, &mut errors);
+        }
+        errors.check(&GroupKind::new("", "Service"), &self.name)
+    }
+
+    fn allocate_address(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
+        let requested = spec.text(&["clusterIP"]).to_owned();
+        let address = if requested.is_empty() {
+            let Some(address) = self.allocator.take_any_address() else {
+                return Err(Status::internal("failed to allocate a serviceIP: range is full"));
+            };
+            self.allocated.push(Claim::Address(address));
+            Ipv4Addr::from(address).to_string()
+        } else if let Ok(ip) = requested.parse::<Ipv4Addr>() {
+            self.take_address(ip).map_err(|problem| {
+                let detail = format!("failed to allocate IP {requested}: {problem}");
+                self.rejection(&Path::new("spec.clusterIPs"), &json!([requested]), &detail)
+            })?;
+            requested
+        } else if requested == HEADLESS {
+            requested
+        } else {
+            // Validation reports the invalid address.
+            return Ok(());
+        };
+        spec.insert("clusterIP".to_owned(), address.clone().into());
+        if spec.items(&["clusterIPs"]).is_empty() {
+            spec.insert("clusterIPs".to_owned(), json!([address]));
+        }
+        if spec.items(&["ipFamilies"]).is_empty() {
+            let has_both = is_headless_without_selector(spec);
+            spec.insert("ipFamilies".to_owned(), if has_both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+            default_pointer(spec, "ipFamilyPolicy", if has_both { "RequireDualStack" } else { "SingleStack" });
+        }
+        default_pointer(spec, "ipFamilyPolicy", "SingleStack");
+        Ok(())
+    }
+
+    /// Allocates a requested address, or returns the reason why it is not available.
+    fn take_address(&mut self, ip: Ipv4Addr) -> Result<(), &'static str> {
+        // Cluster IPs are immutable; validation rejects changes.
+        if self.before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
+            return Ok(());
+        }
+        if !self.allocator.cidr.contains(ip.into()) {
+            return Err("the provided network does not match the current range");
+        }
+        if !self.allocator.take(Claim::Address(ip.into())) {
+            return Err("provided IP is already allocated");
+        }
+        self.allocated.push(Claim::Address(ip.into()));
+        Ok(())
+    }
+
+    fn allocate_ports(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
+        let allocates = match spec.text(&["type"]) {
+            "NodePort" => true,
+            "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
+            // Validation reports unsupported node ports.
+            _ => return Ok(()),
+        };
+        let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
+        for (index, port) in ports.iter_mut().enumerate() {
+            let requested = port.int(&["nodePort"]).filter(|number| *number != 0);
+            match requested.map(u16::try_from) {
+                None if allocates => {
+                    let number = self.allocate_any_port("failed to allocate a nodePort: range is full")?;
+                    as_object(port).insert("nodePort".to_owned(), number.into());
+                }
+                Some(Ok(number)) => self.take_port(number).map_err(|detail| {
+                    self.rejection(&Path::new("spec.ports").index(index).child("nodePort"), &number.into(), &detail)
+                })?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates a requested port, or returns the reason why it is not available.
+    fn take_port(&mut self, number: u16) -> Result<(), String> {
+        let claim = Claim::Port(number);
+        if self.before.contains(&claim) {
+            return Ok(());
+        }
+        if !NODE_PORTS.contains(&number) {
+            let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
+            return Err(format!("provided port is not in the valid range. The range of valid ports is {first}-{last}"));
+        }
+        // A service may use the same port for two protocols.
+        if !self.allocated.contains(&claim) {
+            if !self.allocator.take(claim) {
+                return Err("provided port is already allocated".to_owned());
+            }
+            self.allocated.push(claim);
+        }
+        Ok(())
+    }
+
+    fn allocate_health_check_port(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
+        if needs_health_check(spec) && spec.int(&["healthCheckNodePort"]).is_none_or(|port| port == 0) {
+            let port = self.allocate_any_port("failed to allocate a HealthCheck NodePort: range is full")?;
+            spec.insert("healthCheckNodePort".to_owned(), port.into());
+        }
+        Ok(())
+    }
+
+    /// Allocates a free port. `message` is the error if there is none.
+    fn allocate_any_port(&mut self, message: &str) -> Result<u16, Status> {
+        let port = self.allocator.take_any_port().ok_or_else(|| Status::internal(message))?;
+        self.allocated.push(Claim::Port(port));
+        Ok(port)
+    }
+
+    /// Returns the error for a requested address or port that is not available.
+    fn rejection(&self, path: &Path<'_>, value: &Value, detail: &str) -> Status {
+        let mut errors = Errors::default();
+        errors.invalid(path, value, detail);
+        Status::invalid(&GroupKind::new("", "Service"), &self.name, errors.into_causes())
+    }
 }
 
-/// Allocates the health check port. Load balancers with the external traffic policy `Local` use it to find the nodes
-/// with pods.
-fn allocate_health_check(allocation: &mut AllocatedAddresses, new: &mut Value) -> Result<(), Status> {
-    let spec = object_mut(new, "spec");
-    if !checks_health(spec) || spec.int(&["healthCheckNodePort"]).is_some_and(|port| port != 0) {
-        return Ok(());
+impl Allocation for ServiceAllocation {
+    fn committed(mut self: Box<Self>, _item: &Item) {
+        self.allocated.clear();
+        self.allocator.release(&self.unused);
     }
-    let Some(port) = allocation.addresses.take_any_port() else {
-        return Err(Status::internal("failed to allocate a HealthCheck NodePort: range is full"));
-    };
-    allocation.took.push(Claim::Port(port));
-    spec.insert("healthCheckNodePort".to_owned(), port.into());
-    Ok(())
+}
+
+impl Drop for ServiceAllocation {
+    fn drop(&mut self) {
+        self.allocator.release(&self.allocated);
+    }
+}
+
+/// Reports whether this is a headless service without a selector, whose endpoints may be of any IP family.
+fn is_headless_without_selector(spec: &impl Tree) -> bool {
+    spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none()
 }
 
 /// Validates the requested IP families. The cluster only supports IPv4.
-fn check_families(spec: &impl Tree, name: &str) -> Result<(), Status> {
-    if spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none() {
-        return Ok(());
+fn validate_families(spec: &Field<'_>, errors: &mut Errors) {
+    if is_headless_without_selector(spec.json()) {
+        return;
     }
-    let mut errors = Errors::default();
+    let policy = spec.child("ipFamilyPolicy");
+    let families = spec.child("ipFamilies");
     // Without a policy, a service has a single family.
-    if matches!(spec.text(&["ipFamilyPolicy"]), "" | "SingleStack") && spec.items(&["ipFamilies"]).len() == 2 {
+    if matches!(policy.text(), "" | "SingleStack") && families.len() == 2 {
         let text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
-        errors.invalid(&SPEC.child("ipFamilyPolicy"), "SingleStack", text);
-        return errors.check(&GroupKind::new("", "Service"), name);
+        return policy.invalid_as("SingleStack", text, errors);
     }
-    if spec.text(&["ipFamilyPolicy"]) == "RequireDualStack" {
-        let text = "this cluster is not configured for dual-stack services";
-        errors.invalid(&SPEC.child("ipFamilyPolicy"), "RequireDualStack", text);
+    if policy.text() == "RequireDualStack" {
+        policy.invalid("this cluster is not configured for dual-stack services", errors);
     }
-    let list = SPEC.child("ipFamilies");
-    for (index, family) in spec.items(&["ipFamilies"]).iter().enumerate() {
-        if family != "IPv4" {
-            errors.invalid(&list.index(index), family, "not configured on this cluster");
-        }
+    for family in families.items().filter(|family| family.text() != "IPv4") {
+        family.invalid("not configured on this cluster", errors);
     }
-    errors.check(&GroupKind::new("", "Service"), name)
 }
-
-// === defaults, updates and validation ===

@@ -1,359 +1,350 @@
 //! Validation of services, in the order of the real server.
 
-use std::collections::HashSet;
-
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use serde_json::{Value, json};
 
-use crate::kinds::core::service::{HEADLESS, SPEC, checks_health, is_reachable};
-use crate::{kinds::{core::endpoints::validate_reachable, pod_spec::{in_port_range, one_of}}, object::{DuplicateCheck, Errors, Path, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem, same, validate_address, validate_labels}};
+use super::{HEADLESS, accepts_external_traffic, needs_health_check};
+use crate::{
+    kinds::core::endpoints::validate_reachable,
+    object::{
+        DuplicateCheck, Errors, Field, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem,
+        validate_address, validate_labels,
+    },
+};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
-const POLICIES: [&str; 2] = ["Cluster", "Local"];
+const TRAFFIC_POLICIES: [&str; 2] = ["Cluster", "Local"];
+const TRAFFIC_DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 /// The maximum session affinity timeout, in seconds: one day.
-const LONGEST_AFFINITY: i64 = 86_400;
-const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
-const ONLY_ONCE: &str = "may not change once set";
+const MAX_AFFINITY_TIMEOUT: i64 = 86_400;
+const ONLY_LOAD_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
+const SET_ONCE: &str = "may not change once set";
 
-pub(in crate::kinds) fn validate(service: &Value, errors: &mut Errors) {
-    let nothing = json!({});
-    let spec = service.at(&["spec"]).unwrap_or(&nothing);
-    let kind = spec.text(&["type"]);
-    let ports = spec.items(&["ports"]);
-    let list = SPEC.child("ports");
+/// Validates the spec of a service.
+pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
+    let kind = spec.child("type").text();
+    let ports = spec.child("ports");
     if ports.is_empty() && !is_headless(spec) && kind != "ExternalName" {
-        errors.required(&list, "");
+        ports.required("", errors);
     }
     match kind {
         "LoadBalancer" | "NodePort" if is_headless(spec) => {
-            let ips = SPEC.child("clusterIPs");
-            errors.invalid(&ips.index(0), HEADLESS, &format!("may not be set to 'None' for {kind} services"));
+            for ip in spec.child("clusterIPs").items() {
+                ip.invalid(&format!("may not be set to 'None' for {kind} services"), errors);
+            }
         }
         "ExternalName" => validate_external_name(spec, errors),
         _ => {}
     }
     let mut names = DuplicateCheck::default();
-    for (index, port) in ports.iter().enumerate() {
-        validate_port(port, ports.len(), &mut names, &list.index(index), errors);
+    for port in ports.items() {
+        validate_port(&port, ports.len() > 1, &mut names, errors);
     }
-    validate_labels(spec.at(&["selector"]), &SPEC.child("selector"), errors);
-    one_of(spec, "sessionAffinity", &["ClientIP", "None"], &SPEC, errors);
-    if let Some(seconds) = spec.int(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"])
-        && spec.text(&["sessionAffinity"]) == "ClientIP"
-        && !(1..=LONGEST_AFFINITY).contains(&seconds)
-    {
-        let text = format!("must be greater than 0 and less than {LONGEST_AFFINITY}");
-        errors.invalid(&SPEC.child("sessionAffinityConfig.clientIP.timeoutSeconds"), &seconds, &text);
+    let selector = spec.child("selector");
+    validate_labels(selector.value(), selector.path(), errors);
+    let affinity = spec.child("sessionAffinity");
+    affinity.one_of(&["ClientIP", "None"], errors);
+    let timeout = spec.child("sessionAffinityConfig.clientIP.timeoutSeconds");
+    let is_out_of_range = timeout.int().is_some_and(|seconds| !(1..=MAX_AFFINITY_TIMEOUT).contains(&seconds));
+    if affinity.text() == "ClientIP" && is_out_of_range {
+        timeout.invalid(&format!("must be greater than 0 and less than {MAX_AFFINITY_TIMEOUT}"), errors);
     }
     if kind != "ExternalName" {
         validate_addresses(spec, errors);
     }
-    let external = SPEC.child("externalIPs");
-    for (index, ip) in spec.items(&["externalIPs"]).iter().enumerate() {
-        let (text, place, before) = (ip.as_str().unwrap_or_default(), external.index(index), errors.len());
-        validate_address(text, &place, errors);
+    for ip in spec.child("externalIPs").items() {
+        let before = errors.len();
+        validate_address(ip.text(), ip.path(), errors);
         if errors.len() == before {
-            validate_reachable(text, &place, errors);
+            validate_reachable(&ip, errors);
         }
     }
-    one_of(spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], &SPEC, errors);
-    validate_taken_ports(ports, kind, &list, errors);
-    validate_balancer(spec, kind, errors);
+    spec.child("type").one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], errors);
+    validate_unique_ports(&ports, kind, errors);
+    validate_load_balancer(spec, errors);
     validate_traffic(spec, errors);
 }
 
-fn is_headless(spec: &Value) -> bool {
-    matches!(spec.items(&["clusterIPs"]), [only] if *only == HEADLESS)
+fn is_headless(spec: &Field<'_>) -> bool {
+    matches!(spec.json().items(&["clusterIPs"]), [only] if *only == HEADLESS)
 }
 
-fn validate_external_name(spec: &Value, errors: &mut Errors) {
-    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if spec.at(&[field]).is_some() {
-            errors.forbidden(&SPEC.child(field), "may not be set for ExternalName services");
+fn is_load_balancer(spec: &Field<'_>) -> bool {
+    spec.child("type").text() == "LoadBalancer"
+}
+
+fn validate_external_name(spec: &Field<'_>, errors: &mut Errors) {
+    for name in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let field = spec.child(name);
+        if field.is_set() {
+            field.forbidden("may not be set for ExternalName services", errors);
         }
     }
-    let target = spec.text(&["externalName"]);
-    let (target, path) = (target.strip_suffix('.').unwrap_or(target), SPEC.child("externalName"));
-    if target.is_empty() {
-        errors.required(&path, "");
-    } else {
-        errors.invalid_each(&path, target, dns_subdomain(target));
-    }
-}
-
-/// Validates one of `count` ports; `names` are those of the ports before it.
-fn validate_port<'v>(
-    port: &'v Value,
-    count: usize,
-    names: &mut DuplicateCheck<&'v str>,
-    place: &Path<'_>,
-    errors: &mut Errors,
-) {
-    let name = port.text(&["name"]);
+    let field = spec.child("externalName");
+    let name = field.text().strip_suffix('.').unwrap_or(field.text());
     if name.is_empty() {
-        if count > 1 {
-            errors.required(&place.child("name"), "");
-        }
+        field.required("", errors);
     } else {
-        errors.invalid_each(&place.child("name"), name, dns_label(name));
-        if names.repeats(name) {
-            errors.duplicate(&place.child("name"), name);
-        }
+        errors.invalid_each(field.path(), name, dns_subdomain(name));
     }
-    in_port_range(port.int(&["port"]).unwrap_or_default(), &place.child("port"), errors);
-    one_of(port, "protocol", &["SCTP", "TCP", "UDP"], place, errors);
-    match port.at(&["targetPort"]) {
-        Some(Value::Number(number)) => {
-            in_port_range(number.as_i64().unwrap_or_default(), &place.child("targetPort"), errors);
+}
+
+/// Validates a port. `names` are those of the ports before it.
+fn validate_port<'v>(port: &Field<'v>, requires_name: bool, names: &mut DuplicateCheck<&'v str>, errors: &mut Errors) {
+    let name = port.child("name");
+    if !name.is_empty() {
+        name.invalid_each(dns_label(name.text()), errors);
+        if names.repeats(port.json().text(&["name"])) {
+            name.duplicate(errors);
         }
-        Some(Value::String(name)) => errors.invalid_each(&place.child("targetPort"), name, port_name(name)),
-        _ => {}
+    } else if requires_name {
+        name.required("", errors);
     }
-    if let Some(protocol) = port.at(&["appProtocol"]).and_then(Value::as_str) {
-        errors.invalid_each(&place.child("appProtocol"), protocol, qualified_name(protocol));
+    port.child("port").in_range(1, 65535, errors);
+    port.child("protocol").one_of(&["SCTP", "TCP", "UDP"], errors);
+    let target = port.child("targetPort");
+    match target.value() {
+        Some(Value::String(name)) => target.invalid_each(port_name(name), errors),
+        _ => target.in_range(1, 65535, errors),
+    }
+    let protocol = port.child("appProtocol");
+    if protocol.is_set() {
+        protocol.invalid_each(qualified_name(protocol.text()), errors);
     }
 }
 
 /// Validates the cluster IPs and their families.
-pub(super) fn validate_addresses(spec: &Value, errors: &mut Errors) {
-    let path = SPEC.child("clusterIPs");
-    let ips = spec.items(&["clusterIPs"]);
-    let shown = spec.at(&["clusterIPs"]).unwrap_or(&Value::Null);
-    match (spec.text(&["clusterIP"]), ips.first()) {
-        ("", Some(_)) => errors.invalid(&path, shown, "must be empty when `clusterIP` is not specified"),
+pub(super) fn validate_addresses(spec: &Field<'_>, errors: &mut Errors) {
+    let ips = spec.child("clusterIPs");
+    match (spec.child("clusterIP").text(), ips.items().next().map(|ip| ip.text())) {
+        ("", Some(_)) => ips.invalid("must be empty when `clusterIP` is not specified", errors),
         ("", None) => {}
-        (_, None) => errors.required(&path, ""),
-        (first, Some(found)) if *found != first => {
-            errors.invalid(&path, shown, "first value must match `clusterIP`");
-        }
+        (_, None) => ips.required("", errors),
+        (ip, Some(first)) if first != ip => ips.invalid("first value must match `clusterIP`", errors),
         _ => {}
     }
-    let list = SPEC.child("ipFamilies");
-    let families = spec.items(&["ipFamilies"]);
+    let families = spec.child("ipFamilies");
     let mut seen = DuplicateCheck::default();
-    for (index, family) in families.iter().enumerate() {
-        if !FAMILIES.iter().any(|known| family == known) {
-            errors.unsupported(&list.index(index), family, &FAMILIES);
+    for family in families.items() {
+        if !FAMILIES.contains(&family.text()) {
+            family.unsupported(&FAMILIES, errors);
         }
-        if seen.repeats(family) {
-            errors.duplicate(&list.index(index), family);
+        if seen.repeats(family.text()) {
+            family.duplicate(errors);
         }
     }
-    one_of(spec, "ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"], &SPEC, errors);
+    spec.child("ipFamilyPolicy").one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"], errors);
     let before = errors.len();
-    for (index, ip) in ips.iter().enumerate() {
-        if index == 0 && *ip == HEADLESS {
-            if ips.len() > 1 {
-                errors.invalid(&path, shown, "'None' must be the first and only value");
-            }
-            continue;
+    for (index, ip) in ips.items().enumerate() {
+        if index > 0 || ip.text() != HEADLESS {
+            validate_address(ip.text(), ip.path(), errors);
+        } else if ips.len() > 1 {
+            ips.invalid("'None' must be the first and only value", errors);
         }
-        validate_address(ip.as_str().unwrap_or_default(), &path.index(index), errors);
     }
-    let wrong = errors.len() > before;
+    let has_invalid_ips = errors.len() > before;
     if ips.len() > 2 {
-        errors.invalid(&path, shown, "may only hold up to 2 values");
+        ips.invalid("may only hold up to 2 values", errors);
     }
-    if wrong {
+    if has_invalid_ips {
         return;
     }
-    let is_six = |ip: &Value| ip.as_str().and_then(|text| text.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_ipv6());
-    let sixes = ips.iter().filter(|ip| is_six(ip)).count();
-    if ips.len() > 1 && (sixes == 0 || sixes == ips.len()) {
-        errors.invalid(&path, shown, "may specify no more than one IP for each IP family");
+    let ipv6_count = ips.items().filter(is_ipv6).count();
+    if ips.len() > 1 && (ipv6_count == 0 || ipv6_count == ips.len()) {
+        ips.invalid("may specify no more than one IP for each IP family", errors);
     }
-    for (index, (ip, family)) in ips.iter().zip(families).enumerate().filter(|_| !is_headless(spec)) {
-        if (family == "IPv4" && is_six(ip)) || (family == "IPv6" && !is_six(ip)) {
-            let family = family.as_str().unwrap_or_default();
-            let text = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
-            errors.invalid(&path.index(index), ip, &text);
+    if is_headless(spec) {
+        return;
+    }
+    for (index, (ip, family)) in ips.items().zip(families.items()).enumerate() {
+        let family = family.text();
+        if FAMILIES.contains(&family) && (family == "IPv6") != is_ipv6(&ip) {
+            ip.invalid(&format!("expected an {family} value as indicated by `ipFamilies[{index}]`"), errors);
         }
     }
 }
 
-/// Validates that ports and node ports are unique.
-fn validate_taken_ports(ports: &[Value], kind: &str, list: &Path<'_>, errors: &mut Errors) {
-    let on_nodes = |port: &Value| port.int(&["nodePort"]).filter(|port| *port != 0);
-    let numbered = || ports.iter().enumerate().filter_map(|(index, port)| Some((index, port, on_nodes(port)?)));
+fn is_ipv6(ip: &Field<'_>) -> bool {
+    ip.text().parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())
+}
+
+/// Validates that ports and node ports are unique, and that services of type ClusterIP have no node ports.
+fn validate_unique_ports(ports: &Field<'_>, kind: &str, errors: &mut Errors) {
+    let number = |port: &Field<'_>| port.child("nodePort").int().unwrap_or_default();
+    let node_ports = || ports.items().filter(|port| number(port) != 0);
     if kind == "ClusterIP" {
-        for (index, ..) in numbered() {
-            let place = list.index(index);
-            errors.forbidden(&place.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
+        for port in node_ports() {
+            port.child("nodePort").forbidden("may not be used when `type` is 'ClusterIP'", errors);
         }
     }
     let mut seen = DuplicateCheck::default();
-    for (index, port, number) in numbered() {
-        if seen.repeats((number, port.text(&["protocol"]))) {
-            errors.duplicate(&list.index(index).child("nodePort"), &number);
+    for port in node_ports() {
+        if seen.repeats((number(&port), port.json().text(&["protocol"]))) {
+            port.child("nodePort").duplicate(errors);
         }
     }
     let mut seen = DuplicateCheck::default();
-    for (index, port) in ports.iter().enumerate() {
-        if seen.repeats((port.int(&["port"]), port.text(&["protocol"]))) {
+    for port in ports.items() {
+        let number = port.child("port").int();
+        let protocol = port.json().text(&["protocol"]);
+        if seen.repeats((number, protocol)) {
             // The value is shown with Go's field names.
-            let shown = json!({
+            let value = json!({
                 "Name": "",
-                "Protocol": port.text(&["protocol"]),
+                "Protocol": protocol,
                 "AppProtocol": null,
-                "Port": port.int(&["port"]).unwrap_or_default(),
+                "Port": number.unwrap_or_default(),
                 "TargetPort": 0,
                 "NodePort": 0,
             });
-            errors.duplicate(&list.index(index), &shown);
+            errors.duplicate(port.path(), &value);
         }
     }
 }
 
 /// Validates the fields of load balancers.
-fn validate_balancer(spec: &Value, kind: &str, errors: &mut Errors) {
-    let balanced = kind == "LoadBalancer";
-    let path = SPEC.child("LoadBalancerSourceRanges");
-    let ranges = spec.items(&["loadBalancerSourceRanges"]);
-    if !balanced && !ranges.is_empty() {
-        errors.forbidden(&path, ONLY_BALANCED);
+fn validate_load_balancer(spec: &Field<'_>, errors: &mut Errors) {
+    let ranges = spec.child("loadBalancerSourceRanges");
+    // The real server names this field so.
+    let ranges = Field::new(spec.path().child("LoadBalancerSourceRanges"), ranges.value());
+    if !is_load_balancer(spec) && !ranges.is_empty() {
+        ranges.forbidden(ONLY_LOAD_BALANCERS, errors);
     }
-    for (index, range) in ranges.iter().enumerate() {
-        let range = range.as_str().unwrap_or_default().trim();
-        if let Some(problem) = range_problem(range) {
-            errors.invalid(&path.index(index), range, problem);
+    for range in ranges.items() {
+        let text = range.text().trim();
+        if let Some(problem) = range_problem(text) {
+            range.invalid_as(text, problem, errors);
         }
     }
-    if !balanced && spec.at(&["allocateLoadBalancerNodePorts"]).is_some() {
-        errors.forbidden(&SPEC.child("allocateLoadBalancerNodePorts"), ONLY_BALANCED);
+    let allocates = spec.child("allocateLoadBalancerNodePorts");
+    if !is_load_balancer(spec) && allocates.is_set() {
+        allocates.forbidden(ONLY_LOAD_BALANCERS, errors);
     }
-    validate_class(spec, errors);
+    validate_load_balancer_class(spec, errors);
 }
 
-fn validate_class(spec: &Value, errors: &mut Errors) {
-    let path = SPEC.child("loadBalancerClass");
-    match spec.at(&["loadBalancerClass"]).and_then(Value::as_str) {
-        Some(class) if spec.text(&["type"]) == "LoadBalancer" => {
-            errors.invalid_each(&path, class, qualified_name(class));
-        }
-        Some(_) => errors.forbidden(&path, ONLY_BALANCED),
-        None => {}
+fn validate_load_balancer_class(spec: &Field<'_>, errors: &mut Errors) {
+    let class = spec.child("loadBalancerClass");
+    if is_load_balancer(spec) && class.is_set() {
+        class.invalid_each(qualified_name(class.text()), errors);
+    } else if class.is_set() {
+        class.forbidden(ONLY_LOAD_BALANCERS, errors);
     }
 }
 
-/// Validates the traffic policies.
-fn validate_traffic(spec: &Value, errors: &mut Errors) {
-    let path = SPEC.child("externalTrafficPolicy");
-    let policy = spec.text(&["externalTrafficPolicy"]);
-    match (is_reachable(spec), policy) {
+/// Validates the traffic policies and the health check port.
+fn validate_traffic(spec: &Field<'_>, errors: &mut Errors) {
+    let policy = spec.child("externalTrafficPolicy");
+    match (accepts_external_traffic(spec.json()), policy.text()) {
         (false, "") => {}
-        (false, _) => errors.invalid(&path, policy, "may only be set for externally-accessible services"),
-        (true, "") => errors.required(&path, ""),
-        (true, _) => one_of(spec, "externalTrafficPolicy", &POLICIES, &SPEC, errors),
+        (false, _) => policy.invalid("may only be set for externally-accessible services", errors),
+        (true, "") => policy.required("", errors),
+        (true, _) => policy.one_of(&TRAFFIC_POLICIES, errors),
     }
-    let place = SPEC.child("healthCheckNodePort");
-    match (checks_health(spec), spec.int(&["healthCheckNodePort"]).unwrap_or_default()) {
+    let port = spec.child("healthCheckNodePort");
+    match (needs_health_check(spec.json()), port.int().unwrap_or_default()) {
         (false, 0) => {}
-        (false, port) => {
+        (false, _) => {
             let text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-            errors.invalid(&place, &port, text);
+            port.invalid(text, errors);
         }
-        (true, 0) => errors.required(&place, ""),
-        (true, port) => in_port_range(port, &place, errors),
+        (true, 0) => port.required("", errors),
+        (true, _) => port.in_range(1, 65535, errors),
     }
-    if let Some(policy) =
-        spec.at(&["internalTrafficPolicy"]).filter(|policy| !POLICIES.iter().any(|known| *policy == known))
-    {
-        errors.unsupported(&SPEC.child("internalTrafficPolicy"), policy, &POLICIES);
-    }
-    const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-    if let Some(way) = spec.at(&["trafficDistribution"]).filter(|way| !DISTRIBUTIONS.iter().any(|known| *way == known))
-    {
-        errors.unsupported(&SPEC.child("trafficDistribution"), way, &DISTRIBUTIONS);
+    let fields: [(&str, &[&str]); 2] =
+        [("internalTrafficPolicy", &TRAFFIC_POLICIES), ("trafficDistribution", &TRAFFIC_DISTRIBUTIONS)];
+    for (name, values) in fields {
+        let field = spec.child(name);
+        if field.is_set() && !values.contains(&field.text()) {
+            field.unsupported(values, errors);
+        }
     }
 }
 
-pub(in crate::kinds) fn validate_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let nothing = json!({});
-    let (spec, old_spec) = (new.at(&["spec"]).unwrap_or(&nothing), old.at(&["spec"]).unwrap_or(&nothing));
-    let named = |spec: &Value| spec.text(&["type"]) == "ExternalName";
-    if !named(spec) && !named(old_spec) {
-        keep_addresses(spec, old_spec, errors);
+/// Validates the changes of a spec.
+pub(super) fn validate_spec_update(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Errors) {
+    let is_external_name = |spec: &Field<'_>| spec.child("type").text() == "ExternalName";
+    if !is_external_name(spec) && !is_external_name(old_spec) {
+        validate_address_changes(spec, old_spec, errors);
     }
-    let balanced = |spec: &Value| spec.text(&["type"]) == "LoadBalancer";
-    let class = spec.at(&["loadBalancerClass"]);
-    if balanced(spec) && balanced(old_spec) && !same(class, old_spec.at(&["loadBalancerClass"])) {
-        errors.invalid(&SPEC.child("loadBalancerClass"), class.unwrap_or(&Value::Null), ONLY_ONCE);
+    let class = spec.child("loadBalancerClass");
+    if is_load_balancer(spec) && is_load_balancer(old_spec) && !class.same(&old_spec.child("loadBalancerClass")) {
+        class.invalid(SET_ONCE, errors);
     }
-    validate_class(spec, errors);
-    let port = |spec: &Value| spec.int(&["healthCheckNodePort"]);
-    if checks_health(spec) && checks_health(old_spec) && port(spec) != port(old_spec) {
-        errors.forbidden(&SPEC.child("healthCheckNodePort"), "field is immutable");
+    validate_load_balancer_class(spec, errors);
+    let port = spec.child("healthCheckNodePort");
+    let needs_port = needs_health_check(spec.json()) && needs_health_check(old_spec.json());
+    if needs_port && port.int() != old_spec.child("healthCheckNodePort").int() {
+        port.forbidden("field is immutable", errors);
     }
 }
 
-/// Validates that the first address and its family do not change; a second one may be added or removed.
-fn keep_addresses(spec: &Value, old_spec: &Value, errors: &mut Errors) {
+/// Validates that the first address and its family do not change. A second one may be added or removed.
+fn validate_address_changes(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Errors) {
     let (headless, was_headless) = (is_headless(spec), is_headless(old_spec));
-    let single = || spec.text(&["ipFamilyPolicy"]) == "SingleStack";
-    let policy = spec.at(&["ipFamilyPolicy"]).unwrap_or(&Value::Null);
-    for (field, one, applies) in [
+    let policy = spec.child("ipFamilyPolicy");
+    let ips = spec.child("clusterIPs");
+    for (name, singular, applies) in [
         ("clusterIPs", "clusterIP", !(headless && was_headless)),
         ("ipFamilies", "ipFamily", !headless && !was_headless),
     ] {
         if !applies {
             continue;
         }
-        let (now, before) = (spec.items(&[field]), old_spec.items(&[field]));
-        let shown = spec.at(&[field]).unwrap_or(&Value::Null);
-        let list = SPEC.child(field);
-        if now.len() == before.len() {
-            for index in (0..now.len()).filter(|index| now[*index] != before[*index]) {
-                errors.invalid(&list.index(if field == "clusterIPs" { index } else { 0 }), shown, ONLY_ONCE);
+        let (list, old_list) = (spec.child(name), old_spec.child(name));
+        if list.len() == old_list.len() {
+            let changes = list.items().zip(old_list.items()).enumerate();
+            for (index, _) in changes.filter(|(_, (item, old))| item.text() != old.text()) {
+                // The real server names the first family for a change of any family.
+                let index = if name == "clusterIPs" { index } else { 0 };
+                errors.invalid(&list.path().index(index), list.json(), SET_ONCE);
             }
             continue;
         }
-        let released = now.len() < before.len();
-        if released && spec.items(&["clusterIPs"]).is_empty() {
-            errors.invalid(&list.index(0), shown, &format!("primary {one} can not be unset"));
+        let first = list.path().index(0);
+        let is_shorter = list.len() < old_list.len();
+        if is_shorter && ips.is_empty() {
+            errors.invalid(&first, list.json(), &format!("primary {singular} can not be unset"));
         }
-        if let (Some(now), Some(before)) = (now.first(), before.first())
-            && now != before
+        if let (Some(item), Some(old)) = (list.items().next(), old_list.items().next())
+            && item.text() != old.text()
         {
-            errors.invalid(&list.index(0), spec.at(&["clusterIPs"]).unwrap_or(&Value::Null), ONLY_ONCE);
+            errors.invalid(&first, ips.json(), SET_ONCE);
         }
-        if released && now.len() == 1 && !single() {
-            let text = format!("must be set to 'SingleStack' when releasing the secondary {one}");
-            errors.invalid(&SPEC.child("ipFamilyPolicy"), policy, &text);
+        if is_shorter && list.len() == 1 && policy.text() != "SingleStack" {
+            let text = format!("must be set to 'SingleStack' when releasing the secondary {singular}");
+            policy.invalid(&text, errors);
         }
     }
 }
 
-/// Validates the load balancer's ingress points; only services of type LoadBalancer have them.
-pub(in crate::kinds) fn validate_status(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("status.loadBalancer.ingress");
-    let doors = new.items(&["status", "loadBalancer", "ingress"]);
-    if new.text(&["spec", "type"]) != "LoadBalancer" && !doors.is_empty() {
-        return errors.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
+/// Validates the load balancer's ingress points. Only services of type LoadBalancer have them.
+pub(super) fn validate_status(service: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let points = service.child("status.loadBalancer.ingress");
+    if service.child("spec.type").text() != "LoadBalancer" && !points.is_empty() {
+        return points.forbidden("may only be used when `spec.type` is 'LoadBalancer'", errors);
     }
-    let before: HashSet<&str> =
-        old.items(&["status", "loadBalancer", "ingress"]).iter().map(|door| door.text(&["ip"])).collect();
-    let known = |ip: &str| before.contains(ip);
-    for (index, door) in doors.iter().enumerate() {
-        let place = path.index(index);
-        let (ip, mode) = (door.text(&["ip"]), door.at(&["ipMode"]));
-        if !ip.is_empty() && !known(ip) {
-            validate_address(ip, &place.child("ip"), errors);
+    // Addresses that were accepted before remain valid.
+    let old_points = old.json().items(&["status", "loadBalancer", "ingress"]);
+    let old_ips: HashSet<&str> = old_points.iter().map(|point| point.text(&["ip"])).collect();
+    for point in points.items() {
+        let (ip, mode) = (point.child("ip"), point.child("ipMode"));
+        if !ip.is_empty() && !old_ips.contains(ip.text()) {
+            validate_address(ip.text(), ip.path(), errors);
         }
-        match (mode, ip) {
-            (None, "") => {}
-            (None, _) => errors.required(&place.child("ipMode"), "must be specified when `ip` is set"),
-            (Some(_), "") => errors.forbidden(&place.child("ipMode"), "may not be specified when `ip` is not set"),
-            (Some(mode), _) if mode != "Proxy" && mode != "VIP" => {
-                errors.unsupported(&place.child("ipMode"), mode, &["Proxy", "VIP"]);
-            }
-            _ => {}
+        match (mode.is_set(), ip.is_empty()) {
+            (false, true) => {}
+            (false, false) => mode.required("must be specified when `ip` is set", errors),
+            (true, true) => mode.forbidden("may not be specified when `ip` is not set", errors),
+            (true, false) if !["Proxy", "VIP"].contains(&mode.text()) => mode.unsupported(&["Proxy", "VIP"], errors),
+            (true, false) => {}
         }
-        let name = door.text(&["hostname"]);
-        if !name.is_empty() {
-            errors.invalid_each(&place.child("hostname"), name, dns_subdomain(name));
-            if name.parse::<IpAddr>().is_ok() {
-                errors.invalid(&place.child("hostname"), name, "must be a DNS name, not an IP address");
+        let host = point.child("hostname");
+        if !host.is_empty() {
+            host.invalid_each(dns_subdomain(host.text()), errors);
+            if host.text().parse::<IpAddr>().is_ok() {
+                host.invalid("must be a DNS name, not an IP address", errors);
             }
         }
     }

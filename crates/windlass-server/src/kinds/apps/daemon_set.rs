@@ -1,0 +1,142 @@
+//! Daemon sets.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    kinds::{
+        BASE, Kind,
+        pod_spec::warnings,
+        workload::{
+            Selection, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions,
+            validate_nonempty_selector, validate_share, validate_share_limit, validate_template,
+        },
+    },
+    object::{Errors, Field, Tree, as_object, default_pointer, default_to, metadata_mut, object_mut},
+    resource::{Rules, Strategy, WriteContext},
+};
+
+/// A deprecated annotation that the server still maintains; apps/v1 has no field for the stored value.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+pub(super) const KIND: Kind = Kind {
+    group: "apps",
+    name: "DaemonSet",
+    prefix: "/registry/daemonsets/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(DaemonSet),
+    ..BASE
+};
+
+#[derive(Debug)]
+struct DaemonSet;
+
+impl Strategy for DaemonSet {
+    fn rules(&self) -> &Rules {
+        &Rules { changes_first: true, ..WORKLOAD }
+    }
+
+    fn default(&self, object: &mut Value) {
+        // Set on decoding, so that the client that writes the object owns the annotation.
+        let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
+        default_to(annotations, TEMPLATE_GENERATION, "0");
+        let spec = object_mut(object, "spec");
+        default_pointer(spec, "revisionHistoryLimit", 10);
+        let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
+        default_to(strategy, "type", "RollingUpdate");
+        if strategy.text(&["type"]) == "RollingUpdate" {
+            let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
+            default_pointer(rolling, "maxUnavailable", 1);
+            default_pointer(rolling, "maxSurge", 0);
+        } else if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
+            // In Go's internal type, missing shares are 0.
+            default_pointer(rolling, "maxUnavailable", 0);
+            default_pointer(rolling, "maxSurge", 0);
+        }
+        default_pod_template(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
+        set_template_generation(object, 1);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        let generation = old.text(&["metadata", "annotations", TEMPLATE_GENERATION]).parse().unwrap_or(1);
+        let same = new.at(&["spec", "template"]) == old.at(&["spec", "template"]);
+        set_template_generation(new, if same { generation } else { generation + 1 });
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let object = Field::object(object);
+        let spec = object.child("spec");
+        if !spec.is_set() {
+            return;
+        }
+        // A missing selector is not reported here, but as one that does not match the template.
+        let selector = spec.child("selector");
+        let selection = if selector.is_set() {
+            validate_nonempty_selector(&selector, "daemonset", errors)
+        } else {
+            Selection::Missing
+        };
+        validate_template(&spec.child("template"), &selection, "DaemonSet", errors);
+        spec.child("minReadySeconds").not_negative(errors);
+        let strategy = spec.child("updateStrategy");
+        match strategy.child("type").text() {
+            "OnDelete" => {}
+            "RollingUpdate" => validate_rolling_update(&strategy.child("rollingUpdate"), errors),
+            _ => errors.unsupported(strategy.path(), &format_strategy(&strategy), &["RollingUpdate", "OnDelete"]),
+        }
+        spec.child("revisionHistoryLimit").not_negative(errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        Field::object(new).check_immutable(&Field::object(old), &["spec.selector"], errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let (new, old) = (Field::object(new), Field::object(old));
+        let status = new.child("status");
+        for name in [
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ] {
+            status.child(name).not_negative(errors);
+        }
+        validate_collisions(&new, &old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings::of_workload(new, old)
+    }
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let annotations = as_object(metadata_mut(object).entry("annotations").or_insert(Value::Null));
+    annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
+}
+
+/// Validates a rolling update: exactly one of `maxUnavailable` and `maxSurge` must be non-zero.
+fn validate_rolling_update(rolling: &Field<'_>, errors: &mut Errors) {
+    if !rolling.is_set() {
+        return rolling.required("", errors);
+    }
+    let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
+    validate_share(&unavailable, errors);
+    validate_share(&surge, errors);
+    match (is_zero_share(&unavailable), is_zero_share(&surge)) {
+        (false, false) => surge.invalid("may not be set when maxUnavailable is non-zero", errors),
+        (true, true) => unavailable.required("cannot be 0 when maxSurge is 0", errors),
+        _ => {}
+    }
+    validate_share_limit(&unavailable, errors);
+    validate_share_limit(&surge, errors);
+}

@@ -1,0 +1,97 @@
+//! `Secret`.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use super::config_map::{MAX_SIZE, validate_binary_data, validate_immutable};
+use crate::{
+    codec::check_json,
+    kinds::{BASE, Kind},
+    object::{Errors, Field, as_object, default_to, object_mut},
+    resource::{FieldRule, Rules, Strategy},
+};
+
+pub(super) const KIND: Kind =
+    Kind { name: "Secret", prefix: "/registry/secrets/", strategy: |_| Arc::new(Secret), ..BASE };
+
+#[derive(Debug)]
+struct Secret;
+
+impl Strategy for Secret {
+    fn rules(&self) -> &Rules {
+        &Rules { fields: &[FieldRule { label: "type", path: "type" }], changes_first: true, ..Rules::COMMON }
+    }
+
+    fn default(&self, object: &mut Value) {
+        let secret = as_object(object);
+        default_to(secret, "type", "Opaque");
+        // Merges the write-only field into the data.
+        if let Some(Value::Object(texts)) = secret.shift_remove("stringData") {
+            let data = object_mut(object, "data");
+            for (key, text) in texts {
+                data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
+            }
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let object = Field::object(object);
+        let data = object.child("data");
+        if validate_binary_data(&data, errors) > MAX_SIZE {
+            data.too_long(MAX_SIZE, errors);
+        }
+        validate_type(&object, &data, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        Field::object(new).check_immutable(&Field::object(old), &["type"], errors);
+        validate_immutable(&["data"], new, old, errors);
+    }
+}
+
+/// Validates that a secret has the data that its type requires.
+fn validate_type(secret: &Field<'_>, data: &Field<'_>, errors: &mut Errors) {
+    let required: &[&str] = match secret.child("type").text() {
+        "kubernetes.io/service-account-token" => {
+            let annotations = secret.child("metadata.annotations");
+            let account = annotations.key("kubernetes.io/service-account.name");
+            if account.text().is_empty() {
+                account.required("", errors);
+            }
+            &[]
+        }
+        "kubernetes.io/basic-auth" if data.key("username").is_set() || data.key("password").is_set() => &[],
+        "kubernetes.io/basic-auth" => &["username", "password"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        _ => &[],
+    };
+    for key in required {
+        let value = data.key(key);
+        if !value.is_set() {
+            value.required("", errors);
+        } else if key.starts_with(".docker")
+            && let Err(problem) = check_docker_config(value.text())
+        {
+            value.invalid_as("<secret contents redacted>", &problem, errors);
+        }
+    }
+}
+
+/// Checks that a Docker configuration in base64 is a JSON object. The error is Go's message.
+fn check_docker_config(text: &str) -> Result<(), String> {
+    let bytes = STANDARD.decode(text).unwrap_or_default();
+    check_json(&bytes)?;
+    let found = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'n') | None => return Ok(()),
+        Some(b'[') => "array",
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "bool",
+        Some(_) => "number",
+    };
+    Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
+}

@@ -1,0 +1,172 @@
+//! The group `discovery.k8s.io`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    BASE, Kind,
+    core::endpoints::{is_own, validate_port, validate_reachable},
+};
+use crate::{
+    object::{
+        DuplicateCheck, Errors, Field, Rule, Tree, address_problem, as_object, default_pointer, dns_label,
+        dns_subdomain, ip_address, items_mut, label_value, same,
+    },
+    resource::{Generation, MetadataRule, Rules, Strategy, WriteContext},
+};
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    group: "discovery.k8s.io",
+    name: "EndpointSlice",
+    prefix: "/registry/endpointslices/",
+    strategy: |_| Arc::new(EndpointSlice),
+    ..BASE
+}];
+
+/// The maximum number of ports of a slice.
+const MAX_PORTS: usize = 20_000;
+/// The maximum number of endpoints of a slice.
+const MAX_ENDPOINTS: usize = 1000;
+/// The maximum number of addresses of an endpoint.
+const MAX_ADDRESSES: usize = 100;
+/// The maximum number of node hints of an endpoint.
+const MAX_NODE_HINTS: usize = 8;
+
+#[derive(Debug)]
+struct EndpointSlice;
+
+impl Strategy for EndpointSlice {
+    fn rules(&self) -> &Rules {
+        &Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON }
+    }
+
+    fn default(&self, object: &mut Value) {
+        for port in items_mut(object, "ports") {
+            let port = as_object(port);
+            default_pointer(port, "name", "");
+            default_pointer(port, "protocol", "TCP");
+        }
+    }
+
+    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
+        drop_deprecated_topology(object);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
+            drop_deprecated_topology(new);
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let slice = Field::object(object);
+        slice.check(&[("addressType", Rule::RequiredOneOf(&["FQDN", "IPv4", "IPv6"]))], errors);
+        let ports = slice.child("ports");
+        if ports.at_most(MAX_PORTS, errors) {
+            return;
+        }
+        let mut seen = DuplicateCheck::default();
+        for port in ports.items() {
+            let name = port.child("name");
+            if !name.is_empty() {
+                name.invalid_each(dns_label(name.text()), errors);
+            }
+            if seen.repeats(port.json().text(&["name"])) {
+                errors.duplicate(name.path(), name.text());
+            }
+            validate_port(&port, errors);
+        }
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut Errors) {
+        validate_endpoints(object, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        // Unchanged endpoints are not validated again.
+        if new.items(&["endpoints"]) != old.items(&["endpoints"]) {
+            validate_endpoints(new, errors);
+        }
+        Field::object(new).check_immutable(&Field::object(old), &["addressType"], errors);
+    }
+
+    /// Warns about a deprecated address type.
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some() || new.text(&["addressType"]) != "FQDN" {
+            return Vec::new();
+        }
+        vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
+    }
+}
+
+/// Removes a field of an older version from the endpoints.
+fn drop_deprecated_topology(slice: &mut Value) {
+    for endpoint in items_mut(slice, "endpoints") {
+        as_object(endpoint).shift_remove("deprecatedTopology");
+    }
+}
+
+fn validate_endpoints(slice: &Value, errors: &mut Errors) {
+    let (kind, is_own) = (slice.text(&["addressType"]), is_own(slice));
+    let slice = Field::object(slice);
+    let endpoints = slice.child("endpoints");
+    if endpoints.at_most(MAX_ENDPOINTS, errors) {
+        return;
+    }
+    for endpoint in endpoints.items() {
+        validate_addresses(&endpoint.child("addresses"), kind, is_own, errors);
+        let (node, host) = (endpoint.child("nodeName"), endpoint.child("hostname"));
+        if node.is_set() {
+            node.invalid_each(dns_subdomain(node.text()), errors);
+        }
+        if host.is_set() {
+            host.invalid_each(dns_label(host.text()), errors);
+        }
+        validate_hints(&endpoint.child("hints.forZones"), label_value, errors);
+        let nodes = endpoint.child("hints.forNodes");
+        if !nodes.at_most(MAX_NODE_HINTS, errors) {
+            validate_hints(&nodes, dns_subdomain, errors);
+        }
+    }
+}
+
+/// Validates the addresses of an endpoint, which are of the slice's address type.
+fn validate_addresses(addresses: &Field<'_>, kind: &str, is_own: bool, errors: &mut Errors) {
+    if addresses.is_empty() {
+        addresses.required("must contain at least 1 address", errors);
+    }
+    addresses.at_most(MAX_ADDRESSES, errors);
+    for address in addresses.items() {
+        let text = address.text();
+        let problems = match kind {
+            "IPv4" => address_problem(text).map(str::to_owned).into_iter().collect(),
+            "IPv6" => ip_address(text),
+            _ => continue,
+        };
+        if !problems.is_empty() {
+            address.invalid_each(problems, errors);
+            continue;
+        }
+        let is_ipv6 = text.contains(':');
+        if is_ipv6 != (kind == "IPv6") {
+            addresses.invalid_as(text, &format!("must be an {kind} address"), errors);
+        }
+        if !is_own {
+            validate_reachable(&address, errors);
+        }
+    }
+}
+
+/// Validates the names of zones or nodes for which an endpoint is intended.
+fn validate_hints(hints: &Field<'_>, name_problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    let mut seen = DuplicateCheck::default();
+    for hint in hints.items() {
+        let field = hint.child("name");
+        let name = hint.json().text(&["name"]);
+        if seen.repeats(name) {
+            errors.duplicate(field.path(), name);
+        }
+        field.invalid_each(name_problems(name), errors);
+    }
+}

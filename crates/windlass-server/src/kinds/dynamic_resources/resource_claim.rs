@@ -1,0 +1,240 @@
+//! ResourceClaims: requests for devices, and their allocation.
+
+use std::{collections::HashSet, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    GROUP_BASE, MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
+};
+use crate::{
+    kinds::Kind,
+    object::{
+        Errors, Field, Rule, Tree, as_object, c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut,
+        label_value, qualified_name,
+    },
+    resource::{Resets, Rules, Strategy},
+};
+
+pub(super) const KIND: Kind = Kind {
+    name: "ResourceClaim",
+    prefix: "/registry/resourceclaims/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(ResourceClaim),
+    ..GROUP_BASE
+};
+
+/// The maximum number of alternatives for a request.
+const MAX_ALTERNATIVES: usize = 8;
+/// The maximum number of consumers for which a claim is reserved.
+const MAX_CONSUMERS: usize = 256;
+/// The maximum length of an attribute's name without its domain, in bytes.
+const MAX_ATTRIBUTE_NAME: usize = 32;
+
+#[derive(Debug)]
+struct ResourceClaim;
+
+impl Strategy for ResourceClaim {
+    fn rules(&self) -> &Rules {
+        &Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS }
+    }
+
+    fn default(&self, claim: &mut Value) {
+        if let Some(spec) = entry_mut(claim, "spec") {
+            default_claim_spec(spec);
+        }
+    }
+
+    fn validate_create(&self, claim: &Value, errors: &mut Errors) {
+        validate_claim_spec(&Field::object(claim).child("spec"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        Field::object(new).check_immutable(&Field::object(old), &["spec"], errors);
+    }
+
+    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let (new, old) = (Field::object(new), Field::object(old));
+        let consumers = new.child("status.reservedFor");
+        if !consumers.at_most(MAX_CONSUMERS, errors) {
+            for consumer in consumers.items() {
+                let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
+                consumer.check(&rules, errors);
+            }
+            validate_unique(&consumers, &["uid"], errors);
+        }
+        let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
+        if !allocation.is_set() {
+            if !consumers.is_empty() {
+                consumers.forbidden("may not be specified when `allocated` is not set", errors);
+            }
+            return;
+        }
+        let old_consumers = old.child("status.reservedFor");
+        let old_consumers: HashSet<&Value> = old_consumers.items().map(|consumer| consumer.json()).collect();
+        let adds_consumer = consumers.items().any(|consumer| !old_consumers.contains(consumer.json()));
+        if new.child("metadata.deletionTimestamp").is_set() && adds_consumer {
+            let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            consumers.forbidden(text, errors);
+        }
+        if old_allocation.is_set() {
+            allocation.immutable(&old_allocation, errors);
+        }
+    }
+}
+
+// === defaults ===
+
+/// Applies the defaults of a claim's spec, also for claim templates.
+pub(super) fn default_claim_spec(spec: &mut Value) {
+    let Some(devices) = entry_mut(spec, "devices") else { return };
+    for request in items_mut(devices, "requests") {
+        if let Some(exactly) = entry_mut(request, "exactly") {
+            default_request(exactly);
+        }
+        for alternative in items_mut(request, "firstAvailable") {
+            default_request(alternative);
+        }
+    }
+}
+
+fn default_request(request: &mut Value) {
+    let map = as_object(request);
+    default_to(map, "allocationMode", "ExactCount");
+    if map.text(&["allocationMode"]) == "ExactCount" {
+        default_to(map, "count", 1);
+    }
+    for toleration in items_mut(request, "tolerations") {
+        default_to(as_object(toleration), "operator", "Equal");
+    }
+}
+
+// === validation ===
+
+/// Validates a claim's spec, also for claim templates.
+pub(super) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
+    let devices = spec.child("devices");
+    let requests = devices.child("requests");
+    if !requests.at_most(MAX_ITEMS, errors) {
+        for request in requests.items() {
+            validate_request(&request, errors);
+        }
+        validate_unique(&requests, &["name"], errors);
+    }
+    let names = request_names(&requests);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let constraints = devices.child("constraints");
+    if !constraints.at_most(MAX_ITEMS, errors) {
+        for constraint in constraints.items() {
+            validate_constraint(&constraint, &names, errors);
+        }
+    }
+    validate_configs(&devices.child("config"), &names, errors);
+}
+
+/// Returns the names of requests and, as `request/alternative`, of their alternatives.
+fn request_names(requests: &Field<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for request in requests.items() {
+        let name = request.child("name").text();
+        names.push(name.to_owned());
+        let alternatives = request.child("firstAvailable");
+        names.extend(alternatives.items().map(|alternative| format!("{name}/{}", alternative.child("name").text())));
+    }
+    names
+}
+
+fn validate_constraint(constraint: &Field<'_>, requests: &[&str], errors: &mut Errors) {
+    validate_request_references(&constraint.child("requests"), requests, errors);
+    let mut attributes = ["matchAttribute", "distinctAttribute"].into_iter().map(|name| constraint.child(name));
+    if let Some(attribute) = attributes.find(Field::is_set) {
+        validate_attribute_name(&attribute, errors);
+    } else {
+        let text =
+            "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
+        constraint.required(text, errors);
+    }
+}
+
+fn validate_attribute_name(attribute: &Field<'_>, errors: &mut Errors) {
+    let text = attribute.text();
+    if text.is_empty() {
+        attribute.required("name required", errors);
+    }
+    let name = text.split_once('/').map_or(text, |(_, name)| name);
+    if name.len() > MAX_ATTRIBUTE_NAME {
+        attribute.too_long(MAX_ATTRIBUTE_NAME, errors);
+    }
+    if !name.is_empty() {
+        errors.invalid_each(attribute.path(), name, c_identifier(name));
+    }
+    if !text.contains('/') {
+        attribute.invalid_as(text, "a fully qualified name must be a domain and a name separated by a slash", errors);
+    }
+}
+
+fn validate_request(request: &Field<'_>, errors: &mut Errors) {
+    validate_request_name(request, errors);
+    let (exactly, alternatives) = (request.child("exactly"), request.child("firstAvailable"));
+    match (exactly.is_set(), alternatives.is_empty()) {
+        (false, true) => request.required("exactly one of `exactly` or `firstAvailable` is required", errors),
+        (true, false) => {
+            let text = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            request.invalid_as(&Value::Null, text, errors);
+        }
+        (true, true) => validate_device_request(&exactly, errors),
+        (false, false) => {
+            if alternatives.at_most(MAX_ALTERNATIVES, errors) {
+                return;
+            }
+            for alternative in alternatives.items() {
+                validate_request_name(&alternative, errors);
+                validate_device_request(&alternative, errors);
+            }
+            validate_unique(&alternatives, &["name"], errors);
+        }
+    }
+}
+
+fn validate_request_name(request: &Field<'_>, errors: &mut Errors) {
+    let name = request.child("name");
+    name.invalid_each(dns_label(name.text()), errors);
+}
+
+/// Validates the devices that a request or one of its alternatives asks for.
+fn validate_device_request(request: &Field<'_>, errors: &mut Errors) {
+    let class = request.child("deviceClassName");
+    match class.text() {
+        "" => class.required("", errors),
+        text => class.invalid_each(dns_subdomain(text), errors),
+    }
+    validate_selectors(&request.child("selectors"), errors);
+    let (mode, count) = (request.child("allocationMode"), request.child("count"));
+    let number = count.int().unwrap_or_default();
+    match mode.text() {
+        "All" if number != 0 => count.invalid("must not be specified when allocationMode is 'All'", errors),
+        "ExactCount" if number <= 0 => count.invalid_as(&number, "must be greater than zero", errors),
+        "All" | "ExactCount" => {}
+        _ => mode.unsupported(&["All", "ExactCount"], errors),
+    }
+    for toleration in request.child("tolerations").items() {
+        validate_toleration(&toleration, errors);
+    }
+}
+
+/// Validates a toleration of device taints.
+fn validate_toleration(toleration: &Field<'_>, errors: &mut Errors) {
+    let (key, value) = (toleration.child("key"), toleration.child("value"));
+    if !key.text().is_empty() {
+        key.invalid_each(qualified_name(key.text()), errors);
+    }
+    let operator = toleration.child("operator");
+    match operator.text() {
+        "Exists" if !value.text().is_empty() => value.invalid("must be empty for operator `Exists`", errors),
+        "Exists" => {}
+        "Equal" => value.invalid_each(label_value(value.text()), errors),
+        "" => operator.required("", errors),
+        _ => operator.unsupported(&["Equal", "Exists"], errors),
+    }
+    toleration.child("effect").one_of(&["NoExecute", "NoSchedule", "None"], errors);
+}

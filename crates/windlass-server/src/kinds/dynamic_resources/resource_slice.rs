@@ -1,0 +1,192 @@
+//! ResourceSlices: the devices of a pool.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{GROUP_BASE, MAX_ITEMS, validate_unique};
+use crate::{
+    kinds::{Kind, pod_spec::volume_sources::validate_driver_name, selector::validate_node_selector},
+    object::{Errors, Field, as_object, default_to, dns_label, dns_subdomain, entry_mut, items_mut},
+    resource::{FieldRule, Generation, MetadataRule, Rules, Strategy, UnknownField, WriteContext},
+};
+
+pub(super) const KIND: Kind = Kind {
+    name: "ResourceSlice",
+    prefix: "/registry/resourceslices/",
+    strategy: |_| Arc::new(ResourceSlice),
+    ..GROUP_BASE
+};
+
+const MAX_DEVICES: usize = 128;
+/// The maximum length of a pool's name, in bytes.
+const MAX_POOL_NAME: usize = 253;
+
+#[derive(Debug)]
+struct ResourceSlice;
+
+impl Strategy for ResourceSlice {
+    fn rules(&self) -> &Rules {
+        &Rules {
+            metadata: MetadataRule::CHANGES,
+            generation: Generation::Spec,
+            returns_deleted: true,
+            disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
+            fields: &[
+                FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
+                FieldRule { label: "spec.driver", path: "spec.driver" },
+            ],
+            selects_namespace: false,
+            unknown_field: UnknownField::OfVersion,
+            ..Rules::COMMON
+        }
+    }
+
+    /// Sets the time of taints without one to the current time.
+    fn prepare_create(&self, slice: &mut Value, write: &WriteContext<'_>) {
+        let Some(spec) = entry_mut(slice, "spec") else { return };
+        for device in items_mut(spec, "devices") {
+            for taint in items_mut(device, "taints") {
+                default_to(as_object(taint), "timeAdded", write.now());
+            }
+        }
+    }
+
+    fn validate_create(&self, slice: &Value, errors: &mut Errors) {
+        validate_spec(&Field::object(slice).child("spec"), None, errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        validate_spec(&Field::object(new).child("spec"), Some(&Field::object(old).child("spec")), errors);
+    }
+}
+
+/// Validates a spec. `old` is the spec before an update, and `None` for a creation.
+fn validate_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Errors) {
+    validate_driver_name(&spec.child("driver"), errors);
+    validate_pool(&spec.child("pool"), errors);
+    if let Some(old) = old {
+        spec.check_immutable(old, &["pool.name", "driver", "nodeName"], errors);
+    }
+    validate_location(spec, errors);
+    let (devices, counters) = (spec.child("devices"), spec.child("sharedCounters"));
+    if counters.is_set() && devices.is_set() {
+        spec.invalid_as("", "only one of `sharedCounters` or `devices` is allowed", errors);
+    }
+    if devices.at_most(MAX_DEVICES, errors) {
+        return;
+    }
+    let selects_per_device = spec.child("perDeviceNodeSelection").flag();
+    for device in devices.items() {
+        validate_device(&device, selects_per_device, errors);
+    }
+    validate_unique(&devices, &["name"], errors);
+    for set in counters.items() {
+        validate_counter_set(&set, errors);
+    }
+}
+
+fn validate_pool(pool: &Field<'_>, errors: &mut Errors) {
+    let name = pool.child("name");
+    let text = name.text();
+    if text.is_empty() {
+        name.required("", errors);
+    } else {
+        if text.len() > MAX_POOL_NAME {
+            name.too_long(MAX_POOL_NAME, errors);
+        }
+        for part in text.split('/') {
+            errors.invalid_each(name.path(), part, dns_subdomain(part));
+        }
+    }
+    let slices = pool.child("resourceSliceCount");
+    let count = slices.int().unwrap_or_default();
+    if count <= 0 {
+        slices.invalid_as(&count, "must be greater than zero", errors);
+    }
+    let generation = pool.child("generation");
+    if generation.int().is_some_and(|generation| generation < 0) {
+        generation.invalid("must be greater than or equal to zero", errors);
+    }
+}
+
+/// Validates the location of a slice's devices, which must be specified in exactly one way.
+fn validate_location(spec: &Field<'_>, errors: &mut Errors) {
+    let mut found: Vec<&str> = Vec::new();
+    let node = spec.child("nodeName");
+    match node.value().and_then(Value::as_str) {
+        Some("") => node.invalid("must be either unset or set to a non-empty string", errors),
+        Some(name) => {
+            found.push("`nodeName`");
+            node.invalid_each(dns_subdomain(name), errors);
+        }
+        None => {}
+    }
+    let selector = spec.child("nodeSelector");
+    if selector.is_set() {
+        found.push("`nodeSelector`");
+        validate_node_selector(&selector, errors);
+        let terms = selector.child("nodeSelectorTerms");
+        if terms.len() != 1 {
+            let shown = terms.value().cloned().unwrap_or_else(|| json!([]));
+            terms.invalid_as(&shown, "must have exactly one node selector term", errors);
+        }
+    }
+    for (name, quoted) in [("allNodes", "`allNodes`"), ("perDeviceNodeSelection", "`perDeviceNodeSelection`")] {
+        let field = spec.child(name);
+        match field.value().and_then(Value::as_bool) {
+            Some(true) => found.push(quoted),
+            Some(false) => field.invalid("must be either unset or set to true", errors),
+            None => {}
+        }
+    }
+    let text = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    match found.len() {
+        0 => spec.required(text, errors),
+        1 => {}
+        _ => {
+            let shown = format!("{{{}}}", found.join(", "));
+            spec.invalid_as(&shown, &format!("{text}, but multiple fields are set"), errors);
+        }
+    }
+}
+
+/// Validates a device. `selects_per_device` is `true` if each device of the slice specifies its nodes.
+fn validate_device(device: &Field<'_>, selects_per_device: bool, errors: &mut Errors) {
+    let name = device.child("name");
+    name.invalid_each(dns_label(name.text()), errors);
+    let attributes = device.child("attributes");
+    let count = attributes.len() + device.child("capacity").len();
+    if count > MAX_ITEMS {
+        let shown = i64::try_from(count).unwrap_or(i64::MAX);
+        let text = format!("the total number of attributes and capacities must not exceed {MAX_ITEMS}");
+        device.invalid_as(&shown, &text, errors);
+    }
+    for (_, attribute) in attributes.entries() {
+        match attribute.len() {
+            0 => attribute.invalid_as("", "exactly one value must be specified", errors),
+            1 => {}
+            _ => attribute.invalid("exactly one value must be specified", errors),
+        }
+    }
+    let is_located = ["nodeName", "nodeSelector", "allNodes"].iter().any(|name| device.child(name).is_set());
+    if !selects_per_device && is_located {
+        let text = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        device.invalid_as(&Value::Null, text, errors);
+    } else if selects_per_device && !is_located {
+        let text = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        device.required(text, errors);
+    }
+}
+
+/// Validates a set of counters that the devices of a pool share.
+fn validate_counter_set(set: &Field<'_>, errors: &mut Errors) {
+    let (name, counters) = (set.child("name"), set.child("counters"));
+    match name.text() {
+        "" => name.required("", errors),
+        text => name.invalid_each(dns_label(text), errors),
+    }
+    if counters.is_empty() {
+        counters.required("", errors);
+    }
+}

@@ -1,0 +1,213 @@
+//! The kind FlowSchema.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{GROUP, RULES, schemas, validate_conditions, validate_mandatory_spec};
+use crate::{
+    kinds::{BASE, Kind},
+    object::{Errors, Field, default_to, dns_label, dns_subdomain, object_mut},
+    resource::{Rules, Strategy},
+};
+
+const MAX_PRECEDENCE: i64 = 10_000;
+const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+/// The kinds of subjects, and the fields that name the subject.
+const SUBJECTS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
+
+pub(super) const KIND: Kind = Kind {
+    group: GROUP,
+    name: "FlowSchema",
+    prefix: "/registry/flowschemas/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(FlowSchema),
+    ..BASE
+};
+
+#[derive(Debug)]
+struct FlowSchema;
+
+impl Strategy for FlowSchema {
+    fn rules(&self) -> &Rules {
+        &RULES
+    }
+
+    fn default(&self, schema: &mut Value) {
+        default_to(object_mut(schema, "spec"), "matchingPrecedence", 1000);
+    }
+
+    fn validate(&self, schema: &Value, errors: &mut Errors) {
+        let schema = Field::object(schema);
+        let spec = schema.child("spec");
+        let name = schema.child("metadata.name").text();
+        validate_precedence(&spec.child("matchingPrecedence"), name, errors);
+        let method = spec.child("distinguisherMethod");
+        let kind = method.child("type");
+        if method.is_set() && !["ByNamespace", "ByUser"].contains(&kind.text()) {
+            // The real server shows the whole method, with Go's field names.
+            errors.unsupported(kind.path(), &json!({"Type": kind.text()}), &["ByNamespace", "ByUser"]);
+        }
+        let level = spec.child("priorityLevelConfiguration.name");
+        if level.is_empty() {
+            level.required("must reference a priority level", errors);
+        } else {
+            level.invalid_each(dns_subdomain(level.text()), errors);
+        }
+        for rule in spec.child("rules").items() {
+            validate_rule(&rule, errors);
+        }
+        if matches!(name, "exempt" | "catch-all") {
+            let mandatory: Vec<Value> = schemas("").into_iter().map(|(schema, _)| schema).collect();
+            validate_mandatory_spec(&schema, &mandatory, errors);
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        validate_conditions(new, errors);
+    }
+}
+
+fn validate_precedence(field: &Field<'_>, schema: &str, errors: &mut Errors) {
+    let precedence = field.int().unwrap_or_default();
+    if precedence <= 0 {
+        field.invalid_as(&precedence, "must be a positive value", errors);
+    }
+    if precedence > MAX_PRECEDENCE {
+        field.invalid(&format!("must not be greater than {MAX_PRECEDENCE}"), errors);
+    }
+    if precedence == 1 && schema != "exempt" {
+        field.invalid("only the schema named 'exempt' may have matchingPrecedence 1", errors);
+    }
+}
+
+fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
+    let subjects = rule.child("subjects");
+    if subjects.is_empty() {
+        subjects.required("subjects must contain at least one value", errors);
+    }
+    for subject in subjects.items() {
+        validate_subject(&subject, errors);
+    }
+    let resource_rules = rule.child("resourceRules");
+    let non_resource_rules = rule.child("nonResourceRules");
+    if resource_rules.is_empty() && non_resource_rules.is_empty() {
+        rule.required("at least one of resourceRules and nonResourceRules has to be non-empty", errors);
+    }
+    for rule in resource_rules.items() {
+        validate_resource_rule(&rule, errors);
+    }
+    for rule in non_resource_rules.items() {
+        validate_non_resource_rule(&rule, errors);
+    }
+}
+
+fn validate_subject(subject: &Field<'_>, errors: &mut Errors) {
+    let kind = subject.child("kind");
+    let Some((_, name)) = SUBJECTS.iter().find(|(supported, _)| *supported == kind.text()) else {
+        return kind.unsupported(&["Group", "ServiceAccount", "User"], errors);
+    };
+    let (kind, reference) = (kind.text(), subject.child(name));
+    if reference.is_set() {
+        validate_subject_name(&reference, kind == "ServiceAccount", errors);
+    } else {
+        reference.required(&format!("{name} is required when subject kind is '{kind}'"), errors);
+    }
+    for (other, name) in SUBJECTS.iter().filter(|(other, _)| *other != kind) {
+        let reference = subject.child(name);
+        if reference.is_set() {
+            reference.forbidden(&format!("{name} is forbidden when subject kind is not '{other}'"), errors);
+        }
+    }
+}
+
+fn validate_subject_name(reference: &Field<'_>, is_service_account: bool, errors: &mut Errors) {
+    let (name, namespace) = (reference.child("name"), reference.child("namespace"));
+    if name.is_empty() {
+        name.required("", errors);
+    } else if is_service_account && name.text() != "*" {
+        name.invalid_each(dns_subdomain(name.text()), errors);
+    }
+    if is_service_account && namespace.is_empty() {
+        namespace.required("must specify namespace for service account", errors);
+    } else if is_service_account {
+        namespace.invalid_each(dns_label(namespace.text()), errors);
+    }
+}
+
+fn validate_resource_rule(rule: &Field<'_>, errors: &mut Errors) {
+    validate_verbs(&rule.child("verbs"), errors);
+    for (name, singular, plural) in [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")] {
+        let list = rule.child(name);
+        if list.is_empty() {
+            list.required(&format!("resource rules must supply at least one {singular}"), errors);
+        } else {
+            validate_wildcard(&list, plural, errors);
+        }
+    }
+    let namespaces = rule.child("namespaces");
+    if namespaces.is_empty() && !rule.child("clusterScope").flag() {
+        let text = "resource rules that are not cluster scoped must supply at least one namespace";
+        namespaces.required(text, errors);
+    } else if has_wildcard(&namespaces) {
+        validate_wildcard(&namespaces, "namespaces", errors);
+    } else {
+        for namespace in namespaces.items() {
+            for problem in dns_label(namespace.text()) {
+                let text = format!("each member of this list must be '*' or a DNS-1123 label; {problem}");
+                namespace.invalid(&text, errors);
+            }
+        }
+    }
+}
+
+fn validate_non_resource_rule(rule: &Field<'_>, errors: &mut Errors) {
+    validate_verbs(&rule.child("verbs"), errors);
+    let urls = rule.child("nonResourceURLs");
+    if urls.is_empty() {
+        urls.required("nonResourceURLs must contain at least one value", errors);
+    } else if has_wildcard(&urls) {
+        validate_wildcard(&urls, "non-resource URLs", errors);
+    } else {
+        for url in urls.items() {
+            if let Some(problem) = url_path_problem(url.text()) {
+                url.invalid(problem, errors);
+            }
+        }
+    }
+}
+
+/// Returns the problem of a URL path, which may end with a wildcard.
+fn url_path_problem(path: &str) -> Option<&'static str> {
+    let wildcards = path.matches('*').count();
+    Some(match path {
+        "" => "must not be empty",
+        "/" => return None,
+        _ if !path.starts_with('/') => "must start with slash",
+        _ if path.contains(' ') => "must not contain white-space",
+        _ if path.contains("//") => "must not contain double slash",
+        _ if wildcards > 1 || (wildcards == 1 && !path.ends_with("/*")) => "wildcard can only do suffix matching",
+        _ => return None,
+    })
+}
+
+fn validate_verbs(verbs: &Field<'_>, errors: &mut Errors) {
+    if verbs.is_empty() {
+        verbs.required("verbs must contain at least one value", errors);
+    } else if has_wildcard(verbs) {
+        validate_wildcard(verbs, "verbs", errors);
+    } else if !verbs.items().all(|verb| VERBS.contains(&verb.text())) {
+        errors.unsupported(verbs.path(), verbs.json(), VERBS);
+    }
+}
+
+fn has_wildcard(list: &Field<'_>) -> bool {
+    list.items().any(|item| item.text() == "*")
+}
+
+/// Validates that a wildcard is the only item of a list.
+fn validate_wildcard(list: &Field<'_>, plural: &str, errors: &mut Errors) {
+    if list.len() > 1 && has_wildcard(list) {
+        list.invalid(&format!("if '*' is present, must not specify other {plural}"), errors);
+    }
+}

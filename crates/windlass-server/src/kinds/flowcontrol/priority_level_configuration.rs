@@ -1,0 +1,148 @@
+//! The kind PriorityLevelConfiguration.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{GROUP, RULES, levels, validate_conditions, validate_mandatory_spec};
+use crate::{
+    kinds::{BASE, Kind},
+    object::{Errors, Field, as_object, default_pointer, default_to, entry_mut},
+    resource::{Rules, Strategy},
+};
+
+const MAX_QUEUES: i64 = 10_000_000;
+/// The number of hash bits for shuffle sharding.
+const HASH_BITS: f64 = 60.0;
+
+pub(super) const KIND: Kind = Kind {
+    group: GROUP,
+    name: "PriorityLevelConfiguration",
+    prefix: "/registry/prioritylevelconfigurations/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(PriorityLevelConfiguration),
+    ..BASE
+};
+
+#[derive(Debug)]
+struct PriorityLevelConfiguration;
+
+impl Strategy for PriorityLevelConfiguration {
+    fn rules(&self) -> &Rules {
+        &RULES
+    }
+
+    fn default(&self, level: &mut Value) {
+        let Some(spec) = entry_mut(level, "spec") else { return };
+        if let Some(exempt) = entry_mut(spec, "exempt").map(as_object) {
+            default_pointer(exempt, "nominalConcurrencyShares", 0);
+            default_pointer(exempt, "lendablePercent", 0);
+        }
+        let Some(limited) = entry_mut(spec, "limited") else { return };
+        default_pointer(as_object(limited), "nominalConcurrencyShares", 30);
+        default_pointer(as_object(limited), "lendablePercent", 0);
+        let queuing = entry_mut(limited, "limitResponse").and_then(|response| entry_mut(response, "queuing"));
+        if let Some(queuing) = queuing.map(as_object) {
+            for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
+                default_to(queuing, field, value);
+            }
+        }
+    }
+
+    fn validate(&self, level: &Value, errors: &mut Errors) {
+        let level = Field::object(level);
+        let spec = level.child("spec");
+        let name = level.child("metadata.name").text();
+        let kind = spec.child("type");
+        if (name == "exempt") != (kind.text() == "Exempt") {
+            kind.invalid_as(kind.text(), "must be 'Exempt' if and only if `name` is 'exempt'", errors);
+        }
+        let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
+        match kind.text() {
+            "Exempt" => {
+                if limited.is_set() {
+                    limited.forbidden("must be nil if the type is not Limited", errors);
+                }
+                validate_shares(&exempt, errors);
+                exempt.child("lendablePercent").in_range(0, 100, errors);
+            }
+            "Limited" => {
+                if exempt.is_set() {
+                    exempt.forbidden("must be nil if the type is Limited", errors);
+                }
+                if limited.is_set() {
+                    validate_limited(&limited, errors);
+                } else {
+                    limited.required("must not be empty when type is Limited", errors);
+                }
+            }
+            "" => kind.required("", errors),
+            _ => kind.unsupported(&["Exempt", "Limited"], errors),
+        }
+        if name == "catch-all" {
+            validate_mandatory_spec(&level, &levels(), errors);
+        }
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        validate_conditions(new, errors);
+    }
+}
+
+fn validate_shares(level: &Field<'_>, errors: &mut Errors) {
+    let shares = level.child("nominalConcurrencyShares");
+    if shares.int().is_some_and(|shares| shares < 0) {
+        shares.invalid("must be a non-negative integer", errors);
+    }
+}
+
+fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
+    validate_shares(limited, errors);
+    let kind = limited.child("limitResponse.type");
+    let queuing = limited.child("limitResponse.queuing");
+    match (kind.text(), queuing.is_set()) {
+        ("Reject", true) => {
+            queuing.forbidden("must be nil if limited.limitResponse.type is not Limited", errors);
+        }
+        ("Queue", false) => {
+            queuing.required("must not be empty if limited.limitResponse.type is Limited", errors);
+        }
+        ("Queue", true) => validate_queuing(&queuing, errors),
+        ("Reject", false) => {}
+        ("", _) => kind.required("", errors),
+        _ => kind.unsupported(&["Queue", "Reject"], errors),
+    }
+    limited.child("lendablePercent").in_range(0, 100, errors);
+    let borrowing_limit = limited.child("borrowingLimitPercent");
+    if borrowing_limit.int().is_some_and(|percent| percent < 0) {
+        borrowing_limit.invalid("if specified, must be a non-negative integer", errors);
+    }
+}
+
+fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
+    let fields = ["queueLengthLimit", "queues", "handSize"].map(|name| queuing.child(name));
+    let [length_limit, queues, hand_size] = fields.map(|field| field.int().unwrap_or_default());
+    let [length_limit_field, queues_field, hand_size_field] = &fields;
+    if length_limit <= 0 {
+        length_limit_field.invalid_as(&length_limit, "must be positive", errors);
+    }
+    if queues <= 0 {
+        queues_field.invalid_as(&queues, "must be positive", errors);
+    } else if queues > MAX_QUEUES {
+        queues_field.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
+    }
+    if hand_size <= 0 {
+        hand_size_field.invalid_as(&hand_size, "must be positive", errors);
+    } else if hand_size > queues {
+        hand_size_field.invalid(&format!("should not be greater than queues ({queues})"), errors);
+    } else {
+        #[allow(clippy::cast_precision_loss, reason = "numbers of queues are small")]
+        let bits = (0..hand_size).map(|dealt| ((queues - dealt) as f64).log2()).sum::<f64>().ceil();
+        if bits > HASH_BITS {
+            let text = format!(
+                "required entropy bits of deckSize {queues} and handSize {hand_size} should not be greater than {HASH_BITS}"
+            );
+            hand_size_field.invalid(&text, errors);
+        }
+    }
+}

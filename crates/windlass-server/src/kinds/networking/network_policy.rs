@@ -1,0 +1,173 @@
+//! The kind NetworkPolicy.
+
+use std::{collections::HashSet, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::GROUP;
+use crate::{
+    kinds::{BASE, Kind, selector::validate_selector},
+    object::{Errors, Field, Range, Tree, as_object, default_pointer, entry_mut, items_mut, port_name, range_problem},
+    resource::{Generation, MetadataRule, Rules, Strategy},
+};
+
+/// The directions of a policy's rules, and the fields of their peers.
+const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
+
+pub(super) const KIND: Kind = Kind {
+    group: GROUP,
+    name: "NetworkPolicy",
+    prefix: "/registry/networkpolicies/",
+    strategy: |_| Arc::new(NetworkPolicy),
+    ..BASE
+};
+
+#[derive(Debug)]
+struct NetworkPolicy;
+
+impl Strategy for NetworkPolicy {
+    fn rules(&self) -> &Rules {
+        &Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::COMMON }
+    }
+
+    fn default(&self, policy: &mut Value) {
+        let Some(spec) = entry_mut(policy, "spec") else { return };
+        for (direction, _) in DIRECTIONS {
+            for rule in items_mut(spec, direction) {
+                for port in items_mut(rule, "ports") {
+                    default_pointer(as_object(port), "protocol", "TCP");
+                }
+            }
+        }
+        if spec.items(&["policyTypes"]).is_empty() {
+            let has_egress = !spec.items(&["egress"]).is_empty();
+            let types = if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+            as_object(spec).insert("policyTypes".to_owned(), types);
+        }
+    }
+
+    fn validate_create(&self, policy: &Value, errors: &mut Errors) {
+        validate_policy(&Field::object(policy).child("spec"), &HashSet::new(), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        validate_policy(&Field::object(new).child("spec"), &ranges_of(old), errors);
+    }
+
+    fn warnings(&self, policy: &Value, _old: Option<&Value>) -> Vec<String> {
+        let policy = Field::object(policy);
+        let spec = policy.child("spec");
+        let mut warnings = Vec::new();
+        for (direction, peers) in DIRECTIONS {
+            for rule in spec.child(direction).items() {
+                for peer in rule.child(peers).items() {
+                    let cidr = peer.child("ipBlock.cidr");
+                    warnings.extend(Range::warnings(&cidr.path().to_string(), cidr.text()));
+                    for except in peer.child("ipBlock.except").items() {
+                        warnings.extend(Range::warnings(&except.path().to_string(), except.text()));
+                    }
+                }
+            }
+        }
+        warnings
+    }
+}
+
+/// Returns the CIDR ranges in a policy. Ranges that were accepted before remain valid.
+fn ranges_of(policy: &Value) -> HashSet<&str> {
+    let mut ranges = HashSet::new();
+    for (direction, peers) in DIRECTIONS {
+        for peer in policy.items(&["spec", direction]).iter().flat_map(|rule| rule.items(&[peers])) {
+            ranges.insert(peer.text(&["ipBlock", "cidr"]));
+            ranges.extend(peer.items(&["ipBlock", "except"]).iter().filter_map(Value::as_str));
+        }
+    }
+    ranges
+}
+
+/// Validates the spec of a policy. `accepted` are the ranges of the old policy.
+fn validate_policy(spec: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Errors) {
+    validate_selector(&spec.child("podSelector"), errors);
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.child(direction).items() {
+            for port in rule.child("ports").items() {
+                validate_port(&port, errors);
+            }
+            for peer in rule.child(peers).items() {
+                validate_peer(&peer, accepted, errors);
+            }
+        }
+    }
+    let types = spec.child("policyTypes");
+    if types.len() > 2 {
+        return types.invalid("may not specify more than two policyTypes", errors);
+    }
+    for kind in types.items().filter(|kind| !["Ingress", "Egress"].contains(&kind.text())) {
+        kind.unsupported(&["Ingress", "Egress"], errors);
+    }
+}
+
+fn validate_port(port: &Field<'_>, errors: &mut Errors) {
+    port.child("protocol").one_of(&["TCP", "UDP", "SCTP"], errors);
+    let (start, end) = (port.child("port"), port.child("endPort"));
+    match start.value() {
+        None => {
+            if end.is_set() {
+                end.invalid("may not be specified when `port` is not specified", errors);
+            }
+        }
+        Some(Value::String(name)) => {
+            if end.is_set() {
+                end.invalid("may not be specified when `port` is non-numeric", errors);
+            }
+            start.invalid_each(port_name(name), errors);
+        }
+        Some(number) => {
+            start.in_range(1, 65535, errors);
+            if end.int().is_some_and(|end| end < number.as_i64().unwrap_or_default()) {
+                // The real server shows `port` instead of `endPort`.
+                end.invalid_as(number, "must be greater than or equal to `port`", errors);
+            }
+            end.in_range(1, 65535, errors);
+        }
+    }
+}
+
+fn validate_peer(peer: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Errors) {
+    let mut has_selector = false;
+    for name in ["podSelector", "namespaceSelector"] {
+        let selector = peer.child(name);
+        has_selector |= selector.is_set();
+        validate_selector(&selector, errors);
+    }
+    let block = peer.child("ipBlock");
+    if block.is_set() {
+        validate_ip_block(&block, accepted, errors);
+        if has_selector {
+            peer.forbidden("may not specify both ipBlock and another peer", errors);
+        }
+    } else if !has_selector {
+        peer.required("must specify a peer", errors);
+    }
+}
+
+fn validate_ip_block(block: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Errors) {
+    let cidr = block.child("cidr");
+    if cidr.is_empty() {
+        return cidr.required("", errors);
+    }
+    validate_range(&cidr, accepted, errors);
+    let Some(range) = Range::parse(cidr.text()) else { return };
+    for except in block.child("except").items() {
+        validate_range(&except, accepted, errors);
+        if Range::parse(except.text()).is_some_and(|except| !range.encloses(except)) {
+            except.invalid("must be a strict subset of `cidr`", errors);
+        }
+    }
+}
+
+fn validate_range(range: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Errors) {
+    if let Some(problem) = range_problem(range.text()).filter(|_| !accepted.contains(range.text())) {
+        range.invalid(problem, errors);
+    }
+}

@@ -1,0 +1,77 @@
+//! The kind ServiceCIDR.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::GROUP;
+use crate::{
+    kinds::{BASE, Kind},
+    object::{Errors, Field, Range, ip_range},
+    resource::{MetadataRule, Resets, Rules, Strategy},
+};
+
+const IMMUTABLE: &str = "field is immutable";
+
+pub(super) const KIND: Kind = Kind {
+    group: GROUP,
+    name: "ServiceCIDR",
+    prefix: "/registry/servicecidrs/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(ServiceCidr),
+    ..BASE
+};
+
+#[derive(Debug)]
+struct ServiceCidr;
+
+impl Strategy for ServiceCidr {
+    fn rules(&self) -> &Rules {
+        &Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS }
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut Errors) {
+        validate_ranges(&Field::object(object).child("spec.cidrs"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let (new, old) = (Field::object(new), Field::object(old));
+        let (ranges, old_ranges) = (new.child("spec.cidrs"), old.child("spec.cidrs"));
+        match (old_ranges.len(), ranges.len()) {
+            (old_len, len) if old_len == len => validate_unchanged(&ranges, &old_ranges, errors),
+            (1, 2) => {
+                validate_unchanged(&ranges, &old_ranges, errors);
+                validate_ranges(&ranges, errors);
+            }
+            (_, 0) => ranges.invalid_as(&json!([]), IMMUTABLE, errors),
+            _ => ranges.invalid(IMMUTABLE, errors),
+        }
+    }
+}
+
+/// Validates that the old ranges are still at the start of the list.
+fn validate_unchanged(ranges: &Field<'_>, old_ranges: &Field<'_>, errors: &mut Errors) {
+    for (range, old) in ranges.items().zip(old_ranges.items()) {
+        if range.text() != old.text() {
+            range.invalid(IMMUTABLE, errors);
+        }
+    }
+}
+
+fn validate_ranges(ranges: &Field<'_>, errors: &mut Errors) {
+    if ranges.is_empty() {
+        return ranges.required("at least one CIDR required", errors);
+    }
+    if ranges.len() > 2 {
+        // The value is shown with Go's field names.
+        return ranges.invalid_as(&json!({"CIDRs": ranges.json()}), "may only hold up to 2 values", errors);
+    }
+    for range in ranges.items() {
+        range.invalid_each(ip_range(range.text()), errors);
+    }
+    let valid: Vec<Range> = ranges.items().filter_map(|range| Range::parse(range.text())).collect();
+    if matches!(valid[..], [first, second] if first.is_ipv4() == second.is_ipv4()) {
+        let text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        ranges.invalid(text, errors);
+    }
+}

@@ -1,0 +1,87 @@
+//! `CSINode`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::STORAGE;
+use crate::{
+    kinds::{Kind, pod_spec::volume_sources::validate_driver_name},
+    object::{DuplicateCheck, Errors, Field, Path, Tree, first_by, qualified_name, same},
+    resource::{MetadataRule, Rules, Strategy},
+};
+
+pub(super) const KIND: Kind =
+    Kind { name: "CSINode", prefix: "/registry/csinodes/", strategy: |_| Arc::new(CsiNode), ..STORAGE };
+
+/// The maximum length of a node's identifier, in bytes.
+const MAX_NODE_ID: usize = 256;
+
+#[derive(Debug)]
+struct CsiNode;
+
+impl Strategy for CsiNode {
+    fn rules(&self) -> &Rules {
+        &Rules {
+            metadata: MetadataRule::OBJECT,
+            unconditional_update: false,
+            returns_deleted: true,
+            ..Rules::COMMON
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let node = Field::object(object);
+        let drivers = node.child("spec.drivers");
+        let mut names = DuplicateCheck::default();
+        for driver in drivers.items() {
+            let name = driver.child("name");
+            validate_driver_name(&name, errors);
+            let id = driver.child("nodeID");
+            if id.is_empty() {
+                id.required("", errors);
+            } else if id.text().len() > MAX_NODE_ID {
+                id.invalid("must be 256 characters or less", errors);
+            }
+            driver.child("allocatable.count").not_negative(errors);
+            if names.repeats(driver.json().text(&["name"])) {
+                errors.duplicate(name.path(), name.text());
+            }
+            validate_topology_keys(&driver, errors);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let drivers = first_by(new.items(&["spec", "drivers"]), |driver| driver.text(&["name"]));
+        for old in old.items(&["spec", "drivers"]) {
+            let Some(new) = drivers.get(old.text(&["name"])) else { continue };
+            if ["nodeID", "topologyKeys"].iter().all(|field| same(new.at(&[field]), old.at(&[field]))) {
+                continue;
+            }
+            // The value is shown with Go's field names, and without the fields that may change.
+            let shown = json!({
+                "Name": new.text(&["name"]),
+                "NodeID": new.text(&["nodeID"]),
+                "TopologyKeys": new.at(&["topologyKeys"]).unwrap_or(&Value::Null),
+                "Allocatable": null,
+            });
+            errors.invalid(&Path::new("spec.drivers"), &shown, "field is immutable");
+        }
+    }
+}
+
+/// Validates the topology keys of a driver. The errors name the driver.
+fn validate_topology_keys(driver: &Field<'_>, errors: &mut Errors) {
+    let keys = driver.child("topologyKeys");
+    let mut seen = DuplicateCheck::default();
+    for key in keys.items() {
+        let text = key.text();
+        if text.is_empty() {
+            driver.required("", errors);
+        }
+        if seen.repeats(text) {
+            errors.duplicate(driver.path(), text);
+        }
+        errors.invalid_each(driver.path(), text, qualified_name(text));
+    }
+}

@@ -1,0 +1,123 @@
+//! `StorageClass`, and the validation of parameters that it shares with `VolumeAttributesClass`.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{MAX_PARAMETERS_SIZE, STORAGE};
+use crate::{
+    kinds::Kind,
+    object::{DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, qualified_name},
+    resource::{Rules, Strategy},
+};
+
+pub(super) const KIND: Kind = Kind {
+    name: "StorageClass",
+    prefix: "/registry/storageclasses/",
+    strategy: |_| Arc::new(StorageClass),
+    ..STORAGE
+};
+
+/// The maximum number of parameters of a class.
+const MAX_PARAMETERS: usize = 512;
+
+/// The maximum number of errors about repeated topologies. The real server reports up to the square of their number.
+const MAX_TOPOLOGY_ERRORS: usize = 1_000;
+
+#[derive(Debug)]
+struct StorageClass;
+
+impl Strategy for StorageClass {
+    fn rules(&self) -> &Rules {
+        &Rules { returns_deleted: true, ..Rules::COMMON }
+    }
+
+    fn default(&self, object: &mut Value) {
+        let class = as_object(object);
+        default_pointer(class, "reclaimPolicy", "Delete");
+        default_pointer(class, "volumeBindingMode", "Immediate");
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
+        let class = Field::object(object);
+        validate_provisioner(&class.child("provisioner"), errors);
+        validate_parameters(&class.child("parameters"), errors);
+        class.child("reclaimPolicy").one_of(&["Delete", "Retain"], errors);
+        // An empty mode is unsupported, too.
+        let mode = class.child("volumeBindingMode");
+        if !BINDING_MODES.contains(&mode.text()) {
+            mode.unsupported(&BINDING_MODES, errors);
+        }
+        validate_topologies(&class.child("allowedTopologies"), errors);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let immutable = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
+        Field::object(new).check_immutable(&Field::object(old), &immutable, errors);
+    }
+}
+
+/// Validates the name of a class's volume driver.
+pub(super) fn validate_provisioner(name: &Field<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return name.required("", errors);
+    }
+    let lower = name.text().to_lowercase();
+    errors.invalid_each(name.path(), &lower, qualified_name(&lower));
+}
+
+/// Validates the parameters of a class.
+pub(super) fn validate_parameters(parameters: &Field<'_>, errors: &mut Errors) {
+    if parameters.len() > MAX_PARAMETERS {
+        return parameters.too_long(MAX_PARAMETERS, errors);
+    }
+    let mut size = 0;
+    for (key, value) in parameters.entries() {
+        if key.is_empty() {
+            parameters.invalid_as(key, "field can not be empty.", errors);
+        }
+        size += key.len() + value.text().len();
+    }
+    if size > MAX_PARAMETERS_SIZE {
+        parameters.too_long(MAX_PARAMETERS_SIZE, errors);
+    }
+}
+
+fn validate_topologies(terms: &Field<'_>, errors: &mut Errors) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut error_count = 0;
+    for term in terms.items() {
+        let expressions = term.child("matchLabelExpressions");
+        validate_expressions(&expressions, errors);
+        // The real server compares each term with all empty terms, and then with the previous terms.
+        let empty = if expressions.is_empty() { terms.len() } else { 0 };
+        let earlier = seen.entry(term.json().to_string()).or_default();
+        for _ in 0..(empty + *earlier).min(MAX_TOPOLOGY_ERRORS - error_count) {
+            errors.duplicate(expressions.path(), "");
+            error_count += 1;
+        }
+        *earlier += 1;
+    }
+}
+
+fn validate_expressions(expressions: &Field<'_>, errors: &mut Errors) {
+    let mut keys = DuplicateCheck::default();
+    for expression in expressions.items() {
+        let values = expression.child("values");
+        if values.is_empty() {
+            values.required("", errors);
+        }
+        let mut seen = DuplicateCheck::default();
+        for value in values.items() {
+            if seen.repeats(value.json()) {
+                value.duplicate(errors);
+            }
+        }
+        let key = expression.child("key");
+        key.invalid_each(qualified_name(key.text()), errors);
+        if keys.repeats(expression.json().text(&["key"])) {
+            errors.duplicate(key.path(), key.text());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `VolumeAttachment`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{MAX_PARAMETERS_SIZE, STORAGE};
+use crate::{
+    kinds::{
+        Kind,
+        core::persistent_volume::{default_source, validate_inline_volume},
+        pod_spec::volume_sources::validate_driver_name,
+    },
+    object::{Errors, Field, Tree, dns_subdomain},
+    resource::{MetadataRule, Resets, Rules, Strategy},
+};
+
+pub(super) const KIND: Kind = Kind {
+    name: "VolumeAttachment",
+    prefix: "/registry/volumeattachments/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(VolumeAttachment),
+    ..STORAGE
+};
+
+/// The maximum length of an error message, in bytes.
+const MAX_MESSAGE: usize = 1024;
+
+#[derive(Debug)]
+struct VolumeAttachment;
+
+impl Strategy for VolumeAttachment {
+    fn rules(&self) -> &Rules {
+        &Rules {
+            metadata: MetadataRule::OBJECT,
+            resets: Resets::BARE_STATUS,
+            unconditional_update: false,
+            returns_deleted: true,
+            ..Rules::WITH_STATUS
+        }
+    }
+
+    fn default(&self, object: &mut Value) {
+        if let Some(Value::Object(volume)) = object.pointer_mut("/spec/source/inlineVolumeSpec") {
+            default_source(volume);
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let attachment = Field::object(object);
+        let (spec, status) = (attachment.child("spec"), attachment.child("status"));
+        validate_driver_name(&spec.child("attacher"), errors);
+        let source = spec.child("source");
+        validate_source(&source, errors);
+        let node = spec.child("nodeName");
+        node.invalid_each(dns_subdomain(node.text()), errors);
+        validate_status(&status, errors);
+        let volume = source.child("persistentVolumeName");
+        if volume.is_set() {
+            volume.invalid_each(dns_subdomain(volume.text()), errors);
+        }
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        let (new, old) = (Field::object(new), Field::object(old));
+        let spec = new.child("spec");
+        if spec.same(&old.child("spec")) {
+            return;
+        }
+        // The value is shown with Go's field names.
+        let shown = json!({
+            "Attacher": spec.child("attacher").text(),
+            "Source": {
+                "PersistentVolumeName": spec.child("source.persistentVolumeName").json(),
+                "InlineVolumeSpec": spec.child("source.inlineVolumeSpec").json(),
+            },
+            "NodeName": spec.child("nodeName").text(),
+        });
+        spec.invalid_as(&shown, "field is immutable", errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        self.validate(new, errors);
+    }
+}
+
+/// Validates the source of an attachment: the name of a persistent volume, or an inline volume.
+fn validate_source(source: &Field<'_>, errors: &mut Errors) {
+    const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let (inline, volume) = (source.child("inlineVolumeSpec"), source.child("persistentVolumeName"));
+    match (inline.is_set(), volume.is_set()) {
+        (false, false) => source.required(ONE, errors),
+        (true, true) => source.forbidden(ONE, errors),
+        (true, false) => validate_inline_volume(&inline, errors),
+        (false, true) if volume.is_empty() => {
+            volume.required("must specify non empty persistentVolumeName", errors);
+        }
+        (false, true) => {}
+    }
+}
+
+fn validate_status(status: &Field<'_>, errors: &mut Errors) {
+    let metadata = status.child("attachmentMetadata");
+    let size: usize = metadata.entries().map(|(key, value)| key.len() + value.text().len()).sum();
+    if size > MAX_PARAMETERS_SIZE {
+        metadata.too_long(MAX_PARAMETERS_SIZE, errors);
+    }
+    for name in ["attachError", "detachError"] {
+        let error = status.child(name);
+        let message = error.child("message");
+        if message.text().len() > MAX_MESSAGE {
+            // The real server reports the limit of the metadata.
+            message.too_long(MAX_PARAMETERS_SIZE, errors);
+        }
+        error.child("errorCode").in_range(0, i64::from(i32::MAX), errors);
+    }
+}
