@@ -27,7 +27,7 @@ pub(crate) use self::{
     token::{Bound, Grant, Issuer, TokenError},
 };
 pub(crate) use crate::authn::static_tokens::Tokens;
-use crate::authn::token_cache::{Remembered, Verified};
+use crate::authn::token_cache::{TokenCache, Verified};
 use crate::{
     authz::AccessAttributes,
     identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User},
@@ -80,7 +80,7 @@ pub(crate) struct Authenticator {
     /// The user of requests without credentials. If `None`, they are rejected.
     anonymous: Option<Arc<User>>,
     issuer: Issuer,
-    token_cache: Remembered,
+    token_cache: TokenCache,
     granted_modes: GrantedModes,
 }
 
@@ -102,7 +102,7 @@ impl Authenticator {
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
             anonymous: (anonymous == Anonymous::Allowed).then(|| user(ANONYMOUS, "", &[UNAUTHENTICATED])),
             issuer: Issuer::new(issuer),
-            token_cache: Remembered::default(),
+            token_cache: TokenCache::default(),
             granted_modes: GrantedModes::default(),
         }
     }
@@ -162,7 +162,7 @@ impl Authenticator {
         sent: &[u8],
         audiences: &[String],
     ) -> Result<Identity, TokenError> {
-        let admin = self.token.as_ref().is_some_and(|token| same(token.as_bytes(), sent)).then(|| self.admin.clone());
+        let admin = self.token.as_ref().is_some_and(|token| constant_time_eq(token.as_bytes(), sent)).then(|| self.admin.clone());
         if let Some(user) = admin.or_else(|| self.tokens.user(sent)) {
             let own = audiences.iter().filter(|audience| *audience == self.issuer.audience());
             let own: Vec<String> = own.cloned().collect();
@@ -172,12 +172,12 @@ impl Authenticator {
             return Ok(Identity { user, audiences: own });
         }
         let (key, now) = (token_cache::key(sent, audiences), host.clock().now());
-        let verified = if let Some(verified) = self.token_cache.recall(&key, now) {
+        let verified = if let Some(verified) = self.token_cache.get(&key, now) {
             verified
         } else {
             let claims = self.issuer.verify(sent, audiences)?;
             let verified = Arc::new(Verified { identity: claims.identity(), claims });
-            self.token_cache.keep(key, now, Arc::clone(&verified));
+            self.token_cache.insert(key, now, Arc::clone(&verified));
             verified
         };
         verified.claims.check_time(now)?;
@@ -206,7 +206,7 @@ fn bearer<'h>(headers: &'h HeaderMap, warnings: &Warnings) -> Option<&'h [u8]> {
 }
 
 /// Compares in constant time, so that the duration does not reveal the first difference.
-fn same(a: &[u8], b: &[u8]) -> bool {
+fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
 }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_token_is_admin_a_wrong_one_is_refused_and_none_is_anonymous() {
+    async fn bearer_token_decides_between_admin_anonymous_and_401() {
         let admin = (Ok("admin".to_owned()), 0);
         let anonymous = (Ok("system:anonymous".to_owned()), 0);
         let token = Some("TOKEN");
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn users_may_be_named_while_the_server_runs() {
+    async fn user_tokens_can_be_added_to_a_running_server() {
         let server = Server::builder().user_token("A", User::new("alice").in_groups(["developers"])).build();
         server.add_user_token("B", User::new("bob"));
         let found = async |token: &str, shown: &ClientCertificate| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_without_credentials_is_refused_if_anonymous_access_is() {
+    async fn request_without_credentials_is_rejected_if_anonymous_is_off() {
         let server = Server::builder().token("TOKEN").anonymous(Anonymous::Refused).build();
         let ask = async |headers: &HeaderMap| {
             let inner = server.inner();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_without_a_token_knows_no_right_one() {
+    async fn server_without_tokens_rejects_every_token() {
         assert_eq!(ask(None, "Bearer x").await, (Err(401), 0));
     }
 }

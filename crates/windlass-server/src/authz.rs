@@ -31,7 +31,7 @@ use self::{
 };
 pub(crate) use self::{
     coverage::missing,
-    policy::{Grants, RoleName, complaint, is_policy},
+    policy::{Grants, RoleName, missing_roles_error, is_policy},
     rule::{Rule, quoted},
 };
 use crate::{
@@ -160,12 +160,12 @@ impl<'a> AccessAttributes<'a> {
                     "" => resource.to_owned(),
                     subresource => format!("{resource}/{subresource}"),
                 };
-                let whereabouts = match namespace {
+                let location = match namespace {
                     "" => "at the cluster scope".to_owned(),
                     namespace => format!("in the namespace {}", go_quote(namespace)),
                 };
                 let (what, group) = (go_quote(&what), go_quote(group));
-                format!("User {user} cannot {verb} resource {what} in API group {group} {whereabouts}")
+                format!("User {user} cannot {verb} resource {what} in API group {group} {location}")
             }
         };
         let mut message = what.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -218,12 +218,12 @@ impl Authorizer {
     }
 
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
-    pub(crate) fn asks_webhooks(&self) -> bool {
-        self.chain.as_ref().is_some_and(AuthorizerChain::asks_webhooks)
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.chain.as_ref().is_some_and(AuthorizerChain::has_webhooks)
     }
 
     /// Reports whether the user may do everything, regardless of roles.
-    pub(crate) fn trusts(&self, user: &User) -> bool {
+    pub(crate) fn is_unrestricted(&self, user: &User) -> bool {
         user.is_in(MASTERS) || (self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED))
     }
 
@@ -234,17 +234,17 @@ impl Authorizer {
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
-        if self.trusts(user) {
+        if self.is_unrestricted(user) {
             return Ok(Decision::Unrestricted);
         }
         match &self.chain {
-            Some(chain) => self.decide_in_turn(chain, storage, user, attempt).await,
-            None => self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await,
+            Some(chain) => self.run_chain(chain, storage, user, attempt).await,
+            None => self.with_grants(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await,
         }
     }
 
     /// Runs the authorizers in order, until one allows or denies the request.
-    async fn decide_in_turn(
+    async fn run_chain(
         &self,
         chain: &AuthorizerChain,
         storage: &dyn Storage,
@@ -258,7 +258,7 @@ impl Authorizer {
                 Link::AlwaysDeny => reasons.push("Everything is forbidden.".to_owned()),
                 Link::Node => {}
                 Link::Rbac => {
-                    match self.ask(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await? {
+                    match self.with_grants(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await? {
                         Decision::Refused(why) => reasons.push(why),
                         decided => return Ok(decided),
                     }
@@ -310,18 +310,18 @@ impl Authorizer {
         if self.mode == Authorization::AlwaysAllow && user.is_in(AUTHENTICATED) {
             return Ok((Rule::everything().into(), Vec::new()));
         }
-        self.ask(storage, |grants| grants.rules_of(user, namespace)).await
+        self.with_grants(storage, |grants| grants.rules_of(user, namespace)).await
     }
 
     /// Evaluates a question with the current roles and bindings.
-    pub(crate) async fn ask<T>(&self, storage: &dyn Storage, question: impl Fn(&Grants) -> T) -> Result<T, Status> {
-        if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::now) {
-            return Ok(question(grants));
+    pub(crate) async fn with_grants<T>(&self, storage: &dyn Storage, evaluate: impl Fn(&Grants) -> T) -> Result<T, Status> {
+        if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::current_grants) {
+            return Ok(evaluate(grants));
         }
         let mut follower = Follower::start(storage).await.map_err(Status::internal)?;
-        let answer = follower.now().map(&question);
+        let answer = follower.current_grants().map(&evaluate);
         *self.follower.lock() = Some(follower);
-        answer.ok_or_else(|| Status::internal("the roles cannot be followed in storage"))
+        answer.ok_or_else(|| Status::internal("the watch of the roles in storage has ended"))
     }
 }
 

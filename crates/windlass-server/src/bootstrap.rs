@@ -60,9 +60,9 @@ pub(crate) async fn start(
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
-    registry.keep(apiextensions::start(&registry).await?);
+    registry.keep_task(apiextensions::start(&registry).await?);
     if !list_lag.is_zero() {
-        registry.delay_lists(ListLag::new(list_lag));
+        registry.set_list_lag(ListLag::new(list_lag));
     }
     Ok(registry)
 }

@@ -50,7 +50,7 @@ pub(crate) struct Budget {
     /// The origin of all times, which are in milliseconds.
     started: Instant,
     /// The time of the last check under pressure.
-    relieved: AtomicU64,
+    last_relief: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl Budget {
             held: AtomicUsize::new(0),
             accounts: Mutex::default(),
             started: Instant::now(),
-            relieved: AtomicU64::new(0),
+            last_relief: AtomicU64::new(0),
         })
     }
 
@@ -145,11 +145,11 @@ impl Budget {
     }
 
     /// Closes stalled connections, the largest first, until the rest is within the budget.
-    fn relieve(&self) {
+    fn close_stalled(&self) {
         let now = self.now();
-        let last = self.relieved.load(Relaxed);
+        let last = self.last_relief.load(Relaxed);
         let is_due = last == 0 || now.saturating_sub(last) >= millis(PRESSURE_INTERVAL);
-        if !is_due || self.relieved.compare_exchange(last, now.max(1), Relaxed, Relaxed).is_err() {
+        if !is_due || self.last_relief.compare_exchange(last, now.max(1), Relaxed, Relaxed).is_err() {
             return;
         }
         let open = self.open_accounts();
@@ -252,7 +252,7 @@ impl Charge {
             account.moved.store(budget.now(), Relaxed);
         }
         if budget.held.fetch_add(bytes, Relaxed) + bytes > budget.limits.server_bytes {
-            budget.relieve();
+            budget.close_stalled();
         }
     }
 
@@ -260,12 +260,12 @@ impl Charge {
     pub(crate) fn try_add(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let (account, budget) = (&self.account, &self.account.budget);
         let held = account.held.load(Relaxed);
-        let (most, most_of_all) = (budget.limits.connection_bytes * 2, budget.limits.server_bytes * 2);
-        if held > 0 && held.saturating_add(bytes) > most {
+        let (max, max_total) = (budget.limits.connection_bytes * 2, budget.limits.server_bytes * 2);
+        if held > 0 && held.saturating_add(bytes) > max {
             return Err(OverBudget);
         }
-        if bytes > SMALL && budget.held.load(Relaxed).saturating_add(bytes) > most_of_all {
-            budget.relieve();
+        if bytes > SMALL && budget.held.load(Relaxed).saturating_add(bytes) > max_total {
+            budget.close_stalled();
             return Err(OverBudget);
         }
         self.add(bytes);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pressure_closes_the_largest_of_those_that_do_not_read() {
+    async fn pressure_closes_the_largest_stalled_connection() {
         let budget = budget();
         let [large, small, reading] = [0; 3].map(|_| budget.open());
         let _held = [large.charge(700), small.charge(250)];
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_response_is_refused_far_above_the_budget_and_a_small_one_never() {
+    async fn large_response_is_rejected_far_above_the_budget() {
         let budget = Budget::new(Limits { server_bytes: SMALL, ..Limits::default() });
         let _held = budget.open().charge(2 * SMALL);
         let account = budget.open();

@@ -196,9 +196,9 @@ impl Plan {
 
     /// Like `normalise`, for the result of a patch: it must still be an object of the plan's kind.
     pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
-        // A tree with unknown fields cannot be settled.
-        let says = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
-        if says("kind", &self.kind) && says("apiVersion", &self.api_version) {
+        // A tree with unknown fields cannot be normalised.
+        let is_set_to = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
+        if is_set_to("kind", &self.kind) && is_set_to("apiVersion", &self.api_version) {
             let mut tree = value.clone();
             if self.in_place(&mut tree) {
                 return Ok(Decoded { value: tree, warnings: Vec::new() });

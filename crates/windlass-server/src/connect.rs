@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// Reports whether a connection accepts a method. Proxies accept all methods.
-    pub(crate) fn takes(self, method: &Method) -> bool {
+    pub(crate) fn accepts_method(self, method: &Method) -> bool {
         match self {
             Self::Log => method == Method::GET,
             Self::Command | Self::Attach | Self::Ports => method == Method::GET || method == Method::POST,
@@ -143,12 +143,12 @@ impl Connection {
             Self::Command | Self::Attach => {
                 let pod = object(registry, target, name).await?;
                 check_container(&pod, query.get("container").unwrap_or_default())?;
-                Err(on_node_of(registry, &pod).await)
+                Err(node_error(registry, &pod).await)
             }
-            Self::Ports => Err(on_node_of(registry, &object(registry, target, name).await?).await),
+            Self::Ports => Err(node_error(registry, &object(registry, target, name).await?).await),
             Self::PodProxy => {
                 let (scheme, name, port) =
-                    parts(name).ok_or_else(|| Status::bad_request(format!("invalid pod request {name:?}")))?;
+                    parse_id(name).ok_or_else(|| Status::bad_request(format!("invalid pod request {name:?}")))?;
                 tracing::trace!(scheme, name, "a request for a pod");
                 let pod = object(registry, target, name).await?;
                 let port = if port.is_empty() { first_port(&pod).unwrap_or_default() } else { port.to_owned() };
@@ -159,7 +159,7 @@ impl Connection {
             }
             Self::NodeProxy => {
                 let (_, name, _) =
-                    parts(name).ok_or_else(|| Status::bad_request(format!("invalid node request {name:?}")))?;
+                    parse_id(name).ok_or_else(|| Status::bad_request(format!("invalid node request {name:?}")))?;
                 Err(unreachable_node(registry, name, "nodes").await)
             }
             Self::ServiceProxy => Err(service(registry, target, name).await?),
@@ -168,7 +168,7 @@ impl Connection {
 }
 
 /// Returns the error for connections to a pod's node.
-async fn on_node_of(registry: &Registry, pod: &Value) -> Status {
+async fn node_error(registry: &Registry, pod: &Value) -> Status {
     match pod.text(&["spec", "nodeName"]) {
         "" => {
             let name = pod.text(&["metadata", "name"]);
@@ -178,14 +178,14 @@ async fn on_node_of(registry: &Registry, pod: &Value) -> Status {
     }
 }
 
-/// Returns the error for connections to a node. `asked` is the requested resource: kube-apiserver reports a missing
+/// Returns the error for connections to a node. `resource` is the requested resource: kube-apiserver reports a missing
 /// node under its name.
-async fn unreachable_node(registry: &Registry, name: &str, asked: &str) -> Status {
+async fn unreachable_node(registry: &Registry, name: &str, resource: &str) -> Status {
     let table = registry.resources();
     let Some(nodes) = table.get("", "v1", "nodes") else { return Status::unknown_resource() };
     let node = match registry.peek(&Target::object(nodes, None, name)).await {
         Ok(Some(node)) => node.value(),
-        Ok(None) => return Status::not_found(&GroupResource::new("", asked.to_owned()), name),
+        Ok(None) => return Status::not_found(&GroupResource::new("", resource.to_owned()), name),
         Err(status) => return status,
     };
     const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
@@ -220,7 +220,7 @@ fn unavailable(why: String) -> Status {
 
 /// Returns the error for connections to a service.
 async fn service(registry: &Registry, target: &Target, id: &str) -> Result<Status, Status> {
-    let (_, name, port) = parts(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
+    let (_, name, port) = parse_id(id).ok_or_else(|| Status::bad_request(format!("invalid service request {id:?}")))?;
     let mut port_name = port.to_owned();
     if let Ok(number) = port.parse::<i64>() {
         let service = object(registry, target, name).await?;
@@ -262,7 +262,7 @@ async fn object(registry: &Registry, target: &Target, name: &str) -> Result<Valu
 }
 
 /// Parses `scheme:name:port`. The name alone is enough.
-fn parts(id: &str) -> Option<(&str, &str, &str)> {
+fn parse_id(id: &str) -> Option<(&str, &str, &str)> {
     let all: Vec<&str> = id.split(':').collect();
     let (scheme, name, port) = match all[..] {
         [name] => ("", name, ""),
@@ -333,11 +333,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_bring_a_scheme_and_a_port() {
-        assert_eq!(parts("web"), Some(("", "web", "")));
-        assert_eq!(parts("web:http"), Some(("", "web", "http")));
-        assert_eq!(parts("https:web:443"), Some(("https", "web", "443")));
-        assert_eq!(parts("ftp:web:21"), None);
-        assert_eq!(parts("a:b:c:d"), None);
+    fn proxied_name_can_contain_scheme_and_port() {
+        assert_eq!(parse_id("web"), Some(("", "web", "")));
+        assert_eq!(parse_id("web:http"), Some(("", "web", "http")));
+        assert_eq!(parse_id("https:web:443"), Some(("https", "web", "443")));
+        assert_eq!(parse_id("ftp:web:21"), None);
+        assert_eq!(parse_id("a:b:c:d"), None);
     }
 }

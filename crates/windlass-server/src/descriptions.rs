@@ -143,7 +143,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn descriptions_are_added_where_both_schemas_have_a_part() {
+    fn descriptions_are_added_to_properties_of_both_schemas() {
         let mut schema = json!({"type": "object", "properties": {
             "data": {"type": "object", "additionalProperties": {"type": "string"}},
             "kind": {"type": "string"},
@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn columns_are_described_without_possible_values() {
+    fn column_descriptions_omit_possible_values() {
         let name = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
         assert_eq!(Descriptions::new(source).column(name, || [name].into_iter()), "the name");
         assert_eq!(Descriptions::new(source).column("io.k8s.api.core.v1.Nothing#name", || [name].into_iter()), "");

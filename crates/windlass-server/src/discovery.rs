@@ -83,7 +83,7 @@ pub(crate) fn answer(
         ["apis", group] if !group.is_empty() => {
             let groups = groups(table);
             let group = groups.iter().find(|found| found.name == group)?;
-            Some(described(group, true))
+            Some(api_group(group, true))
         }
         ["apis", group, version] if !group.is_empty() => {
             if !table.iter().any(|resource| *resource.group == *group) {
@@ -149,20 +149,20 @@ impl Document {
 
     /// Adds a header.
     #[must_use]
-    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
     /// Sets the entity tag, and drops the body if the client already has the document. The tag is quoted.
     #[must_use]
-    pub(crate) fn tagged(mut self, etag: String, if_none_match: Option<&str>) -> Self {
+    pub(crate) fn with_etag(mut self, etag: String, if_none_match: Option<&str>) -> Self {
         if if_none_match.is_some_and(|tags| tags.split(',').any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag))
         {
             self.status = 304;
             self.body.clear();
         }
-        self.with("etag", etag)
+        self.with_header("etag", etag)
     }
 }
 
@@ -233,12 +233,12 @@ fn group_list(table: &ResourceTable) -> Value {
         let service = group.versions.first().map_or_else(String::new, |v| format!("{}.{}", v.name, group.name));
         (rank, if rank == usize::MAX { service } else { String::new() })
     });
-    let groups = groups.iter().map(|group| described(group, false)).collect::<Vec<_>>();
+    let groups = groups.iter().map(|group| api_group(group, false)).collect::<Vec<_>>();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// Returns an `APIGroup`. Its kind is included only in a separate document.
-fn described(group: &Group<'_>, alone: bool) -> Value {
+fn api_group(group: &Group<'_>, alone: bool) -> Value {
     let versions = group
         .versions
         .iter()
@@ -309,8 +309,8 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
 
 fn aggregated(table: &ResourceTable, core: bool, if_none_match: Option<&str>) -> Document {
     let TaggedBody { body, etag } = table.aggregated(core, || aggregated_body(table, core));
-    let document = Document::new(AGGREGATED, body.clone()).with("cache-control", "public").with("vary", "Accept");
-    document.tagged(etag.clone(), if_none_match)
+    let document = Document::new(AGGREGATED, body.clone()).with_header("cache-control", "public").with_header("vary", "Accept");
+    document.with_etag(etag.clone(), if_none_match)
 }
 
 fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {

@@ -192,7 +192,7 @@ fn write_object(object: &Value, style: Style, out: &mut Vec<u8>, places: &mut Pl
             out.push(b',');
         }
         first = false;
-        if style == Style::BuiltIn && index == 2 && leaves_out_types(fields) {
+        if style == Style::BuiltIn && index == 2 && omits_type_meta(fields) {
             places.item = out.len() - HEADER;
         }
         push_json(key, out);
@@ -211,7 +211,7 @@ fn write_object(object: &Value, style: Style, out: &mut Vec<u8>, places: &mut Pl
     out.push(b'}');
 }
 
-fn leaves_out_types(fields: &Map<String, Value>) -> bool {
+fn omits_type_meta(fields: &Map<String, Value>) -> bool {
     let mut keys = fields.keys();
     keys.next().is_some_and(|key| key == "kind") && keys.next().is_some_and(|key| key == "apiVersion")
 }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_stands_where_go_puts_it() {
+    fn resource_version_is_at_the_position_of_go() {
         let object = json!({"kind": "ConfigMap", "apiVersion": "v1",
             "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "generation": 1}, "data": {"k": "v"}});
         let encoded = Encoded::new(&object, Style::BuiltIn);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_are_alphabetical_and_whole() {
+    fn custom_resource_keys_are_sorted_and_complete() {
         let object =
             json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a", "uid": "u"}, "spec": {}});
         let encoded = Encoded::new(&object, Style::Custom);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_revision_there_is_no_comma_too_many() {
+    fn metadata_without_revision_has_no_extra_comma() {
         for metadata in [json!({"name": "a", "labels": {}}), json!({"name": "a"}), json!({"labels": {}}), json!({})] {
             let object = json!({"kind": "A", "apiVersion": "v1", "metadata": metadata});
             let encoded = Encoded::new(&object, Style::BuiltIn);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn markup_is_escaped_as_go_escapes_it() {
+    fn markup_is_escaped_like_go() {
         let object = json!({"kind": "A", "apiVersion": "v1", "metadata": {"name": "<a&b>"}});
         let encoded = Encoded::new(&object, Style::BuiltIn);
         assert!(text(&encoded, 0).contains(r"\u003ca\u0026b\u003e"), "{encoded:?}");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_written_as_go_writes_them() {
+    fn floats_are_formatted_like_go() {
         let numbers = json!([2.0, 2.5, 1e20, 1e21, 1.5e300, 1e-6, 1e-7, -1e22]);
         let mut out = Vec::new();
         push_json(&numbers, &mut out);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_body_is_an_error() {
+    fn damaged_body_is_an_error() {
         for bytes in [&b""[..], b"\x02\0\0\0\0\0\0\0\0{}", b"\x01\xff\0\0\0\0\0\0\0{}"] {
             assert!(Encoded::from_storage(Bytes::copy_from_slice(bytes)).is_err());
         }

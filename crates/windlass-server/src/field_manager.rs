@@ -46,7 +46,7 @@ mod tests;
 pub(crate) use self::{
     apply::Applier,
     kind::{Kind, TypeHandle, Version, show as shown_kind},
-    managers::{DetachedFields, attach, clone_without, detach, keep_times},
+    managers::{DetachedFields, attach, clone_without_managed_fields, detach, keep_times},
     scale::ReplicasPaths,
     schema::{Type, built_in, custom},
     set::Set,

@@ -237,7 +237,7 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
         // The legacy proxy verb is recognized for authorization, but no longer served.
         _ if exchange.info.verb == "proxy" => Err(Status::unknown_resource().into()),
         Some(resource) => answer_resource(server, &exchange, resource, body).await,
-        None => match answer_about_server(server, &exchange).await? {
+        None => match answer_server_endpoint(server, &exchange).await? {
             Some(response) => Ok(response),
             None => answer_discovery(server, &exchange).await,
         },
@@ -263,7 +263,7 @@ async fn answer_resource(
 }
 
 /// Answers a request about the server itself: health, version, metrics, and the issuer of tokens.
-async fn answer_about_server(server: &Arc<State>, exchange: &Exchange) -> Result<Option<Response<Body>>, Failure> {
+async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Result<Option<Response<Body>>, Failure> {
     let path = exchange.info.path.as_str();
     if let Some(report) = health::probe(server, path, &exchange.query_pairs()).await {
         return Ok(Some(respond::report(report)));
@@ -316,7 +316,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
         ErrorEncoding::As(encoding) => encoding,
         ErrorEncoding::Forced => Encoding::Json,
     };
-    Ok(respond::generated(document, encoding))
+    Ok(respond::generated_document(document, encoding))
 }
 
 /// Reports whether kube-apiserver has a separate route for a discovery path, with one method and fixed media types.

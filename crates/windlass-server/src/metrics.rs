@@ -108,54 +108,54 @@ pub(crate) struct Watching(Arc<Series>);
 
 impl Metrics {
     /// Starts to count a request. A meter that is dropped without a response is not counted.
-    pub(crate) fn begin(&self, asked: RequestLabels<'_>) -> Meter<'_> {
-        let under_way = match asked.verb {
+    pub(crate) fn begin(&self, request: RequestLabels<'_>) -> Meter<'_> {
+        let under_way = match request.verb {
             Verb::Get | Verb::List | Verb::Watch => &self.reading,
             _ => &self.writing,
         };
         under_way.fetch_add(1, Relaxed);
-        Meter { series: self.series(asked), under_way, started: Instant::now() }
+        Meter { series: self.series(request), under_way, started: Instant::now() }
     }
 
-    fn series(&self, asked: RequestLabels<'_>) -> Arc<Series> {
-        if let Some(series) = self.series.read().get(&asked) {
+    fn series(&self, request: RequestLabels<'_>) -> Arc<Series> {
+        if let Some(series) = self.series.read().get(&request) {
             return Arc::clone(series);
         }
-        Arc::clone(self.series.write().entry(asked.kept()).or_default())
+        Arc::clone(self.series.write().entry(request.to_owned_labels()).or_default())
     }
 
     /// Returns all metrics in Prometheus' text format.
     pub(crate) fn text(&self) -> String {
         let series = self.series.read();
         let mut series: Vec<(RequestLabels<'_>, &Series)> =
-            series.iter().map(|(kept, one)| (kept.asked(), &**one)).collect();
-        series.sort_by_key(|(asked, _)| *asked);
+            series.iter().map(|(owned, one)| (owned.borrowed(), &**one)).collect();
+        series.sort_by_key(|(request, _)| *request);
         let mut text = String::new();
-        head(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
+        write_header(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
         for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
-            line(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
+            write_sample(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
         }
-        head(&mut text, "longrunning_requests", "gauge", "The number of watches in progress.");
-        for (asked, one) in series.iter().filter(|(asked, _)| asked.verb == Verb::Watch) {
-            line(&mut text, "longrunning_requests", &asked.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
+        write_header(&mut text, "longrunning_requests", "gauge", "The number of watches in progress.");
+        for (request, one) in series.iter().filter(|(request, _)| request.verb == Verb::Watch) {
+            write_sample(&mut text, "longrunning_requests", &request.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
         }
-        head(&mut text, "request_duration_seconds", "histogram", "Response latency in seconds, without watches.");
-        for (asked, one) in series.iter().filter(|(asked, _)| asked.verb != Verb::Watch) {
-            one.durations(&asked.labels(Labels::All), &mut text);
+        write_header(&mut text, "request_duration_seconds", "histogram", "Response latency in seconds, without watches.");
+        for (request, one) in series.iter().filter(|(request, _)| request.verb != Verb::Watch) {
+            one.durations(&request.labels(Labels::All), &mut text);
         }
-        head(&mut text, "request_total", "counter", "The number of requests by response code.");
-        for (asked, one) in &series {
+        write_header(&mut text, "request_total", "counter", "The number of requests by response code.");
+        for (request, one) in &series {
             let mut codes = one.codes.lock().clone();
             codes.sort_unstable();
             for (code, count) in codes {
-                line(&mut text, "request_total", &format!("code=\"{code}\",{}", asked.labels(Labels::All)), count);
+                write_sample(&mut text, "request_total", &format!("code=\"{code}\",{}", request.labels(Labels::All)), count);
             }
         }
-        head(&mut text, "watch_events_total", "counter", "The number of events sent to watches.");
-        let watches: Vec<_> = series.iter().filter(|(asked, _)| asked.verb == Verb::Watch).collect();
+        write_header(&mut text, "watch_events_total", "counter", "The number of events sent to watches.");
+        let watches: Vec<_> = series.iter().filter(|(request, _)| request.verb == Verb::Watch).collect();
         for of_one in watches.chunk_by(|(a, _), (b, _)| a.type_labels() == b.type_labels()) {
             let events = of_one.iter().map(|(_, one)| one.events.load(Relaxed)).sum();
-            line(&mut text, "watch_events_total", &of_one[0].0.type_labels(), events);
+            write_sample(&mut text, "watch_events_total", &of_one[0].0.type_labels(), events);
         }
         text
     }
@@ -168,18 +168,18 @@ enum Labels {
     WithoutDryRun,
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP apiserver_{name} {help}\n# TYPE apiserver_{name} {kind}");
 }
 
-fn line(text: &mut String, name: &str, labels: &str, value: u64) {
+fn write_sample(text: &mut String, name: &str, labels: &str, value: u64) {
     let _ = writeln!(text, "apiserver_{name}{{{labels}}} {value}");
 }
 
 // === impl RequestLabels ===
 
 impl RequestLabels<'_> {
-    fn kept(self) -> OwnedLabels {
+    fn to_owned_labels(self) -> OwnedLabels {
         let Self { group, version, resource, subresource, verb, scope, dry_run } = self;
         OwnedLabels { names: [group, version, resource, subresource].map(Box::from), verb, scope, dry_run }
     }
@@ -207,13 +207,13 @@ impl RequestLabels<'_> {
 }
 
 impl Equivalent<OwnedLabels> for RequestLabels<'_> {
-    fn equivalent(&self, kept: &OwnedLabels) -> bool {
-        *self == kept.asked()
+    fn equivalent(&self, owned: &OwnedLabels) -> bool {
+        *self == owned.borrowed()
     }
 }
 
 impl OwnedLabels {
-    fn asked(&self) -> RequestLabels<'_> {
+    fn borrowed(&self) -> RequestLabels<'_> {
         let [group, version, resource, subresource] = self.names.each_ref().map(AsRef::as_ref);
         RequestLabels {
             group,
@@ -229,7 +229,7 @@ impl OwnedLabels {
 
 impl PartialEq for OwnedLabels {
     fn eq(&self, other: &Self) -> bool {
-        self.asked() == other.asked()
+        self.borrowed() == other.borrowed()
     }
 }
 
@@ -237,7 +237,7 @@ impl Eq for OwnedLabels {}
 
 impl Hash for OwnedLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.asked().hash(state);
+        self.borrowed().hash(state);
     }
 }
 
@@ -269,7 +269,7 @@ impl Scope {
 // === impl Series ===
 
 impl Series {
-    fn answered(&self, code: u16) {
+    fn record_response(&self, code: u16) {
         let mut codes = self.codes.lock();
         match codes.iter_mut().find(|(known, _)| *known == code) {
             Some((_, count)) => *count += 1,
@@ -282,12 +282,12 @@ impl Series {
         let bounds = BUCKETS.iter().map(|bound| (f64::from(*bound) / 1000.0).to_string()).chain(["+Inf".to_owned()]);
         for (bound, durations) in bounds.zip(&self.durations) {
             count += durations.load(Relaxed);
-            line(text, "request_duration_seconds_bucket", &format!("{labels},le=\"{bound}\""), count);
+            write_sample(text, "request_duration_seconds_bucket", &format!("{labels},le=\"{bound}\""), count);
         }
         #[expect(clippy::cast_precision_loss, reason = "a sum of times is not exact")]
         let seconds = self.nanoseconds.load(Relaxed) as f64 / 1e9;
         let _ = writeln!(text, "apiserver_request_duration_seconds_sum{{{labels}}} {seconds}");
-        line(text, "request_duration_seconds_count", labels, count);
+        write_sample(text, "request_duration_seconds_count", labels, count);
     }
 }
 
@@ -295,16 +295,16 @@ impl Series {
 
 impl Meter<'_> {
     /// Counts the response.
-    pub(crate) fn answered(self, code: u16) {
+    pub(crate) fn record_response(self, code: u16) {
         let took = self.started.elapsed();
         let bucket = BUCKETS.partition_point(|bound| u128::from(*bound) < took.as_millis());
         self.series.durations[bucket].fetch_add(1, Relaxed);
         self.series.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        self.series.answered(code);
+        self.series.record_response(code);
     }
 
     /// Counts a watch as long as the returned value exists.
-    pub(crate) fn watching(&self) -> Watching {
+    pub(crate) fn record_watch(&self) -> Watching {
         self.series.watches.fetch_add(1, Relaxed);
         Watching(Arc::clone(&self.series))
     }
@@ -319,7 +319,7 @@ impl Drop for Meter<'_> {
 // === impl Watching ===
 
 impl Watching {
-    pub(crate) fn sent(&self) {
+    pub(crate) fn record_event(&self) {
         self.0.events.fetch_add(1, Relaxed);
     }
 }
@@ -345,13 +345,13 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn answers_are_counted_by_code_and_duration() {
+    async fn responses_are_counted_by_code_and_duration() {
         let metrics = Metrics::default();
         for (code, seconds) in [(200, 0), (404, 2), (200, 100)] {
             let meter = metrics.begin(PODS);
             assert!(metrics.text().contains("requests{request_kind=\"readOnly\"} 1\n"));
             tokio::time::advance(std::time::Duration::from_secs(seconds)).await;
-            meter.answered(code);
+            meter.record_response(code);
         }
         drop(metrics.begin(RequestLabels { verb: Verb::Post, ..PODS }));
         let text = metrics.text();
@@ -372,13 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn watches_are_counted_while_they_last_and_their_events_for_good() {
+    fn watches_count_as_gauge_and_their_events_as_counter() {
         let metrics = Metrics::default();
-        let asked = RequestLabels { verb: Verb::Watch, scope: Scope::Cluster, ..PODS };
-        let first = metrics.begin(asked).watching();
-        let second = metrics.begin(RequestLabels { scope: Scope::Namespace, ..asked }).watching();
-        first.sent();
-        second.sent();
+        let request = RequestLabels { verb: Verb::Watch, scope: Scope::Cluster, ..PODS };
+        let first = metrics.begin(request).record_watch();
+        let second = metrics.begin(RequestLabels { scope: Scope::Namespace, ..request }).record_watch();
+        first.record_event();
+        second.record_event();
         drop(first);
         let text = metrics.text();
         assert!(text.contains("scope=\"cluster\",subresource=\"\",verb=\"WATCH\",version=\"v1\"} 0\n"), "{text}");

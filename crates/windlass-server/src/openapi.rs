@@ -67,7 +67,7 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     let path = path.trim_end_matches('/');
     let groups = groups(table);
     if path == "/openapi/v2" {
-        let Some(encoding) = agree(accept, true) else {
+        let Some(encoding) = negotiate(accept, true) else {
             let mut refusal = not_acceptable();
             refusal.headers.insert(0, ("vary", "Accept-Encoding".to_owned()));
             return Some(refusal);
@@ -77,8 +77,8 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
             Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
         };
         let etag = format!("\"{}\"", document_hash(&[hash_all(&groups, descriptions).as_bytes(), salt.as_bytes()]));
-        let mut document = Document::new(content_type, Vec::new()).tagged(etag, if_none_match);
-        document = document.with("vary", "Accept-Encoding").with("vary", "Accept");
+        let mut document = Document::new(content_type, Vec::new()).with_etag(etag, if_none_match);
+        document = document.with_header("vary", "Accept-Encoding").with_header("vary", "Accept");
         if document.status == 200 {
             let tree = v2::document(&groups, &descriptions.schemas());
             document.body = match encoding {
@@ -96,26 +96,26 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     let Some(subject) = subjects.get(below.strip_prefix('/')?) else {
         return Some(Document { status: 404, ..Document::new("", Vec::new()) });
     };
-    if agree(accept, false).is_none() {
+    if negotiate(accept, false).is_none() {
         return Some(not_acceptable());
     }
     let hash = hash(subject, descriptions);
-    let wanted = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("hash="));
-    let document = Document::new("application/json", Vec::new()).with("vary", "Accept");
-    if wanted.is_some_and(|wanted| !wanted.is_empty() && wanted != hash) {
+    let requested = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("hash="));
+    let document = Document::new("application/json", Vec::new()).with_header("vary", "Accept");
+    if requested.is_some_and(|requested| !requested.is_empty() && requested != hash) {
         let location = format!("{path}?hash={hash}");
-        let document = Document { status: 301, ..document }.with("etag", format!("\"{hash}\""));
-        return Some(document.with("location", location));
+        let document = Document { status: 301, ..document }.with_header("etag", format!("\"{hash}\""));
+        return Some(document.with_header("location", location));
     }
-    let mut document = document.tagged(format!("\"{hash}\""), if_none_match);
+    let mut document = document.with_etag(format!("\"{hash}\""), if_none_match);
     if document.status == 200 {
         document.body = v3::document(subject, &descriptions.schemas()).into_bytes();
     }
-    Some(match wanted {
-        Some(wanted) if !wanted.is_empty() => {
-            let document = document.with("cache-control", "public, immutable");
+    Some(match requested {
+        Some(requested) if !requested.is_empty() => {
+            let document = document.with_header("cache-control", "public, immutable");
             match in_a_year(now) {
-                Some(expires) => document.with("expires", expires),
+                Some(expires) => document.with_header("expires", expires),
                 None => document,
             }
         }
@@ -163,16 +163,16 @@ fn root(group: &str, version: &str) -> String {
 // === hashes ===
 
 fn hash(subject: &Subject<'_>, descriptions: &Descriptions) -> String {
-    document_hash(&[data_hash().as_bytes(), fingerprint(subject).as_bytes(), prose(descriptions)])
+    document_hash(&[data_hash().as_bytes(), document_inputs(subject).as_bytes(), description_hash_part(descriptions)])
 }
 
 fn hash_all(groups: &[Group<'_>], descriptions: &Descriptions) -> String {
-    let all = subjects(groups).values().map(fingerprint).collect::<Vec<_>>();
-    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes(), prose(descriptions)])
+    let all = subjects(groups).values().map(document_inputs).collect::<Vec<_>>();
+    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes(), description_hash_part(descriptions)])
 }
 
 /// Returns the part of the hash for descriptions. Like the schemas, they change only with the version of the program.
-fn prose(descriptions: &Descriptions) -> &'static [u8] {
+fn description_hash_part(descriptions: &Descriptions) -> &'static [u8] {
     if descriptions.exist() { b"described" } else { b"" }
 }
 
@@ -183,7 +183,7 @@ fn data_hash() -> &'static str {
 }
 
 /// Returns all inputs of the document except the recorded schemas.
-fn fingerprint(subject: &Subject<'_>) -> String {
+fn document_inputs(subject: &Subject<'_>) -> String {
     let Subject::Version(group, version) = subject else { return format!("{subject:?}") };
     let mut text = format!("{group}/{}", version.name);
     for resource in &version.resources {
@@ -217,7 +217,7 @@ enum Encoding {
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// Returns the first supported encoding that the client accepts.
-fn agree(accept: Option<&str>, protobuf: bool) -> Option<Encoding> {
+fn negotiate(accept: Option<&str>, protobuf: bool) -> Option<Encoding> {
     let accept = accept.filter(|accept| !accept.trim().is_empty()).unwrap_or("*/*");
     accept.split(',').find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
         "application/json" | "application/*" | "*/*" => Some(Encoding::Json),
@@ -229,7 +229,7 @@ fn agree(accept: Option<&str>, protobuf: bool) -> Option<Encoding> {
 }
 
 fn not_acceptable() -> Document {
-    Document { status: 406, ..Document::new("", Vec::new()) }.with("vary", "Accept")
+    Document { status: 406, ..Document::new("", Vec::new()) }.with_header("vary", "Accept")
 }
 
 fn in_a_year(now: Timestamp) -> Option<String> {

@@ -54,7 +54,7 @@ pub(crate) use self::{
     delete::DeleteParams,
     list::{ItemList, ListParams},
     list_lag::ListLag,
-    meta::settle_namespace,
+    meta::set_namespace,
     patch::PatchType,
     select::{Derived, Selection},
     watch::{WatchItem, WatchParams, WatchSession, type_name},
@@ -176,7 +176,7 @@ impl Registry {
     }
 
     /// Keeps a background task until the registry is dropped.
-    pub(crate) fn keep(&self, task: impl Any + Send) {
+    pub(crate) fn keep_task(&self, task: impl Any + Send) {
         self.0.tasks.lock().push(Box::new(task));
     }
 
@@ -234,25 +234,25 @@ impl Registry {
 
     /// Waits until all ready watches have received the event of a commit, before the write is answered. Afterwards
     /// lists of other kinds lag behind this write.
-    pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
-        self.0.watches.delivered(key, revision).await;
+    pub(crate) async fn wait_for_delivery(&self, key: &str, revision: Revision) {
+        self.0.watches.wait_for_delivery(key, revision).await;
         if let Some(lag) = self.0.list_lag.get() {
-            lag.wrote(key);
+            lag.record_write(key);
         }
     }
 
     /// Sets the delay of lists by clients.
-    pub(crate) fn delay_lists(&self, lag: ListLag) {
+    pub(crate) fn set_list_lag(&self, lag: ListLag) {
         // Set once, when the server starts.
         let _ = self.0.list_lag.set(lag);
     }
 
     /// Delays a list by a client, if a delay is set.
-    pub(crate) async fn before_list(&self, target: &Target, params: &ListParams) {
+    pub(crate) async fn wait_for_list_lag(&self, target: &Target, params: &ListParams) {
         let Some(lag) = self.0.list_lag.get() else { return };
         let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         if !is_given(&params.continue_token) && !is_given(&params.resource_version) {
-            lag.pass(&target.resource.prefix).await;
+            lag.wait(&target.resource.prefix).await;
         }
     }
 
@@ -283,20 +283,20 @@ impl Registry {
     }
 
     /// Returns an item in the version that the client requested.
-    async fn present(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
+    async fn convert_item(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
         if resource.conversion.is_none() {
             return Ok(item);
         }
-        let mut presented = Self::present_all(resource, vec![item]).await?;
-        presented.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
+        let mut converted = Self::convert_items(resource, vec![item]).await?;
+        converted.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
     }
 
     /// Returns items in the version that the client requested.
-    async fn present_all(resource: &ResourceInfo, items: Vec<Item>) -> Result<Vec<Item>, Status> {
+    async fn convert_items(resource: &ResourceInfo, items: Vec<Item>) -> Result<Vec<Item>, Status> {
         if resource.conversion.is_none() {
             return Ok(items);
         }
-        let shown = resource.show_all(items.iter().map(Item::value).collect()).await?;
+        let shown = resource.convert_stored(items.iter().map(Item::value).collect()).await?;
         let present = |(item, value): (&Item, Value)| {
             let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
             Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })

@@ -23,7 +23,7 @@ use crate::{
     identity::User,
     object::{Errors, Tree, metadata_mut},
     registry::{
-        Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, settle_namespace,
+        Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, set_namespace,
     },
     resource::{Body, Item, Shape, Target},
     state::State,
@@ -31,10 +31,10 @@ use crate::{
 };
 
 /// The API group of token requests.
-const TOKENS: &str = "authentication.k8s.io";
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// The user who sends a review, and the server.
-pub(crate) struct Reviewer<'a> {
+pub(crate) struct ReviewContext<'a> {
     pub(crate) server: &'a State,
     pub(crate) registry: &'a Registry,
     pub(crate) user: &'a Arc<User>,
@@ -42,7 +42,7 @@ pub(crate) struct Reviewer<'a> {
 
 /// A review: the decoded object and its path.
 struct Review<'a> {
-    reviewer: &'a Reviewer<'a>,
+    context: &'a ReviewContext<'a>,
     target: &'a Target,
     object: Value,
     /// The attributes of the review as a write, without its object.
@@ -53,7 +53,7 @@ impl Review<'_> {
     /// Runs validating admission, after the review was validated.
     async fn admit(&mut self) -> Result<(), Status> {
         self.write.object = self.object.take();
-        let outcome = self.reviewer.registry.validate_admission(&mut self.write).await;
+        let outcome = self.context.registry.validate_admission(&mut self.write).await;
         self.object = self.write.object.take();
         outcome
     }
@@ -63,49 +63,49 @@ impl Review<'_> {
 type Handler = for<'a> fn(Review<'a>) -> BoxFuture<'a, Result<Value, Status>>;
 
 /// Returns the function that answers a review, if the target is a review.
-fn answerer(target: &Target) -> Option<(Handler, &'static str)> {
+fn handler(target: &Target) -> Option<(Handler, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
     Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
-        ("authentication.k8s.io", "selfsubjectreviews", "") => (|question| Box::pin(identity::who_am_i(question)), ""),
-        ("authentication.k8s.io", "tokenreviews", "") => (|question| Box::pin(identity::whose_token(question)), ""),
-        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|question| Box::pin(access::may_i(question)), ""),
-        ("authorization.k8s.io", "subjectaccessreviews", "") => (|question| Box::pin(access::may_they(question)), ""),
+        ("authentication.k8s.io", "selfsubjectreviews", "") => (|review| Box::pin(identity::create_self_subject_review(review)), ""),
+        ("authentication.k8s.io", "tokenreviews", "") => (|review| Box::pin(identity::create_token_review(review)), ""),
+        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|review| Box::pin(access::create_self_subject_access_review(review)), ""),
+        ("authorization.k8s.io", "subjectaccessreviews", "") => (|review| Box::pin(access::create_subject_access_review(review)), ""),
         ("authorization.k8s.io", "localsubjectaccessreviews", "") => {
-            (|question| Box::pin(access::may_they_here(question)), "")
+            (|review| Box::pin(access::create_local_subject_access_review(review)), "")
         }
         ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
-            (|question| Box::pin(access::what_may_i(question)), "")
+            (|review| Box::pin(access::create_self_subject_rules_review(review)), "")
         }
-        ("", "serviceaccounts", "token") => (|question| Box::pin(tokens::request(question)), tokens::KIND),
+        ("", "serviceaccounts", "token") => (|review| Box::pin(tokens::create_token_request(review)), tokens::KIND),
         _ => return None,
     })
 }
 
 /// Reports whether objects created here are reviews.
 pub(crate) fn is_review(target: &Target) -> bool {
-    answerer(target).is_some()
+    handler(target).is_some()
 }
 
 /// Answers a review.
 pub(crate) async fn answer(
-    reviewer: &Reviewer<'_>,
+    context: &ReviewContext<'_>,
     target: &Target,
     body: &Body,
     params: &WriteParams,
 ) -> Result<Written, Status> {
-    let Some((answerer, kind)) = answerer(target) else { return Err(Status::unknown_resource()) };
+    let Some((handler, kind)) = handler(target) else { return Err(Status::unknown_resource()) };
     let shape = match kind {
         "" => target.resource.shape.clone(),
         kind => {
-            let plan = codec::plan(TOKENS, "v1", kind).ok_or_else(Status::unknown_resource)?;
+            let plan = codec::plan(AUTHENTICATION_GROUP, "v1", kind).ok_or_else(Status::unknown_resource)?;
             Shape::BuiltIn(plan)
         }
     };
     let decoded = shape.decode(body, params.field_validation)?;
     params.warnings.extend(decoded.warnings.clone());
     let mut object = decoded.value;
-    settle_namespace(target, &mut object)?;
+    set_namespace(target, &mut object)?;
     let metadata = metadata_mut(&mut object);
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
         metadata.shift_remove(key);
@@ -115,7 +115,7 @@ pub(crate) async fn answer(
     }
     // The object of a subresource is of another kind, without managed fields.
     if target.subresource.is_none() {
-        reviewer.registry.track(target, None, &mut object, params);
+        context.registry.track(target, None, &mut object, params);
     }
     if kind == tokens::KIND {
         tokens::default(&mut object);
@@ -126,14 +126,14 @@ pub(crate) async fn answer(
         write.name = name;
     }
     if !kind.is_empty() {
-        let (group, version) = (TOKENS.to_owned(), "v1".to_owned());
+        let (group, version) = (AUTHENTICATION_GROUP.to_owned(), "v1".to_owned());
         write.subresource_kind = Some(SubresourceKind { group, version, kind: kind.to_owned() });
     }
-    reviewer.registry.admit(&mut write).await?;
+    context.registry.admit(&mut write).await?;
     let object = write.object.take();
-    let answered = answerer(Review { reviewer, target, object, write }).await?;
-    let answered = shape.normalise(answered, windlass_api::FieldValidation::Ignore)?.value;
-    let item = Item { encoded: Encoded::new(&answered, shape.style()), revision: Revision(0) };
+    let reviewed = handler(Review { context, target, object, write }).await?;
+    let reviewed = shape.normalise(reviewed, windlass_api::FieldValidation::Ignore)?.value;
+    let item = Item { encoded: Encoded::new(&reviewed, shape.style()), revision: Revision(0) };
     Ok(Written { answer: ResponseBody::Object(item), created: true, warnings: decoded.warnings })
 }
 

@@ -17,7 +17,7 @@ pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub(crate) const REFERENCE: &str = "#/components/schemas/";
 
 /// The schemas that belong to a kind in every group. The documents list the kinds.
-const OF_MANY: [&str; 2] =
+const MULTI_GROUP: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
 struct Recorded {
@@ -88,7 +88,7 @@ pub(crate) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<
 pub(crate) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
     let json = described(name, descriptions);
     let json = &*json;
-    if !OF_MANY.contains(&name) {
+    if !MULTI_GROUP.contains(&name) {
         out.push_str(json);
         return;
     }
@@ -119,7 +119,7 @@ mod tests {
     use crate::schemas::*;
 
     #[test]
-    fn kinds_are_found_by_group_version_and_kind() {
+    fn schemas_are_found_by_group_version_and_kind() {
         assert_eq!(of_kind("apps", "v1", "Deployment"), Some("io.k8s.api.apps.v1.Deployment"));
         assert_eq!(of_kind("", "v1", "PodList"), Some("io.k8s.api.core.v1.PodList"));
         assert_eq!(of_kind("autoscaling", "v1", "Scale"), Some("io.k8s.api.autoscaling.v1.Scale"));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_holds_what_is_referred_to_directly_and_indirectly() {
+    fn closure_contains_direct_and_indirect_references() {
         let reference = format!("{REFERENCE}io.k8s.api.core.v1.ConfigMapList\"");
         let found = closure([reference.as_str()]);
         assert!(found.contains("io.k8s.api.core.v1.ConfigMap"));

@@ -70,7 +70,7 @@ impl State {
 
     /// Decides whether a user may perform a request, by the current roles.
     pub(crate) async fn decide(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<Decision, Status> {
-        if !self.authorizer.trusts(user) {
+        if !self.authorizer.is_unrestricted(user) {
             self.ensure_deferred().await?;
         }
         self.authorizer.decide(&*self.storage, user, attempt).await
@@ -78,15 +78,15 @@ impl State {
 
     /// Returns an error unless the user may perform the request.
     pub(crate) async fn authorize(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
-        if !self.authorizer.trusts(user) {
+        if !self.authorizer.is_unrestricted(user) {
             self.ensure_deferred().await?;
         }
         self.authorizer.require(&*self.storage, user, attempt).await
     }
 
     /// Reports whether authorization webhooks are called. If so, a user's rules don't include all of their permissions.
-    pub(crate) fn asks_webhooks(&self) -> bool {
-        self.authorizer.asks_webhooks()
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.authorizer.has_webhooks()
     }
 
     /// Returns all rules for a user in a namespace, and the names of missing roles.

@@ -17,7 +17,7 @@
 //!
 //! Not included: leases and expiry (the registry implements them), transactions over several keys, and waiting for a
 //! future revision ([`StorageError::Future`] is returned immediately). History is not kept forever: a backend may
-//! compact by itself.
+//! compact at any time.
 //!
 //! Futures may be dropped at any time. After that, the commit may or may not have happened.
 
@@ -238,7 +238,7 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Returns the values under a prefix, in key order.
     ///
     /// A range that ended at its limit can usually be continued at its revision for some minutes, because lists are
-    /// read in pages. This holds even if the backend has compacted that revision by itself. [`Self::compact`] ends it.
+    /// read in pages. This holds even if the backend has compacted that revision itself. [`Self::compact`] ends it.
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>>;
 
     /// Compares and changes one key atomically.

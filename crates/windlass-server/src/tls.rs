@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_persisted_ca_is_used_again() {
+    fn persisted_ca_is_reused() {
         let directory = tempfile::tempdir().unwrap();
         let first = TlsIdentity::persisted(directory.path(), ["example.test"]).unwrap();
         let second = TlsIdentity::persisted(directory.path(), ["192.0.2.1"]).unwrap();
@@ -319,7 +319,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn private_key_is_readable_by_its_owner_only_and_replaces_a_link() {
+    fn private_key_file_is_private_and_replaces_a_link() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let directory = tempfile::tempdir().unwrap();
         let (key, elsewhere) = (directory.path().join(CA_KEY), directory.path().join("elsewhere"));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_with_an_older_version_is_refused() {
+    async fn client_with_an_older_tls_version_is_rejected() {
         let handshake = async |identity: TlsIdentity| {
             let mut roots = rustls::RootCertStore::empty();
             roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pem_is_refused_by_its_name() {
+    fn invalid_pem_error_names_the_input() {
         let error = TlsIdentity::from_pem("", "not a key", "").unwrap_err();
         assert_eq!(error.to_string(), "could not read the key as PEM");
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_and_counted_once() {
+    fn repeated_warning_is_quoted_and_sent_once() {
         let warnings = Warnings::default();
         warnings.clone().add("unknown field \"bogus\"");
         warnings.extend(["unknown field \"bogus\"".to_owned(), "line\nbreak".to_owned()]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn many_long_texts_are_cut() {
+    fn many_long_warnings_are_truncated() {
         let warnings = Warnings::default();
         warnings.extend((0..5).map(|number| format!("{number}{}", "x".repeat(1_000))));
         let headers = warnings.headers();

@@ -1,9 +1,9 @@
 //! A single watch of the storage, shared by all client watches.
 //!
 //! Every event of the storage is dispatched, in one [`Arc`], to the subscribers of its topics. Either the writer that
-//! caused it ([`WatchCache::delivered`]) or the pump task dispatches it, whichever comes first. Data that the registry
-//! derives from an event (its rendered frame, its labels) is stored in the [`SharedEvent`], so it is computed once for
-//! all subscribers.
+//! caused it ([`WatchCache::wait_for_delivery`]) or the pump task dispatches it, whichever comes first. Data that the
+//! registry derives from an event (its rendered frame, its labels) is stored in the [`SharedEvent`], so it is computed
+//! once for all subscribers.
 //!
 //! Guaranteed:
 //! - A subscriber gets every event of its topic after its revision: once, in revision order, without gaps, until it is
@@ -149,7 +149,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     }
 
     /// Waits until all events up to a revision have been dispatched. Waits forever if there are none to come.
-    pub(crate) async fn reached(&self, revision: Revision) -> Result<(), StorageError> {
+    pub(crate) async fn wait_for_revision(&self, revision: Revision) -> Result<(), StorageError> {
         self.ensure_running().await?;
         let mut position = self.shared.position.subscribe();
         // Cannot fail, because `self` holds the sender.
@@ -165,7 +165,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
 
     /// Closes the subscriptions to a topic and to the topics below it. The cache stays usable.
     pub(crate) fn drop_topic(&self, topic: &str) {
-        let closed = self.shared.fan_out.lock().close_below(topic);
+        let closed = self.shared.fan_out.lock().close_topics(topic);
         wake(closed);
     }
 
@@ -237,20 +237,20 @@ impl<D> Shared<D> {
             let mut fan_out = self.fan_out.lock();
             for name in topics_of(key) {
                 let Some(topic) = fan_out.topics.get_mut(name) else { continue };
-                let few = topic.subscribers.len() <= WAKE_BATCH;
-                let telling = topic.debounce.event(topic.subscribers.len(), now, delivering);
+                let is_small = topic.subscribers.len() <= WAKE_BATCH;
+                let notification = topic.debounce.on_event(topic.subscribers.len(), now, delivering);
                 topic.subscribers.retain(|subscriber| {
                     if *revision <= subscriber.after {
                         return true;
                     }
                     let put = subscriber.mailbox.put(Arc::clone(event), cost);
-                    if telling == Notification::Now && put.is_ok() {
-                        let ready = if few { &mut round.ready } else { &mut round.pending };
+                    if notification == Notification::Now && put.is_ok() {
+                        let ready = if is_small { &mut round.ready } else { &mut round.pending };
                         ready.push(Arc::clone(subscriber));
                     }
-                    put.map_err(|gone| round.closed.push((gone, Arc::clone(subscriber)))).is_ok()
+                    put.map_err(|backlog| round.closed.push((backlog, Arc::clone(subscriber)))).is_ok()
                 });
-                if let Notification::At(due) = telling {
+                if let Notification::At(due) = notification {
                     round.due = Some(round.due.map_or(due, |other| other.min(due)));
                 }
                 if topic.subscribers.is_empty() {
@@ -269,7 +269,7 @@ impl<D> Shared<D> {
     fn notify_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;
         for topic in self.fan_out.lock().topics.values_mut() {
-            match topic.debounce.passed(now) {
+            match topic.debounce.on_timer(now) {
                 Notification::Now => round.pending.extend(topic.subscribers.iter().cloned()),
                 Notification::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
                 Notification::Nothing => {}
@@ -287,7 +287,7 @@ impl<D> FanOut<D> {
     }
 
     /// Removes and closes the subscribers of topics with this prefix.
-    fn close_below(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
+    fn close_topics(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
         let subscribers = self.topics.extract_if(|topic, _| topic.starts_with(prefix));
         let subscribers = subscribers.flat_map(|(_, topic)| topic.subscribers);
         subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
@@ -356,7 +356,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
             () = time::sleep_until(due.unwrap_or_else(Instant::now)), if all_delivered && due.is_some() => continue,
         };
         let mut failure = match step {
-            PumpStep::HandedOut => {
+            PumpStep::Dispatched => {
                 pause = RETRY_FIRST;
                 continue;
             }
@@ -382,7 +382,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
             let position = *shared.position.borrow();
             match storage.watch("", position).await {
                 Ok(again) => {
-                    shared.source.lock().renew(again);
+                    shared.source.lock().resume(again);
                     break;
                 }
                 Err(error) => failure = error,

@@ -43,13 +43,13 @@ pub(crate) struct Call<'c> {
 pub(crate) enum CallError {
     /// The configuration does not specify a URL or a service.
     #[error("{0}")]
-    Nowhere(String),
+    NoEndpoint(String),
     #[error("Post {url:?}: {why}")]
     Failed { url: String, why: String },
 }
 
 /// The address of a webhook.
-struct Place {
+struct Endpoint {
     host: String,
     port: u16,
     /// The path with the query.
@@ -68,29 +68,29 @@ pub(crate) fn is_bundle(encoded: &str) -> bool {
 impl Call<'_> {
     /// Posts an object and returns the webhook's response.
     pub(crate) async fn post(self, review: &Value) -> Result<Value, CallError> {
-        let place = Place::of(self.config, self.timeout);
-        let place = place.map_err(|error| CallError::Nowhere(ErrorChain(&*error).to_string()))?;
-        let why = match time::timeout(self.timeout, self.post_to(&place, review)).await {
+        let endpoint = Endpoint::of(self.config, self.timeout);
+        let endpoint = endpoint.map_err(|error| CallError::NoEndpoint(ErrorChain(&*error).to_string()))?;
+        let why = match time::timeout(self.timeout, self.post_to(&endpoint, review)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => ErrorChain(&*error).to_string(),
             Err(_) => "context deadline exceeded".to_owned(),
         };
-        Err(CallError::Failed { url: place.url(), why })
+        Err(CallError::Failed { url: endpoint.url(), why })
     }
 
-    async fn post_to(self, place: &Place, review: &Value) -> Result<Value, BoxError> {
+    async fn post_to(self, endpoint: &Endpoint, review: &Value) -> Result<Value, BoxError> {
         let bundle = BASE64_STANDARD.decode(self.config.text(&["caBundle"]))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let trusted = Bundle::from_pem(&bundle, provider.clone())?;
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted)).with_no_client_auth();
-        let stream = TcpStream::connect((place.host.as_str(), place.port)).await?;
+        let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
         stream.set_nodelay(true)?;
-        let name = ServerName::try_from(place.host.clone())?;
+        let name = ServerName::try_from(endpoint.host.clone())?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let request = Request::post(&place.path)
-            .header(header::HOST, &place.host)
+        let request = Request::post(&endpoint.path)
+            .header(header::HOST, &endpoint.host)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, self.user_agent)
@@ -119,7 +119,7 @@ impl Call<'_> {
     }
 }
 
-impl Place {
+impl Endpoint {
     fn of(config: &Value, timeout: Duration) -> Result<Self, BoxError> {
         let query = format!("timeout={}s", timeout.as_secs());
         if let Some(service) = config.at(&["service"]) {
@@ -148,16 +148,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhook_is_called_where_its_url_or_its_service_says() {
+    fn webhook_address_comes_from_url_or_service() {
         let service = json!({"service": {"name": "hooks", "namespace": "shop", "path": "/mutate", "port": 8443}});
         for (config, expected) in [
             (json!({"url": "https://127.0.0.1:9443//mutate-shop"}), "https://127.0.0.1:9443/mutate-shop?timeout=7s"),
             (json!({"url": "https://hooks.example.com"}), "https://hooks.example.com:443/?timeout=7s"),
             (service, "https://hooks.shop.svc:8443/mutate?timeout=7s"),
         ] {
-            let place = Place::of(&config, Duration::from_secs(7)).unwrap();
-            assert_eq!(place.url(), expected);
+            let endpoint = Endpoint::of(&config, Duration::from_secs(7)).unwrap();
+            assert_eq!(endpoint.url(), expected);
         }
-        assert!(Place::of(&json!({"url": "/nowhere"}), Duration::ZERO).is_err());
+        assert!(Endpoint::of(&json!({"url": "/nowhere"}), Duration::ZERO).is_err());
     }
 }

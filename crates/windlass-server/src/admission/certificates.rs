@@ -48,7 +48,7 @@ impl Admission for CertificateDecisions {
             let old = write.old.as_ref().unwrap_or(&Value::Null);
             let verb = if write.subresource.as_deref() == Some("approval") {
                 "approve"
-            } else if ["certificate", "conditions"].iter().all(|field| is_kept(&write.object, old, field)) {
+            } else if ["certificate", "conditions"].iter().all(|field| is_unchanged(&write.object, old, field)) {
                 return Ok(());
             } else {
                 "sign"
@@ -94,7 +94,7 @@ impl Admission for CertificateSubjects {
             if write.object.text(&["spec", "signerName"]) != CLIENT_SIGNER {
                 return Ok(());
             }
-            match asks_for_masters(write.object.text(&["spec", "request"])) {
+            match requests_masters_group(write.object.text(&["spec", "request"])) {
                 Ok(false) => Ok(()),
                 Ok(true) => {
                     Err(write.forbidden(format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")))
@@ -109,7 +109,7 @@ fn is_request(write: &Attributes) -> bool {
     write.resource.group == GROUP && write.resource.plural == "certificatesigningrequests"
 }
 
-fn is_kept(new: &Value, old: &Value, field: &str) -> bool {
+fn is_unchanged(new: &Value, old: &Value, field: &str) -> bool {
     let of = |object: &Value| object.at(&["status", field]).cloned().unwrap_or_default();
     let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     of(new) == of(old) || is_empty(&of(new)) && is_empty(&of(old))
@@ -119,7 +119,7 @@ fn is_kept(new: &Value, old: &Value, field: &str) -> bool {
 ///
 /// Stricter than kube-apiserver in one point: no other PEM block may accompany the request, so that no other reader can
 /// take another block for the request.
-fn asks_for_masters(request: &str) -> Result<bool, &'static str> {
+fn requests_masters_group(request: &str) -> Result<bool, &'static str> {
     const NO_BLOCK: &str = "PEM block type must be CERTIFICATE REQUEST";
     const MALFORMED: &str = "asn1: structure error: malformed certificate request";
     let text = STANDARD.decode(request).map_err(|_| NO_BLOCK)?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn masters_are_found_in_each_string_type() {
+    fn masters_group_is_found_in_every_string_type() {
         for organization in [
             DnValue::Utf8String(MASTERS.to_owned()),
             DnValue::PrintableString(MASTERS.try_into().unwrap()),
@@ -171,19 +171,19 @@ mod tests {
             DnValue::BmpString(MASTERS.try_into().unwrap()),
             DnValue::UniversalString(MASTERS.try_into().unwrap()),
         ] {
-            assert_eq!(asks_for_masters(&request(&[organization])), Ok(true));
+            assert_eq!(requests_masters_group(&request(&[organization])), Ok(true));
         }
-        assert_eq!(asks_for_masters(&request(&[DnValue::Utf8String("developers".to_owned())])), Ok(false));
-        assert_eq!(asks_for_masters(&request(&[])), Ok(false));
+        assert_eq!(requests_masters_group(&request(&[DnValue::Utf8String("developers".to_owned())])), Ok(false));
+        assert_eq!(requests_masters_group(&request(&[])), Ok(false));
     }
 
     #[test]
-    fn request_beside_other_blocks_is_rejected() {
+    fn certificate_request_with_further_pem_blocks_is_rejected() {
         let pem = |encoded: String| String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
         let masters = DnValue::Utf8String(MASTERS.to_owned());
         let both = pem(request(&[])) + &pem(request(&[masters]));
-        assert!(asks_for_masters(&STANDARD.encode(both)).is_err());
-        assert!(asks_for_masters(&STANDARD.encode("-----BEGIN CERTIFICATE REQUEST-----")).is_err());
-        assert!(asks_for_masters("?").is_err());
+        assert!(requests_masters_group(&STANDARD.encode(both)).is_err());
+        assert!(requests_masters_group(&STANDARD.encode("-----BEGIN CERTIFICATE REQUEST-----")).is_err());
+        assert!(requests_masters_group("?").is_err());
     }
 }

@@ -11,7 +11,7 @@ use windlass_api::Status;
 
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, complaint, is_policy, missing, quoted},
+    authz::{AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, missing_roles_error, is_policy, missing, quoted},
     codec::go_quote,
     object::{Tree, metadata_mut},
     registry::Registry,
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct NoEscalation(pub(crate) Arc<Authorizer>);
 
 /// The metadata fields that the garbage collector may change in an object.
-const COLLECTED: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
+const GC_FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
 
 impl Admission for NoEscalation {
     fn handles(&self, write: &Attributes) -> bool {
@@ -31,12 +31,12 @@ impl Admission for NoEscalation {
         write.operation != Operation::Delete
             && is_policy(&write.resource)
             && !user.name.is_empty()
-            && !self.0.trusts(user)
+            && !self.0.is_unrestricted(user)
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            if write.old.as_ref().is_some_and(|old| is_only_collected(&write.object, old)) {
+            if write.old.as_ref().is_some_and(|old| only_gc_fields_changed(&write.object, old)) {
                 return Ok(());
             }
             if write.resource.kind.ends_with("Binding") {
@@ -54,8 +54,8 @@ impl NoEscalation {
             return Ok(());
         }
         self.check(registry, write, &Rule::all_of(&write.object)).await?;
-        let gathers = |role: &Value| !role.items(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
-        if (gathers(&write.object) || write.old.as_ref().is_some_and(gathers))
+        let is_aggregated = |role: &Value| !role.items(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
+        if (is_aggregated(&write.object) || write.old.as_ref().is_some_and(is_aggregated))
             && self.check(registry, write, &Rule::everything()).await.is_err()
         {
             return Err(write.forbidden("must have cluster-admin privileges to use the aggregationRule"));
@@ -76,7 +76,7 @@ impl NoEscalation {
         if self.is_allowed(registry, write, "bind", resource, &role.name).await? {
             return Ok(());
         }
-        let rules = self.0.ask(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
+        let rules = self.0.with_grants(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
         // For a missing role kube-apiserver reports the kind of the request.
         let rules = rules.ok_or_else(|| Status::not_found(&write.resource.group_resource(), &role.name))?;
         self.check(registry, write, &rules).await
@@ -99,7 +99,7 @@ impl NoEscalation {
 
     async fn check(&self, registry: &Registry, write: &Attributes, rules: &[Rule]) -> Result<(), Status> {
         let user = &write.context.user;
-        let (held, lost) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
+        let (held, missing_roles) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
         let missing = missing(&held, rules);
         if missing.is_empty() {
             return Ok(());
@@ -111,19 +111,19 @@ impl NoEscalation {
             quoted(&user.groups),
             missing.join("\n")
         );
-        if let Some(lost) = complaint(&lost, RoleName::plural) {
-            why.push_str(&format!("; resolution errors: [{lost}]"));
+        if let Some(missing_roles) = missing_roles_error(&missing_roles, RoleName::plural) {
+            why.push_str(&format!("; resolution errors: [{missing_roles}]"));
         }
         Err(write.forbidden(why))
     }
 }
 
 /// Reports whether a write changes only the fields that the garbage collector changes.
-fn is_only_collected(new: &Value, old: &Value) -> bool {
+fn only_gc_fields_changed(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
         let metadata = metadata_mut(&mut object);
-        for field in COLLECTED {
+        for field in GC_FIELDS {
             metadata.shift_remove(field);
         }
         object

@@ -43,7 +43,7 @@ impl Admission for LimitRanges {
                 return Ok(());
             }
             for range in ranges(registry, &write.namespace).await? {
-                complete(&mut write.object, &range);
+                apply_defaults(&mut write.object, &range);
             }
             Ok(())
         })
@@ -53,8 +53,8 @@ impl Admission for LimitRanges {
         Box::pin(async move {
             for range in ranges(registry, &write.namespace).await? {
                 let problems = match write.resource.kind.as_str() {
-                    "Pod" => problems_of_pod(&write.object, &range),
-                    _ => problems_of_claim(&write.object, &range),
+                    "Pod" => pod_problems(&write.object, &range),
+                    _ => claim_problems(&write.object, &range),
                 };
                 match problems.as_slice() {
                     [] => {}
@@ -74,8 +74,8 @@ async fn ranges(registry: &Registry, namespace: &str) -> Result<Vec<Value>, Stat
     Ok(list.items.iter().map(crate::resource::Item::value).collect())
 }
 
-/// Sets the defaults of a limit range in containers without values of their own, and records this in an annotation.
-fn complete(pod: &mut Value, range: &Value) {
+/// Sets the defaults of a limit range in containers that do not set them, and records this in an annotation.
+fn apply_defaults(pod: &mut Value, range: &Value) {
     let of = |field: &str| -> Map<String, Value> {
         let path = [field];
         let limits = range.items(&["spec", "limits"]).iter().filter(|limit| limit.text(&["type"]) == "Container");
@@ -110,7 +110,7 @@ fn complete(pod: &mut Value, range: &Value) {
     }
 }
 
-fn problems_of_pod(pod: &Value, range: &Value) -> Vec<String> {
+fn pod_problems(pod: &Value, range: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     for limit in range.items(&["spec", "limits"]) {
         match limit.text(&["type"]) {
@@ -132,15 +132,15 @@ fn problems_of_pod(pod: &Value, range: &Value) -> Vec<String> {
     problems
 }
 
-fn problems_of_claim(claim: &Value, range: &Value) -> Vec<String> {
+fn claim_problems(claim: &Value, range: &Value) -> Vec<String> {
     let requests = claim.at(&["spec", "resources", "requests"]).unwrap_or(&Value::Null);
     let mut problems = Vec::new();
     for limit in range.items(&["spec", "limits"]) {
         if limit.text(&["type"]) == "PersistentVolumeClaim" {
             // A claim has no limits: its requests are compared with both minimum and maximum.
             let measured = Measured { kind: "PersistentVolumeClaim", requests, limits: &Value::Null };
-            measured.at_least(limit, &mut problems);
-            measured.request_at_most(limit, &mut problems);
+            measured.check_min(limit, &mut problems);
+            measured.check_request_max(limit, &mut problems);
         }
     }
     problems
@@ -168,65 +168,65 @@ fn total(pod: &Value, field: &str) -> Value {
 
 impl Measured<'_> {
     fn check(&self, range: &Value, problems: &mut Vec<String>) {
-        self.at_least(range, problems);
-        self.at_most(range, problems);
-        self.in_proportion(range, problems);
+        self.check_min(range, problems);
+        self.check_max(range, problems);
+        self.check_ratio(range, problems);
     }
 
-    fn at_least(&self, range: &Value, problems: &mut Vec<String>) {
-        for (name, least) in range.entries(&["min"]) {
-            let least = least.as_str().unwrap_or_default();
-            let text = format!("minimum {name} usage per {} is {least}", self.kind);
+    fn check_min(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, min) in range.entries(&["min"]) {
+            let min = min.as_str().unwrap_or_default();
+            let text = format!("minimum {name} usage per {} is {min}", self.kind);
             let (request, limit) = (self.requests.text(&[name]), self.limits.text(&[name]));
             if request.is_empty() {
                 problems.push(format!("{text}.  No request is specified"));
-            } else if amount(request) < amount(least) {
+            } else if amount(request) < amount(min) {
                 problems.push(format!("{text}, but request is {request}"));
-            } else if !limit.is_empty() && amount(limit) < amount(least) {
+            } else if !limit.is_empty() && amount(limit) < amount(min) {
                 problems.push(format!("{text}, but limit is {limit}"));
             }
         }
     }
 
-    fn at_most(&self, range: &Value, problems: &mut Vec<String>) {
-        for (name, most) in range.entries(&["max"]) {
-            let most = most.as_str().unwrap_or_default();
-            let text = format!("maximum {name} usage per {} is {most}", self.kind);
+    fn check_max(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, max) in range.entries(&["max"]) {
+            let max = max.as_str().unwrap_or_default();
+            let text = format!("maximum {name} usage per {} is {max}", self.kind);
             let (request, limit) = (self.requests.text(&[name]), self.limits.text(&[name]));
             if limit.is_empty() {
                 problems.push(format!("{text}.  No limit is specified"));
-            } else if amount(limit) > amount(most) {
+            } else if amount(limit) > amount(max) {
                 problems.push(format!("{text}, but limit is {limit}"));
-            } else if !request.is_empty() && amount(request) > amount(most) {
+            } else if !request.is_empty() && amount(request) > amount(max) {
                 problems.push(format!("{text}, but request is {request}"));
             }
         }
     }
 
-    fn request_at_most(&self, range: &Value, problems: &mut Vec<String>) {
-        for (name, most) in range.entries(&["max"]) {
-            let most = most.as_str().unwrap_or_default();
-            let text = format!("maximum {name} usage per {} is {most}", self.kind);
+    fn check_request_max(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, max) in range.entries(&["max"]) {
+            let max = max.as_str().unwrap_or_default();
+            let text = format!("maximum {name} usage per {} is {max}", self.kind);
             let request = self.requests.text(&[name]);
             if request.is_empty() {
                 problems.push(format!("{text}.  No request is specified"));
-            } else if amount(request) > amount(most) {
+            } else if amount(request) > amount(max) {
                 problems.push(format!("{text}, but request is {request}"));
             }
         }
     }
 
-    fn in_proportion(&self, range: &Value, problems: &mut Vec<String>) {
-        for (name, most) in range.entries(&["maxLimitRequestRatio"]) {
-            let most = most.as_str().unwrap_or_default();
-            let text = format!("{name} max limit to request ratio per {} is {most}", self.kind);
+    fn check_ratio(&self, range: &Value, problems: &mut Vec<String>) {
+        for (name, max) in range.entries(&["maxLimitRequestRatio"]) {
+            let max = max.as_str().unwrap_or_default();
+            let text = format!("{name} max limit to request ratio per {} is {max}", self.kind);
             let of = |amounts: &Value| amount(amounts.text(&[name])).filter(|amount| *amount > 0.0);
             match (of(self.requests), of(self.limits)) {
                 (None, _) => problems.push(format!("{text}, but no request is specified or request is 0")),
                 (_, None) => problems.push(format!("{text}, but no limit is specified or limit is 0")),
                 (Some(request), Some(limit)) => {
                     let ratio = limit / request;
-                    if amount(most).is_some_and(|most| ratio > most) {
+                    if amount(max).is_some_and(|max| ratio > max) {
                         problems.push(format!("{text}, but provided ratio is {ratio:.6}"));
                     }
                 }

@@ -17,7 +17,7 @@ pub(crate) struct PodDefaults;
 
 /// The time that a pod stays on a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
-const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 impl Admission for PodDefaults {
     fn handles(&self, write: &Attributes) -> bool {
@@ -41,18 +41,18 @@ impl Admission for PodDefaults {
 fn tolerate(pod: &mut Value) {
     let spec = object_mut(pod, "spec");
     let tolerations = spec.items(&["tolerations"]);
-    let tolerated = |trouble: &str| {
+    let tolerated = |taint: &str| {
         tolerations.iter().any(|toleration| {
             matches!(toleration.text(&["key"]), "" | "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
-                && (toleration.text(&["key"]).is_empty() || toleration.text(&["key"]) == trouble)
+                && (toleration.text(&["key"]).is_empty() || toleration.text(&["key"]) == taint)
                 && matches!(toleration.text(&["effect"]), "" | "NoExecute")
         })
     };
-    let missing: Vec<Value> = TROUBLES
+    let missing: Vec<Value> = TAINTS
         .into_iter()
-        .filter(|trouble| !tolerated(trouble))
-        .map(|trouble| {
-            json!({"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS})
+        .filter(|taint| !tolerated(taint))
+        .map(|taint| {
+            json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS})
         })
         .collect();
     if missing.is_empty() {

@@ -24,7 +24,7 @@ const DEFAULT: &str = "default";
 /// The number of attempts to find the default account.
 const ATTEMPTS: usize = 10;
 /// The minimum pause between two attempts. The maximum is twice as long.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The directory in which containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The prefix of the names of token volumes.
@@ -38,7 +38,7 @@ const EPHEMERAL: &str = "ephemeralcontainers";
 const CONTAINERS: &[(&str, &str)] = &[("initContainers", "init container"), ("containers", "container")];
 const EPHEMERAL_CONTAINERS: &[(&str, &str)] = &[("ephemeralContainers", "ephemeral container")];
 /// The annotation of mirror pods, which represent a kubelet's static pods.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 impl Admission for ServiceAccounts {
     fn handles(&self, write: &Attributes) -> bool {
@@ -63,7 +63,7 @@ impl Admission for ServiceAccounts {
             }
             let account = account_of(registry, write).await?;
             let spec = object_mut(&mut write.object, "spec");
-            if wants_token(spec, &account) {
+            if automounts_token(spec, &account) {
                 mount_token(spec, || format!("{VOLUME}{}", registry.entropy().name_suffix(5)));
             }
             let pull = account.items(&["imagePullSecrets"]);
@@ -100,7 +100,7 @@ async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, St
     let name = write.object.text(&["spec", "serviceAccountName"]);
     let attempts = if name == DEFAULT { ATTEMPTS } else { 1 };
     let resources = registry.resources();
-    let pause = registry.entropy().jitter(PAUSE, 1.0);
+    let pause = registry.entropy().jitter(RETRY_PAUSE, 1.0);
     if let Some(accounts) = resources.get("", "v1", "serviceaccounts") {
         let target = Target::object(accounts, Some(&write.namespace), name);
         for attempt in 0..attempts {
@@ -118,10 +118,10 @@ async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, St
 }
 
 /// Reports whether a token is mounted. The pod's own setting overrides the account's.
-fn wants_token(spec: &Map<String, Value>, account: &Value) -> bool {
-    const WISH: &str = "automountServiceAccountToken";
-    let wish = spec.get(WISH).or_else(|| account.get(WISH));
-    wish.and_then(Value::as_bool).unwrap_or(true)
+fn automounts_token(spec: &Map<String, Value>, account: &Value) -> bool {
+    const FIELD: &str = "automountServiceAccountToken";
+    let setting = spec.get(FIELD).or_else(|| account.get(FIELD));
+    setting.and_then(Value::as_bool).unwrap_or(true)
 }
 
 /// Mounts the token into every container that has no other volume mounted at the same path.
@@ -164,7 +164,7 @@ fn push(map: &mut Map<String, Value>, key: &str, item: Value) {
 }
 
 fn is_mirror(pod: &Value) -> bool {
-    pod.at(&["metadata", "annotations", MIRROR]).is_some()
+    pod.at(&["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
 }
 
 /// Rejects mirror pods that use API objects, for example secrets or a service account.
@@ -188,19 +188,19 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
 
 /// Reports whether a volume refers to a secret, in any of its sources.
 fn names_secret(volume: &Value) -> bool {
-    const WAYS: [&str; 3] = ["secretName", "secretRef", "nodePublishSecretRef"];
+    const SECRET_FIELDS: [&str; 3] = ["secretName", "secretRef", "nodePublishSecretRef"];
     let sources = volume.entries(&[]).map(|(_, source)| source);
     let mut parts = sources.flat_map(|source| std::iter::once(source).chain(source.items(&["sources"])));
-    parts.any(|part| part.at(&["secret"]).is_some() || WAYS.iter().any(|way| part.at(&[way]).is_some()))
+    parts.any(|part| part.at(&["secret"]).is_some() || SECRET_FIELDS.iter().any(|field| part.at(&[field]).is_some()))
 }
 
 /// Checks that a new pod, or its new ephemeral containers, use only secrets that the account allows.
 fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(), String> {
-    let said = account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).and_then(Value::as_str);
+    let annotation = account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).and_then(Value::as_str);
     // The values that Go's `strconv.ParseBool` accepts as true.
-    let insists = matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
+    let is_enforced = matches!(annotation, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
     match operation {
-        _ if !insists => Ok(()),
+        _ if !is_enforced => Ok(()),
         Operation::Create => check_secrets(pod, account),
         Operation::Update | Operation::Delete | Operation::Connect => {
             check_containers(pod, EPHEMERAL_CONTAINERS, account)
@@ -210,40 +210,40 @@ fn check_account(pod: &Value, account: &Value, operation: Operation) -> Result<(
 
 /// Checks that the account lists all secrets of a pod.
 fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
-    let secrets = listed(account, "secrets");
+    let secrets = secret_names(account, "secrets");
     for volume in pod.items(&["spec", "volumes"]) {
         let secret = volume.text(&["secret", "secretName"]);
         if volume.at(&["secret"]).is_some() && !secrets.contains(secret) {
-            return Err(refusal(account, &format!("volume with secret.secretName=\"{secret}\""), "secret"));
+            return Err(not_referenced(account, &format!("volume with secret.secretName=\"{secret}\""), "secret"));
         }
     }
     check_containers(pod, CONTAINERS, account)?;
-    let secrets = listed(account, "imagePullSecrets");
+    let secrets = secret_names(account, "imagePullSecrets");
     for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
         let secret = secret.text(&["name"]);
         if !secrets.contains(secret) {
-            return Err(refusal(account, &format!("imagePullSecrets[{index}].name=\"{secret}\""), "imagePullSecret"));
+            return Err(not_referenced(account, &format!("imagePullSecrets[{index}].name=\"{secret}\""), "imagePullSecret"));
         }
     }
     Ok(())
 }
 
 fn check_containers(pod: &Value, containers: &'static [(&str, &str)], account: &Value) -> Result<(), String> {
-    let secrets = listed(account, "secrets");
+    let secrets = secret_names(account, "secrets");
     match secrets_of(pod, containers).find(|(_, secret)| !secrets.contains(&**secret)) {
         None => Ok(()),
         Some((place, secret)) => {
-            Err(refusal(account, &format!("{place} referencing secret.secretName=\"{secret}\""), "secret"))
+            Err(not_referenced(account, &format!("{place} referencing secret.secretName=\"{secret}\""), "secret"))
         }
     }
 }
 
 /// Returns the names in one of an account's lists of secrets.
-fn listed<'v>(account: &'v Value, list: &str) -> HashSet<&'v str> {
+fn secret_names<'v>(account: &'v Value, list: &str) -> HashSet<&'v str> {
     account.items(&[list]).iter().map(|listed| listed.text(&["name"])).collect()
 }
 
-fn refusal(account: &Value, what: &str, kind: &str) -> String {
+fn not_referenced(account: &Value, what: &str, kind: &str) -> String {
     let name = account.text(&["metadata", "name"]);
     format!("{what} is not allowed because service account {name} does not reference that {kind}")
 }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_mounted_where_nothing_is_in_its_place() {
+    fn token_is_mounted_unless_path_or_volume_exists() {
         let mut pod = spec();
         mount_token(&mut pod, || format!("{VOLUME}abcde"));
         assert_eq!(pod["containers"][0]["volumeMounts"][0]["name"], "kube-api-access-abcde");
@@ -292,16 +292,16 @@ mod tests {
     }
 
     #[test]
-    fn pod_and_account_may_decline() {
+    fn pod_and_account_can_opt_out_of_the_token() {
         let declines = json!({"automountServiceAccountToken": false});
         let mut pod = spec();
-        assert!(wants_token(&pod, &json!({})) && !wants_token(&pod, &declines));
+        assert!(automounts_token(&pod, &json!({})) && !automounts_token(&pod, &declines));
         pod.insert("automountServiceAccountToken".to_owned(), true.into());
-        assert!(wants_token(&pod, &declines));
+        assert!(automounts_token(&pod, &declines));
     }
 
     #[test]
-    fn an_account_may_limit_the_secrets_of_its_pods() {
+    fn account_can_restrict_the_secrets_of_its_pods() {
         let account = json!({"metadata": {"name": "robot"}, "secrets": [{"name": "listed"}]});
         let with = |secret: &str| {
             let variable = json!({"name": "X", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}});
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_runs_by_itself_uses_no_secrets() {
+    fn mirror_pod_with_secrets_is_rejected() {
         let mirror = |spec: Value| check_mirror(&json!({"spec": spec}));
         assert_eq!(mirror(json!({})), Ok(()));
         assert!(mirror(json!({"serviceAccountName": "default"})).is_err());

@@ -52,22 +52,22 @@ impl Admission for Webhooks {
             if hooks.is_empty() {
                 return Ok(());
             }
-            write.reinvocation.begin(&write.object);
+            write.reinvocation.begin_round(&write.object);
             for hook in &hooks {
-                let Some(invocation) = self.invoked(registry, hook, write).await? else { continue };
-                if !write.reinvocation.calls(&hook.id()) {
+                let Some(invocation) = self.matching_invocation(registry, hook, write).await? else { continue };
+                if !write.reinvocation.should_call(&hook.id()) {
                     continue;
                 }
-                let changed = match asked(registry, hook, &invocation, write).await? {
+                let changed = match call_webhook(registry, hook, &invocation, write).await? {
                     Some(answer) => match answer.patch {
                         Some(patch) => patched(hook, &invocation, write, &patch).await?,
                         None => false,
                     },
                     None => false,
                 };
-                write.reinvocation.called(hook.id(), hook.wants_changes(), changed);
+                write.reinvocation.record_call(hook.id(), hook.is_reinvoked(), changed);
             }
-            write.reinvocation.end(&write.object);
+            write.reinvocation.end_round(&write.object);
             Ok(())
         })
     }
@@ -76,9 +76,9 @@ impl Admission for Webhooks {
         Box::pin(async move {
             let hooks = configured(registry, VALIDATING).await?;
             // All webhooks run in parallel, so none sees the others' results.
-            let asked = join_all(hooks.iter().map(|hook| async move {
-                let Some(invocation) = self.invoked(registry, hook, write).await? else { return Ok(()) };
-                match asked(registry, hook, &invocation, write).await? {
+            let calls = join_all(hooks.iter().map(|hook| async move {
+                let Some(invocation) = self.matching_invocation(registry, hook, write).await? else { return Ok(()) };
+                match call_webhook(registry, hook, &invocation, write).await? {
                     Some(Answer { patch: Some(_), .. }) => {
                         let invalid = Failure::invalid("validating webhook may not return response.patch");
                         hook.failed(&invalid)
@@ -86,26 +86,26 @@ impl Admission for Webhooks {
                     _ => Ok(()),
                 }
             }));
-            asked.await.into_iter().collect()
+            calls.await.into_iter().collect()
         })
     }
 }
 
 impl Webhooks {
     /// Decides whether a webhook is called, and in which version it gets the object.
-    async fn invoked(
+    async fn matching_invocation(
         &self,
         registry: &Registry,
         hook: &Hook,
         write: &Attributes,
     ) -> Result<Option<Invocation>, Status> {
-        let Some(invocation) = hook.invoked(registry, write).await? else { return Ok(None) };
+        let Some(invocation) = hook.matching_invocation(registry, write).await? else { return Ok(None) };
         if !hook.has_conditions() {
             return Ok(Some(invocation));
         }
         match hook.conditions_hold(&self.conditions, &request("", &invocation, write).await?) {
             Verdict::Matches => Ok(Some(invocation)),
-            Verdict::Failed(why) if hook.must_be_asked() => {
+            Verdict::Failed(why) if hook.fails_closed() => {
                 Err(Status::forbidden(&write.resource.group_resource(), &write.name, why))
             }
             Verdict::Differs | Verdict::Failed(_) => Ok(None),
@@ -121,13 +121,13 @@ async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Stat
         let configuration = Item::stored(stored)?.value();
         let name = configuration.text(&["metadata", "name"]).to_owned();
         let webhooks = configuration.items(&["webhooks"]).iter().cloned().enumerate();
-        hooks.extend(webhooks.map(|(place, webhook)| Hook::new(name.clone(), place, webhook)));
+        hooks.extend(webhooks.map(|(index, webhook)| Hook::new(name.clone(), index, webhook)));
     }
     Ok(hooks)
 }
 
 /// Calls a webhook and returns its answer. Returns `None` if the call failed and the failure policy is `Ignore`.
-async fn asked(
+async fn call_webhook(
     registry: &Registry,
     hook: &Hook,
     invocation: &Invocation,
@@ -157,25 +157,25 @@ async fn review(version: &str, uid: &str, invocation: &Invocation, write: &Attri
 }
 
 async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Result<Value, Status> {
-    let (mut kind, resource) = invocation.resource.named();
-    let (mut request_kind, request_resource) = write.resource.named();
+    let (mut kind, resource) = invocation.resource.to_review_value();
+    let (mut request_kind, request_resource) = write.resource.to_review_value();
     if let Some(part) = &write.subresource_kind {
-        kind = part.named();
-        request_kind = part.named();
+        kind = part.to_review_value();
+        request_kind = part.to_review_value();
     }
     let subresource = write.subresource.as_deref().unwrap_or_default();
     let user = &write.context.user;
-    let mut asker = json!({});
+    let mut user_info = json!({});
     for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
         if !text.is_empty() {
-            asker[field] = text.as_str().into();
+            user_info[field] = text.as_str().into();
         }
     }
     if !user.groups.is_empty() {
-        asker["groups"] = json!(user.groups);
+        user_info["groups"] = json!(user.groups);
     }
     if !user.extra.is_empty() {
-        asker["extra"] = json!(user.extra);
+        user_info["extra"] = json!(user.extra);
     }
     let operation = match write.operation {
         Operation::Create => "CREATE",
@@ -198,7 +198,7 @@ async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Resu
     let old = invocation.object(write, write.old.as_ref().unwrap_or(&Value::Null)).await?;
     let mut request = json!({
         "uid": uid, "kind": kind, "resource": resource, "requestKind": request_kind, "requestResource": request_resource,
-        "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": asker,
+        "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": user_info,
         "object": object, "oldObject": old,
         "dryRun": dry_run, "options": options,
     });
@@ -222,7 +222,7 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let patched = patched.map_err(|status| Status::internal(status.message))?;
     if let Some(part) = &write.subresource_kind {
         let object = part.shape()?.normalise(patched.value, FieldValidation::Ignore)?.value;
-        let changed = part.shown(&object) != before;
+        let changed = part.with_type_meta(&object) != before;
         write.object = object;
         return Ok(changed);
     }
@@ -231,7 +231,7 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
     let mut object = resource.to_hub(decoded.value);
     resource.strategy.default(&mut object);
-    let mut object = write.resource.adopt(object).await?;
+    let mut object = write.resource.convert_to_own_hub(object).await?;
     if let Some(managed_fields) = managed_fields {
         metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
     }

@@ -107,10 +107,10 @@ impl Controller {
     /// Reads all CRDs and publishes the established ones. Forgets CRDs that are no longer stored.
     async fn load(&mut self, registry: &Registry) -> Result<Revision, StorageError> {
         let range = self.storage.range(RangeQuery::prefix(PREFIX)).await?;
-        let mut gone: BTreeSet<String> = self.definitions.keys().cloned().collect();
+        let mut removed: BTreeSet<String> = self.definitions.keys().cloned().collect();
         for value in &range.values {
             if let Some((name, object)) = decode(&value.body, value.modified) {
-                gone.remove(&name);
+                removed.remove(&name);
                 self.remember(&name, object, value.modified);
                 if let Some(known) = self.definitions.get(&name) {
                     let crd = Crd::read(&known.object);
@@ -118,7 +118,7 @@ impl Controller {
                 }
             }
         }
-        for name in gone {
+        for name in removed {
             self.forget(registry, &name);
         }
         Ok(range.revision)
@@ -197,9 +197,9 @@ impl Controller {
 
     /// Removes a deleted CRD and its resources. Returns the CRDs that may now get its names.
     fn forget(&mut self, registry: &Registry, name: &str) -> Vec<String> {
-        let Some(gone) = self.definitions.remove(name) else { return Vec::new() };
+        let Some(removed) = self.definitions.remove(name) else { return Vec::new() };
         self.unpublish(registry, name);
-        self.names.remove(gone.object.text(&["spec", "group"]), name, &names_of(&gone.object))
+        self.names.remove(removed.object.text(&["spec", "group"]), name, &names_of(&removed.object))
     }
 
     async fn sync_all(&mut self) {
@@ -250,9 +250,9 @@ impl Controller {
                 };
                 set_condition(&mut new, "Established", established, why, &now);
             }
-            let is_settled = new == *object;
+            let is_unchanged = new == *object;
             self.publish(&registry, &crd);
-            if is_settled {
+            if is_unchanged {
                 return None;
             }
         }

@@ -19,7 +19,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(30);
 const GROUP: &str = "apiextensions.k8s.io";
 /// The metadata fields that a webhook may change.
-const OPEN: [&str; 2] = ["labels", "annotations"];
+const CONVERTIBLE_METADATA: [&str; 2] = ["labels", "annotations"];
 
 /// The conversion webhook of a CRD.
 #[derive(Debug)]
@@ -37,15 +37,15 @@ impl Webhook {
             return None;
         }
         let config = conversion.at(&["webhook", "clientConfig"]).cloned().unwrap_or_default();
-        let asked = conversion.items(&["webhook", "conversionReviewVersions"]).iter().filter_map(Value::as_str);
-        let version = asked.into_iter().find_map(|asked| ["v1", "v1beta1"].into_iter().find(|known| *known == asked));
+        let requested = conversion.items(&["webhook", "conversionReviewVersions"]).iter().filter_map(Value::as_str);
+        let version = requested.into_iter().find_map(|requested| ["v1", "v1beta1"].into_iter().find(|known| *known == requested));
         Some(Self { config, version, entropy: entropy.clone() })
     }
 
-    async fn ask(&self, objects: &[Value], to: &str) -> Result<Vec<Value>, Status> {
+    async fn send_review(&self, objects: &[Value], to: &str) -> Result<Vec<Value>, Status> {
         let first = objects.first().unwrap_or(&Value::Null);
-        let whom = gvk(first.text(&["apiVersion"]), first.text(&["kind"]));
-        let failed = |why: &str| Status::unclassified(format!("conversion webhook for {whom} failed: {why}"));
+        let source = gvk(first.text(&["apiVersion"]), first.text(&["kind"]));
+        let failed = |why: &str| Status::unclassified(format!("conversion webhook for {source} failed: {why}"));
         let Some(version) = self.version else {
             return Err(Status::unclassified("no supported conversion review versions"));
         };
@@ -57,7 +57,7 @@ impl Webhook {
         });
         let call = Call { config: &self.config, timeout: TIMEOUT, user_agent: "kube-apiserver" };
         let answer = call.post(&review).await.map_err(|error| match error {
-            CallError::Nowhere(why) => Status::unclassified(why),
+            CallError::NoEndpoint(why) => Status::unclassified(why),
             error @ CallError::Failed { .. } => failed(&error.to_string()),
         })?;
         let converted = response(&answer, version, &uid).map_err(|why| failed(&why))?;
@@ -66,7 +66,7 @@ impl Webhook {
         }
         let (found, expected) = (converted.len(), objects.len());
         Err(Status::unclassified(format!(
-            "conversion webhook for {whom} returned {found} objects, expected {expected}"
+            "conversion webhook for {source} returned {found} objects, expected {expected}"
         )))
     }
 }
@@ -74,7 +74,7 @@ impl Webhook {
 impl VersionConverter for Webhook {
     fn translate<'a>(&'a self, objects: Vec<Value>, to: &'a str) -> BoxFuture<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
-            let converted = self.ask(&objects, to).await?;
+            let converted = self.send_review(&objects, to).await?;
             let pairs = objects.iter().zip(converted).enumerate();
             pairs.map(|(place, (original, converted))| checked(original, converted, to, place)).collect()
         })
@@ -108,9 +108,9 @@ fn response<'a>(answer: &'a Value, version: &str, uid: &str) -> Result<&'a [Valu
 /// Returns a converted object with the original's metadata. Returns an error if the webhook changed fields that it must
 /// not change.
 fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Result<Value, Status> {
-    let whom = gvk(original.text(&["apiVersion"]), original.text(&["kind"]));
+    let source = gvk(original.text(&["apiVersion"]), original.text(&["kind"]));
     let refused = |what: &str, why: String| {
-        Err(Status::unclassified(format!("conversion webhook for {whom} returned invalid {what}: {why}")))
+        Err(Status::unclassified(format!("conversion webhook for {source} returned invalid {what}: {why}")))
     };
     let indexed = format!("object at index {place}");
     let (version, kind) = (converted.text(&["apiVersion"]), converted.text(&["kind"]));
@@ -129,7 +129,7 @@ fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Re
         }
     }
     let metadata = original.at(&["metadata"]).cloned().unwrap_or_else(|| json!({}));
-    match restored(metadata, &converted) {
+    match restore_metadata(metadata, &converted) {
         Ok(metadata) => {
             as_object(&mut converted).insert("metadata".to_owned(), metadata);
             Ok(converted)
@@ -139,12 +139,12 @@ fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Re
 }
 
 /// Returns the original's metadata with the labels and annotations of the converted object.
-fn restored(mut metadata: Value, converted: &Value) -> Result<Value, String> {
+fn restore_metadata(mut metadata: Value, converted: &Value) -> Result<Value, String> {
     let given = converted.get("metadata").ok_or("missing metadata in converted object")?;
     if !given.is_object() {
         return Err(format!("invalid metadata of type {} in converted object", go_type(given)));
     }
-    for field in OPEN {
+    for field in CONVERTIBLE_METADATA {
         let Some(texts) = given.at(&[field]) else {
             as_object(&mut metadata).shift_remove(field);
             continue;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_metadata_labels_and_annotations_count() {
+    fn conversion_changes_only_labels_and_annotations() {
         let converted = check(|object| {
             object["spec"] = json!({"container": "a"});
             object["metadata"]["generation"] = 9.into();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_webhook_must_not_change_is_told() {
+    fn conversion_of_immutable_fields_is_rejected() {
         let refused = |path: [&str; 2], value: Value| {
             let change = |object: &mut Value| match path {
                 [field, ""] => object[field] = value,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_to_the_question() {
+    fn conversion_response_must_match_the_request() {
         let answer = |version: &str, response: Value| {
             let answer =
                 json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "ConversionReview", "response": response});
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_speaks_the_first_version_that_is_known() {
+    fn first_known_review_version_is_used() {
         let webhook = |strategy: &str, versions: &[&str]| {
             let conversion = json!({"strategy": strategy, "webhook": {"conversionReviewVersions": versions}});
             Webhook::of(&conversion, &Entropy::seeded(1)).map(|webhook| webhook.version)

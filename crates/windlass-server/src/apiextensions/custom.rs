@@ -164,7 +164,7 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
     let convert = |target: &Arc<CustomType>| {
         let target = Arc::clone(target);
         move |mut object: Value| {
-            target.adopt(&mut object);
+            target.convert_in_place(&mut object);
             object
         }
     };
@@ -214,7 +214,7 @@ impl CustomType {
     }
 
     /// Converts an object to this version: sets its apiVersion and prunes its fields.
-    fn adopt(&self, object: &mut Value) {
+    fn convert_in_place(&self, object: &mut Value) {
         if let Some(entries) = object.as_object_mut() {
             entries.insert("apiVersion".to_owned(), format!("{}/{}", self.group, self.version).into());
         }
@@ -224,18 +224,18 @@ impl CustomType {
 
     /// Prunes and orders an object, and normalises its metadata to the Go type. Returns the paths of unknown fields;
     /// the error is Go's message.
-    fn settle(&self, object: &mut Value, validation: FieldValidation, unknown: Unknown) -> Result<Vec<String>, String> {
+    fn prune_and_normalise(&self, object: &mut Value, validation: FieldValidation, unknown: UnknownFields) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
         if let Some(metadata) = object.get_mut("metadata") {
             let decoded = decode_object_meta(metadata, validation)?;
             warnings.extend(decoded.warnings);
             *metadata = decoded.value;
         }
-        if unknown == Unknown::Goes {
+        if unknown == UnknownFields::Drop {
             let pruned = prune::prune(object, &self.compiled);
             warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
         }
-        settle_embedded(object, &self.compiled, "", validation, &mut warnings)?;
+        normalise_embedded(object, &self.compiled, "", validation, &mut warnings)?;
         if validation == FieldValidation::Ignore {
             warnings.clear();
         }
@@ -247,13 +247,13 @@ impl CustomType {
 
 /// The handling of fields that are not in the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unknown {
-    Stays,
-    Goes,
+enum UnknownFields {
+    Keep,
+    Drop,
 }
 
 /// Normalises the metadata of embedded objects to the Go type.
-fn settle_embedded(
+fn normalise_embedded(
     value: &mut Value,
     schema: &Schema,
     path: &str,
@@ -275,14 +275,14 @@ fn settle_embedded(
             for (name, value) in entries {
                 if let Field::Known(schema) = schema.field(name) {
                     let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    settle_embedded(value, schema, &below, validation, warnings)?;
+                    normalise_embedded(value, schema, &below, validation, warnings)?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
                 for (index, item) in items.iter_mut().enumerate() {
-                    settle_embedded(item, schema, &format!("{path}[{index}]"), validation, warnings)?;
+                    normalise_embedded(item, schema, &format!("{path}[{index}]"), validation, warnings)?;
                 }
             }
         }
@@ -304,7 +304,7 @@ impl CustomShape for CustomType {
         }
         let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
         prune::drop_nulls(&mut value, &self.compiled);
-        warnings.extend(self.settle(&mut value, validation, Unknown::Goes).map_err(|message| content_error(&message))?);
+        warnings.extend(self.prune_and_normalise(&mut value, validation, UnknownFields::Drop).map_err(|message| content_error(&message))?);
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(content_error(&strict_error(&warnings)));
         }
@@ -312,20 +312,20 @@ impl CustomShape for CustomType {
     }
 
     fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
-        let mut settled = value.clone();
-        prune::drop_nulls(&mut settled, &self.compiled);
+        let mut normalised = value.clone();
+        prune::drop_nulls(&mut normalised, &self.compiled);
         let shown = || crate::codec::go_json(&value);
         let warnings = self
-            .settle(&mut settled, validation, Unknown::Goes)
+            .prune_and_normalise(&mut normalised, validation, UnknownFields::Drop)
             .map_err(|message| patch::invalid(&shown(), &message))?;
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(patch::invalid(&shown(), &strict_error(&warnings)));
         }
-        Ok(Decoded { value: settled, warnings })
+        Ok(Decoded { value: normalised, warnings })
     }
 
     fn arrange(&self, mut value: Value) -> Result<Value, Status> {
-        self.settle(&mut value, FieldValidation::Ignore, Unknown::Stays).map_err(Status::internal)?;
+        self.prune_and_normalise(&mut value, FieldValidation::Ignore, UnknownFields::Keep).map_err(Status::internal)?;
         Ok(value)
     }
 
@@ -387,7 +387,7 @@ impl CustomStrategy {
     }
 
     /// Validates an object, or the part of it at `path`. Unchanged values are not validated.
-    fn complain(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
+    fn validate_at(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Errors) {
         let mut causes = Causes::default();
         let schema = &*self.shape.compiled;
         if path.is_empty() {
@@ -407,7 +407,7 @@ impl CustomStrategy {
 
     /// Evaluates the validation rules in the schema, unless earlier errors could mislead them.
     fn apply_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Errors) {
-        const MISLEADING: [&str; 5] = [
+        const STRUCTURAL_REASONS: [&str; 5] = [
             "FieldValueNotSupported",
             "FieldValueRequired",
             "FieldValueTooLong",
@@ -417,7 +417,7 @@ impl CustomStrategy {
         let Some(rules) = self.conditions.get_or_init(|| windlass_cel::Rules::compile(&self.shape.schema)) else {
             return;
         };
-        if errors.has_any(&MISLEADING) {
+        if errors.has_any(&STRUCTURAL_REASONS) {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
                        errors to complete validation";
             errors.invalid(&crate::object::Path::new("<nil>"), &Value::Null, why);
@@ -450,7 +450,7 @@ fn check_scale(object: &Value, scale: &ScalePaths, part: &str, causes: &mut Caus
 
 /// Returns the number at a path, or `None` if it is absent. The error is Go's message for a value of another type.
 fn replicas(object: &Value, steps: &[&str]) -> Result<Option<i64>, String> {
-    let odd = |value: &Value, depth: usize, expected: &str| {
+    let type_error = |value: &Value, depth: usize, expected: &str| {
         let (path, shown, ty) = (steps[..depth].join("."), patch::go_format(value), patch::go_type(value));
         Err(format!(".{path} accessor error: {shown} is of the type {ty}, expected {expected}"))
     };
@@ -462,12 +462,12 @@ fn replicas(object: &Value, steps: &[&str]) -> Result<Option<i64>, String> {
                 Some(value) => value,
                 None => return Ok(None),
             },
-            other => return odd(other, index + 1, "map[string]interface{}"),
+            other => return type_error(other, index + 1, "map[string]interface{}"),
         };
     }
     match value.as_i64() {
         Some(count) => Ok(Some(count)),
-        None => odd(value, steps.len(), "int64"),
+        None => type_error(value, steps.len(), "int64"),
     }
 }
 
@@ -485,15 +485,15 @@ impl Strategy for CustomStrategy {
     }
 
     fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        self.complain(object, None, "", errors);
+        self.validate_at(object, None, "", errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        self.complain(new, Some(old), "", errors);
+        self.validate_at(new, Some(old), "", errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        self.complain(new, Some(old), "status", errors);
+        self.validate_at(new, Some(old), "status", errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

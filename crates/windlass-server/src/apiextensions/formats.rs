@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_kept_or_not_known() {
+    fn known_formats_are_checked_and_unknown_ones_ignored() {
         for (format, good, bad) in [
             ("byte", "AAE=", "AA E"),
             ("cidr", "10.0.0.0/8", "10.0.0.0"),

@@ -40,7 +40,7 @@ pub(super) struct Schema {
 pub(super) enum Additional {
     /// No rule: unknown fields are pruned.
     #[default]
-    Unsaid,
+    Unspecified,
     /// Any value is allowed, but fields inside of it are pruned.
     Allowed,
     /// No such fields are allowed.
@@ -110,7 +110,7 @@ impl Schema {
             default: schema.at(&["default"]).cloned(),
             properties: schema.entries(&["properties"]).map(|(name, s)| (name.clone(), Self::compile(s))).collect(),
             additional: match schema.at(&["additionalProperties"]) {
-                None => Additional::Unsaid,
+                None => Additional::Unspecified,
                 Some(Value::Bool(true)) => Additional::Allowed,
                 Some(Value::Bool(false)) => Additional::Forbidden,
                 Some(schema) => Additional::Schema(Box::new(Self::compile(schema))),
@@ -139,7 +139,7 @@ impl Schema {
             (Some(schema), _) => Field::Known(schema),
             (None, Additional::Schema(schema)) => Field::Known(schema),
             (None, Additional::Allowed | Additional::Forbidden) => Field::Any,
-            (None, Additional::Unsaid) => Field::Unknown,
+            (None, Additional::Unspecified) => Field::Unknown,
         }
     }
 
@@ -167,9 +167,9 @@ impl Choices {
     pub(super) fn new(values: &[Value]) -> Self {
         let mut known: HashMap<String, Vec<usize>> = HashMap::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
-            let alike = known.entry(likeness(value)).or_default();
-            if alike.iter().all(|other| !equal(&values[*other], value)) {
-                alike.push(index);
+            let candidates = known.entry(lookup_key(value)).or_default();
+            if candidates.iter().all(|other| !equal(&values[*other], value)) {
+                candidates.push(index);
             }
         }
         Self { values: values.to_vec(), known }
@@ -181,19 +181,19 @@ impl Choices {
 
     /// Reports whether the value is one of the choices.
     pub(super) fn has(&self, value: &Value) -> bool {
-        let alike = self.known.get(&likeness(value));
-        alike.is_some_and(|alike| alike.iter().any(|index| equal(&self.values[*index], value)))
+        let candidates = self.known.get(&lookup_key(value));
+        candidates.is_some_and(|candidates| candidates.iter().any(|index| equal(&self.values[*index], value)))
     }
 }
 
 /// Returns a text that equal values share: `1` and `1.0` are equal.
-fn likeness(value: &Value) -> String {
+fn lookup_key(value: &Value) -> String {
     let mut text = String::new();
-    add_likeness(value, &mut text);
+    write_lookup_key(value, &mut text);
     text
 }
 
-fn add_likeness(value: &Value, text: &mut String) {
+fn write_lookup_key(value: &Value, text: &mut String) {
     match value {
         Value::String(own) => text.extend(["s", own]),
         // Adding zero turns a negative zero into a positive one.
@@ -201,7 +201,7 @@ fn add_likeness(value: &Value, text: &mut String) {
         Value::Array(items) => {
             text.push_str(&format!("a{}[", items.len()));
             for item in items {
-                add_likeness(item, text);
+                write_lookup_key(item, text);
             }
             text.push(']');
         }
@@ -211,7 +211,7 @@ fn add_likeness(value: &Value, text: &mut String) {
             text.push('{');
             for (name, value) in sorted {
                 text.push_str(name);
-                add_likeness(value, text);
+                write_lookup_key(value, text);
             }
             text.push('}');
         }
@@ -252,16 +252,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_compared_with_those_alike_only() {
+    fn enum_lookup_compares_only_values_with_equal_keys() {
         let values: Vec<Value> = (0..60_000).map(|number| json!(format!("c{number}"))).collect();
         let choices = Choices::new(&values);
         assert_eq!((choices.known.len(), choices.iter().count()), (60_000, 60_000));
-        assert!(choices.known.values().all(|alike| alike.len() == 1));
+        assert!(choices.known.values().all(|candidates| candidates.len() == 1));
         assert!(choices.has(&json!("c59999")) && !choices.has(&json!("c60000")));
     }
 
     #[test]
-    fn equal_choices_are_alike() {
+    fn equal_enum_values_are_found() {
         let choices = Choices::new(&[json!(1), json!(-0.0), json!({"b": 1, "a": [true, null]}), json!("1")]);
         for value in [json!(1.0), json!(0), json!({"a": [true, null], "b": 1}), json!("1")] {
             assert!(choices.has(&value), "{value}");

@@ -13,7 +13,7 @@ use super::{
     schema::Schema,
     validate::{report, validate as validate_value},
 };
-use crate::object::{Causes, Errors, Path, Tree};
+use crate::object::{Causes, Errors, Field};
 
 /// The level of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,252 +27,258 @@ enum Level {
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const COMBINATORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// The keywords that define a type and are therefore not allowed in combinators.
+const TYPE_KEYWORDS: [&str; 12] = [
+    "type",
+    "default",
+    "title",
+    "description",
+    "nullable",
+    "additionalProperties",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
+    "x-kubernetes-validations",
+];
 
 /// Validates a schema.
-pub(super) fn validate(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate(schema: &Field<'_>, errors: &mut Errors) {
     let before = errors.len();
-    check(schema, Level::Root, path, errors);
+    check(schema, Level::Root, errors);
     if errors.len() == before {
-        report(check_rules(schema, &path.to_string()), errors);
+        report(check_rules(schema.json(), &schema.path().to_string()), errors);
     }
 }
 
-fn check(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
-    check_keywords(schema, path, errors);
-    check_combinators(schema, schema.flag(&["x-kubernetes-int-or-string"]), path, errors);
-    check_kind(schema, level, path, errors);
-    check_list(schema, path, errors);
-    check_pattern(schema, path, errors);
-    if schema.flag(&["x-kubernetes-embedded-resource"]) {
-        check_embedded(schema, path, errors);
+fn check(schema: &Field<'_>, level: Level, errors: &mut Errors) {
+    let is_embedded = schema.child("x-kubernetes-embedded-resource").flag();
+    check_keywords(schema, errors);
+    check_combinators(schema, schema.child("x-kubernetes-int-or-string").flag(), errors);
+    check_type(schema, level, errors);
+    check_list(schema, errors);
+    check_pattern(&schema.child("pattern"), errors);
+    if is_embedded {
+        check_embedded(schema, errors);
     }
-    if level == Level::Root || schema.flag(&["x-kubernetes-embedded-resource"]) {
-        check_metadata(schema, path, errors);
+    if level == Level::Root || is_embedded {
+        check_metadata(schema, errors);
     }
-    for (name, field) in schema.entries(&["properties"]) {
-        check(field, Level::Field, &path.child("properties").key(name), errors);
+    for (_, property) in schema.child("properties").entries() {
+        check(&property, Level::Field, errors);
     }
-    if let Some(entry) = schema.at(&["additionalProperties"]).filter(|entry| entry.is_object()) {
-        check(entry, Level::Entry, &path.child("additionalProperties"), errors);
+    let entry = schema.child("additionalProperties");
+    if entry.json().is_object() {
+        check(&entry, Level::Entry, errors);
     }
-    if let Some(item) = schema.at(&["items"]) {
-        check(item, Level::Item, &path.child("items"), errors);
+    let item = schema.child("items");
+    if item.is_set() {
+        check(&item, Level::Item, errors);
     }
-    if let Some(default) = schema.at(&["default"]) {
-        check_default(default, schema, level, &path.child("default"), errors);
-    }
-}
-
-fn check_keywords(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if !schema.text(&["$ref"]).is_empty() {
-        errors.forbidden(&path.child("$ref"), "$ref is not supported");
-    }
-    if schema.flag(&["uniqueItems"]) {
-        let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
-        errors.forbidden(&path.child("uniqueItems"), why);
-    }
-    let entries = schema.at(&["additionalProperties"]).is_some_and(|entries| *entries != Value::Bool(false));
-    if entries && schema.entries(&["properties"]).next().is_some() {
-        let why = "additionalProperties and properties are mutual exclusive";
-        errors.forbidden(&path.child("additionalProperties"), why);
-    }
-    for key in ["definitions", "dependencies", "patternProperties"] {
-        if schema.at(&[key]).is_some() {
-            errors.forbidden(&path.child(key), &format!("{key} is not supported"));
-        }
-    }
-    if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
-        let path = path.child("x-kubernetes-preserve-unknown-fields");
-        errors.invalid(&path, &Value::Bool(false), "must be true or undefined");
+    let default = schema.child("default");
+    if default.is_set() {
+        check_default(&default, schema, level, errors);
     }
 }
 
-fn check_kind(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
-    let kind = schema.text(&["type"]);
-    let path_of_kind = path.child("type");
-    let open = schema.flag(&["x-kubernetes-int-or-string"]) || schema.flag(&["x-kubernetes-preserve-unknown-fields"]);
-    match (level, kind) {
-        (Level::Root, "") => errors.required(&path_of_kind, "must not be empty at the root"),
-        (Level::Root, kind) if kind != "object" => {
-            errors.invalid(&path_of_kind, kind, "must be object at the root");
+fn check_keywords(schema: &Field<'_>, errors: &mut Errors) {
+    let reference = schema.child("$ref");
+    if !reference.text().is_empty() {
+        reference.forbidden("$ref is not supported", errors);
+    }
+    let unique = schema.child("uniqueItems");
+    if unique.flag() {
+        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        unique.forbidden(detail, errors);
+    }
+    let entries = schema.child("additionalProperties");
+    let allows_entries = entries.value().is_some_and(|entries| *entries != Value::Bool(false));
+    if allows_entries && !schema.child("properties").is_empty() {
+        entries.forbidden("additionalProperties and properties are mutual exclusive", errors);
+    }
+    for name in ["definitions", "dependencies", "patternProperties"] {
+        let keyword = schema.child(name);
+        if keyword.is_set() {
+            keyword.forbidden(&format!("{name} is not supported"), errors);
         }
-        (Level::Field | Level::Entry, "") if !open => {
-            errors.required(&path_of_kind, "must not be empty for specified object fields");
+    }
+    let preserve = schema.child("x-kubernetes-preserve-unknown-fields");
+    if preserve.value() == Some(&Value::Bool(false)) {
+        preserve.invalid("must be true or undefined", errors);
+    }
+}
+
+fn check_type(schema: &Field<'_>, level: Level, errors: &mut Errors) {
+    let (kind, items) = (schema.child("type"), schema.child("items"));
+    let may_be_empty = ["x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"]
+        .iter()
+        .any(|keyword| schema.child(keyword).flag());
+    match (level, kind.text()) {
+        (Level::Root, "") => kind.required("must not be empty at the root", errors),
+        (Level::Root, text) if text != "object" => kind.invalid("must be object at the root", errors),
+        (Level::Field | Level::Entry, "") if !may_be_empty => {
+            kind.required("must not be empty for specified object fields", errors);
         }
-        (Level::Item, "") if !open => errors.required(&path_of_kind, "must not be empty for specified array items"),
+        (Level::Item, "") if !may_be_empty => {
+            kind.required("must not be empty for specified array items", errors);
+        }
         (_, "") => {}
-        (_, kind) if !TYPES.contains(&kind) => errors.unsupported(&path_of_kind, kind, &TYPES),
-        (_, "array") if schema.at(&["items"]).is_none() => errors.required(&path.child("items"), "must be specified"),
+        (_, text) if !TYPES.contains(&text) => kind.unsupported(&TYPES, errors),
+        (_, "array") if !items.is_set() => items.required("must be specified", errors),
         _ => {}
     }
 }
 
 /// Checks a pattern. With few exceptions, Rust rejects the same patterns as Go.
-fn check_pattern(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let pattern = schema.text(&["pattern"]);
-    if let Err(problem) = compile_pattern(pattern) {
-        let why = format!("must be a valid regular expression, but isn't: {problem}");
-        errors.invalid(&path.child("pattern"), pattern, &why);
+fn check_pattern(pattern: &Field<'_>, errors: &mut Errors) {
+    if let Err(problem) = compile_pattern(pattern.text()) {
+        let detail = format!("must be a valid regular expression, but isn't: {problem}");
+        pattern.invalid_as(pattern.text(), &detail, errors);
     }
 }
 
-fn check_list(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let (list, kind) = (schema.text(&["x-kubernetes-list-type"]), schema.text(&["type"]));
-    if matches!(list, "atomic" | "set" | "map") && kind != "array" {
-        let why = "must be array if x-kubernetes-list-type is specified";
-        match kind {
-            "" => errors.required(&path.child("type"), why),
-            kind => errors.invalid(&path.child("type"), kind, why),
-        }
+fn check_list(schema: &Field<'_>, errors: &mut Errors) {
+    let (list_type, kind) = (schema.child("x-kubernetes-list-type"), schema.child("type"));
+    if matches!(list_type.text(), "atomic" | "set" | "map") {
+        require_type(&kind, "array", "must be array if x-kubernetes-list-type is specified", errors);
     }
-    let map = schema.text(&["x-kubernetes-map-type"]);
-    if !map.is_empty() && !matches!(map, "atomic" | "granular") {
-        errors.unsupported(&path.child("x-kubernetes-map-type"), map, &["atomic", "granular"]);
+    schema.child("x-kubernetes-map-type").one_of(&["atomic", "granular"], errors);
+    match list_type.text() {
+        "map" => check_list_map_keys(schema, errors),
+        // Unlike other lists of supported values, this one is not sorted.
+        _ => list_type.one_of(&["atomic", "set", "map"], errors),
     }
-    let keys = schema.items(&["x-kubernetes-list-map-keys"]);
-    let path_of_keys = path.child("x-kubernetes-list-map-keys");
-    match schema.text(&["x-kubernetes-list-type"]) {
-        "map" if keys.is_empty() => {
-            errors.required(&path_of_keys, "must not be empty if x-kubernetes-list-type is map");
-        }
-        "map" => {
-            let item = &schema["items"];
-            let required: HashSet<&str> = item.items(&["required"]).iter().filter_map(Value::as_str).collect();
-            let all = Value::from(keys);
-            for key in keys.iter().filter_map(Value::as_str) {
-                let field = path.child("items.properties");
-                let Some(property) = item.at(&["properties", key]) else {
-                    errors.invalid(&path_of_keys, &all, "entries must all be names of item properties");
-                    continue;
-                };
-                if !required.contains(key) && property.at(&["default"]).is_none() {
-                    let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-                    errors.required(&field.key(key).child("default"), why);
-                }
-            }
-        }
-        "" | "atomic" | "set" => {}
-        other => {
-            // Unlike other lists of supported values, this one is not sorted.
-            let message = format!(
-                "Unsupported value: {}: supported values: \"atomic\", \"set\", \"map\"",
-                crate::codec::go_quote(other)
-            );
-            errors.add(&path.child("x-kubernetes-list-type"), "FieldValueNotSupported", message);
+}
+
+fn check_list_map_keys(schema: &Field<'_>, errors: &mut Errors) {
+    let keys = schema.child("x-kubernetes-list-map-keys");
+    if keys.is_empty() {
+        return keys.required("must not be empty if x-kubernetes-list-type is map", errors);
+    }
+    let (properties, required) = (schema.child("items.properties"), schema.child("items.required"));
+    let required: HashSet<&str> = required.items().filter_map(|name| name.json().as_str()).collect();
+    for key in keys.items().filter_map(|key| key.json().as_str()) {
+        let property = properties.key(key);
+        let default = property.child("default");
+        if !property.is_set() {
+            keys.invalid("entries must all be names of item properties", errors);
+        } else if !required.contains(key) && !default.is_set() {
+            let detail =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            default.required(detail, errors);
         }
     }
 }
 
-fn check_embedded(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match schema.text(&["type"]) {
-        "object" => {}
-        "" => errors.required(&path.child("type"), "must be object if x-kubernetes-embedded-resource is true"),
-        kind => errors.invalid(&path.child("type"), kind, "must be object if x-kubernetes-embedded-resource is true"),
+/// Adds an error unless a type has the expected value.
+fn require_type(kind: &Field<'_>, expected: &str, detail: &str, errors: &mut Errors) {
+    match kind.text() {
+        text if text == expected => {}
+        "" => kind.required(detail, errors),
+        _ => kind.invalid(detail, errors),
     }
-    if schema.at(&["properties"]).is_none() && !schema.flag(&["x-kubernetes-preserve-unknown-fields"]) {
-        let why =
+}
+
+fn check_embedded(schema: &Field<'_>, errors: &mut Errors) {
+    let detail = "must be object if x-kubernetes-embedded-resource is true";
+    require_type(&schema.child("type"), "object", detail, errors);
+    let properties = schema.child("properties");
+    if !properties.is_set() && !schema.child("x-kubernetes-preserve-unknown-fields").flag() {
+        let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.required(&path.child("properties"), why);
+        properties.required(detail, errors);
     }
 }
 
 /// Checks the schema of metadata, which may only restrict the names.
-fn check_metadata(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(metadata) = schema.at(&["properties", "metadata"]) else { return };
-    let properties = path.child("properties");
-    let path = properties.key("metadata");
-    match metadata.text(&["type"]) {
-        "object" => {}
-        kind => errors.invalid(&path.child("type"), kind, "must be object"),
+fn check_metadata(schema: &Field<'_>, errors: &mut Errors) {
+    let properties = schema.child("properties");
+    let metadata = properties.key("metadata");
+    if !metadata.is_set() {
+        return;
     }
-    let names = |name: &String| matches!(name.as_str(), "name" | "generateName");
-    let keywords = |key: &String| matches!(key.as_str(), "type" | "properties" | "description");
-    let narrow = metadata.entries(&["properties"]).all(|(name, _)| names(name))
-        && metadata.entries(&[]).all(|(key, _)| keywords(key));
-    if !narrow {
-        let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.forbidden(&path, why);
+    let kind = metadata.child("type");
+    if kind.text() != "object" {
+        kind.invalid_as(kind.text(), "must be object", errors);
+    }
+    let restricts_only_names =
+        metadata.child("properties").entries().all(|(name, _)| matches!(name, "name" | "generateName"))
+            && metadata.entries().all(|(key, _)| matches!(key, "type" | "properties" | "description"));
+    if !restricts_only_names {
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        metadata.forbidden(detail, errors);
     }
 }
 
 /// Checks the schemas in `allOf`, `anyOf`, `oneOf` and `not`. They may only restrict values and not define their type.
-/// With `either`, they may distinguish integers from strings.
-fn check_combinators(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
-    for junctor in COMBINATORS {
-        for (index, part) in schema.items(&[junctor]).iter().enumerate() {
-            check_junction(part, either, &path.child(junctor).index(index), errors);
-            check_declared(part, schema, &path.child(junctor).index(index), path, errors);
+/// With `int_or_string`, they may distinguish integers from strings.
+fn check_combinators(schema: &Field<'_>, int_or_string: bool, errors: &mut Errors) {
+    for name in COMBINATORS {
+        for restriction in schema.child(name).items() {
+            check_restriction(&restriction, int_or_string, errors);
+            check_declared(&restriction, schema, errors);
         }
     }
-    if let Some(part) = schema.at(&["not"]) {
-        check_junction(part, false, &path.child("not"), errors);
+    let not = schema.child("not");
+    if not.is_set() {
+        check_restriction(&not, false, errors);
     }
 }
 
-fn check_junction(schema: &Value, either: bool, path: &Path<'_>, errors: &mut Errors) {
-    const DESCRIBING: [&str; 12] = [
-        "type",
-        "default",
-        "title",
-        "description",
-        "nullable",
-        "additionalProperties",
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-list-type",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-map-type",
-        "x-kubernetes-validations",
-    ];
-    for key in DESCRIBING {
-        let is_either = key == "type" && either && matches!(schema.text(&["type"]), "integer" | "string");
-        if schema.at(&[key]).is_some() && !is_either {
-            errors.forbidden(&path.child(key), "must be empty to be structural");
+fn check_restriction(restriction: &Field<'_>, int_or_string: bool, errors: &mut Errors) {
+    for name in TYPE_KEYWORDS {
+        let keyword = restriction.child(name);
+        let is_allowed = name == "type" && int_or_string && matches!(keyword.text(), "integer" | "string");
+        if keyword.is_set() && !is_allowed {
+            keyword.forbidden("must be empty to be structural", errors);
         }
     }
-    check_combinators(schema, either, path, errors);
-    for (name, field) in schema.entries(&["properties"]) {
-        check_junction(field, false, &path.child("properties").key(name), errors);
+    check_combinators(restriction, int_or_string, errors);
+    for (_, property) in restriction.child("properties").entries() {
+        check_restriction(&property, false, errors);
     }
-    if let Some(item) = schema.at(&["items"]) {
-        check_junction(item, false, &path.child("items"), errors);
+    let item = restriction.child("items");
+    if item.is_set() {
+        check_restriction(&item, false, errors);
     }
 }
 
 /// Checks that the surrounding schema declares the fields that a restriction mentions.
-fn check_declared(part: &Value, schema: &Value, path: &Path<'_>, outer: &Path<'_>, errors: &mut Errors) {
-    for (name, field) in part.entries(&["properties"]) {
-        let (here, there) = (path.child("properties"), outer.child("properties"));
-        match schema.at(&["properties", name]) {
-            Some(declared) => check_declared(field, declared, &here.key(name), &there.key(name), errors),
-            None if schema.at(&["additionalProperties"]).is_some_and(Value::is_object) => {}
-            None => errors.required(&there.key(name), &format!("because it is defined in {}", here.key(name))),
+fn check_declared(restriction: &Field<'_>, schema: &Field<'_>, errors: &mut Errors) {
+    let declared_properties = schema.child("properties");
+    let allows_entries = schema.child("additionalProperties").json().is_object();
+    for (name, property) in restriction.child("properties").entries() {
+        let declared = declared_properties.key(name);
+        if declared.is_set() {
+            check_declared(&property, &declared, errors);
+        } else if !allows_entries {
+            declared.required(&format!("because it is defined in {}", property.path()), errors);
         }
     }
-    let Some(item) = part.at(&["items"]) else { return };
-    let (here, there) = (path.child("items"), outer.child("items"));
-    if let Some(declared) = schema.at(&["items"]) {
-        check_declared(item, declared, &here, &there, errors);
-    } else {
-        errors.required(&there, &format!("because it is defined in {here}"));
+    let (item, declared) = (restriction.child("items"), schema.child("items"));
+    if item.is_set() && declared.is_set() {
+        check_declared(&item, &declared, errors);
+    } else if item.is_set() {
+        declared.required(&format!("because it is defined in {}", item.path()), errors);
     }
 }
 
-fn check_default(default: &Value, schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
+fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: &mut Errors) {
     if level == Level::Root {
-        return errors.forbidden(path, "must not be set at the root");
+        return default.forbidden("must not be set at the root", errors);
     }
-    let compiled = Schema::compile(schema);
-    if has_unknown_fields(default, &compiled) {
-        return errors.invalid(path, default, "must not have unknown fields");
+    let compiled = Schema::compile(schema.json());
+    if has_unknown_fields(default.json(), &compiled) {
+        return default.invalid("must not have unknown fields", errors);
     }
     let mut causes = Causes::default();
-    let text = path.to_string();
-    validate_value(default, None, &compiled, &text, &text, &mut causes);
+    let path = default.path().to_string();
+    validate_value(default.json(), None, &compiled, &path, &path, &mut causes);
     if causes.is_empty()
-        && let Some(rules) = Rules::of_value(schema)
+        && let Some(rules) = Rules::of_value(schema.json())
     {
-        return report(rules.validate_at(&text, default).causes, errors);
+        return report(rules.validate_at(&path, default.json()).causes, errors);
     }
     errors.append_causes(causes);
 }

@@ -151,7 +151,7 @@ async fn with_foos() -> Registry {
 }
 
 #[tokio::test]
-async fn a_definition_is_answered_as_stored_and_established_once_it_is_served() {
+async fn crd_is_established_once_it_is_served() {
     let registry = registry().await;
     let created = create(&registry, &definitions(&registry), &foos()).await.unwrap();
     assert_eq!(created["metadata"]["generation"], 1);
@@ -178,7 +178,7 @@ async fn a_definition_is_answered_as_stored_and_established_once_it_is_served() 
 }
 
 #[tokio::test]
-async fn served_versions_are_discoverable_and_described() {
+async fn served_versions_are_in_discovery_and_openapi() {
     let registry = with_foos().await;
     let table = registry.resources();
     let discovered = |path: &str| {
@@ -226,7 +226,7 @@ async fn served_versions_are_discoverable_and_described() {
 }
 
 #[tokio::test]
-async fn objects_are_pruned_defaulted_and_put_in_order() {
+async fn objects_are_pruned_defaulted_and_sorted() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     let object = json!({
@@ -275,7 +275,7 @@ async fn nulls_are_dropped_defaulted_or_kept_by_the_schema() {
 }
 
 #[tokio::test]
-async fn what_a_schema_does_not_allow_is_refused_in_the_real_words() {
+async fn schema_violations_have_the_messages_of_kube_apiserver() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     let of_type = |path: &str, kind: &str, found: &str| {
@@ -315,7 +315,7 @@ async fn what_a_schema_does_not_allow_is_refused_in_the_real_words() {
 }
 
 #[tokio::test]
-async fn bodies_of_other_kinds_and_versions_are_refused() {
+async fn body_of_another_kind_or_version_is_rejected() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     for (body, code, message) in [
@@ -350,7 +350,7 @@ async fn bodies_of_other_kinds_and_versions_are_refused() {
 }
 
 #[tokio::test]
-async fn spec_and_status_are_written_apart_and_generation_follows_the_spec() {
+async fn status_is_written_separately_and_keeps_the_generation() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     create(&registry, &foos, &foo(&json!({"size": 3}))).await.unwrap();
@@ -383,7 +383,7 @@ async fn spec_and_status_are_written_apart_and_generation_follows_the_spec() {
 }
 
 #[tokio::test]
-async fn versions_show_the_same_objects() {
+async fn object_is_readable_in_every_version() {
     let registry = with_foos().await;
     let beta = collection(&registry, "ex.io", "v1beta1", "foos").unwrap();
     let body = json!({"apiVersion": "ex.io/v1beta1", "kind": "Foo", "metadata": {"name": "t"}, "spec": {"size": 1}});
@@ -396,7 +396,7 @@ async fn versions_show_the_same_objects() {
 }
 
 #[tokio::test]
-async fn a_changed_schema_shows_in_objects_that_were_there_before() {
+async fn changed_schema_applies_to_existing_objects() {
     let registry = with_foos().await;
     let foos_target = collection(&registry, "ex.io", "v1", "foos").unwrap();
     create(&registry, &foos_target, &foo(&json!({"size": 3}))).await.unwrap();
@@ -418,7 +418,7 @@ async fn a_changed_schema_shows_in_objects_that_were_there_before() {
 }
 
 #[tokio::test]
-async fn a_definition_that_is_deleted_takes_its_objects_along() {
+async fn deleted_crd_deletes_its_objects() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     let mut object = foo(&json!({"size": 1}));
@@ -460,7 +460,7 @@ async fn a_definition_that_is_deleted_takes_its_objects_along() {
 }
 
 #[tokio::test]
-async fn names_in_use_are_not_accepted_until_they_are_free() {
+async fn conflicting_names_are_accepted_once_they_are_free() {
     let registry = with_foos().await;
     let mut second = foos();
     second["metadata"]["name"] = "fooz.ex.io".into();
@@ -487,7 +487,7 @@ async fn names_in_use_are_not_accepted_until_they_are_free() {
 }
 
 #[tokio::test]
-async fn watches_of_what_is_defined_anew_end() {
+async fn changed_crd_ends_watches_of_its_objects() {
     let registry = with_foos().await;
     let foos = collection(&registry, "ex.io", "v1", "foos").unwrap();
     let mut watch = registry.watch(&foos, WatchParams::default()).await.unwrap();
@@ -499,7 +499,7 @@ async fn watches_of_what_is_defined_anew_end() {
 }
 
 #[tokio::test]
-async fn what_is_established_in_storage_is_served_from_the_start() {
+async fn established_crd_is_served_right_after_a_restart() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
     let first = registry_over(Arc::clone(&storage)).await;
     create(&first, &definitions(&first), &foos()).await.unwrap();
@@ -511,7 +511,7 @@ async fn what_is_established_in_storage_is_served_from_the_start() {
 }
 
 #[tokio::test]
-async fn definitions_that_could_not_be_served_are_refused_in_the_real_words() {
+async fn invalid_crds_have_the_messages_of_kube_apiserver() {
     let registry = registry().await;
     let target = definitions(&registry);
     let plain = || {
@@ -598,7 +598,7 @@ async fn definitions_that_could_not_be_served_are_refused_in_the_real_words() {
 }
 
 #[tokio::test]
-async fn what_objects_are_found_by_cannot_change() {
+async fn scope_and_kind_of_an_established_crd_are_immutable() {
     let registry = with_foos().await;
     let target = definition_named(&registry, "foos.ex.io");
     for (patch, path, shown) in [

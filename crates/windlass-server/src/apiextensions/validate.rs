@@ -27,13 +27,13 @@ pub(super) fn validate(
     hidden: &str,
     causes: &mut Causes,
 ) {
-    Checker { hidden, weighs: false }.changed(value, old, schema, path, causes);
-    for cause in causes.iter_mut().filter(|cause| cause.field == NOWHERE && !hidden.is_empty()) {
+    Checker { hidden, scores: false }.changed(value, old, schema, path, causes);
+    for cause in causes.iter_mut().filter(|cause| cause.field == NO_FIELD && !hidden.is_empty()) {
         hidden.clone_into(&mut cause.field);
     }
     // An error that several alternatives report is listed once.
-    let mut told = HashSet::new();
-    causes.retain(|cause| told.insert((cause.field.clone(), cause.message.clone())));
+    let mut reported = HashSet::new();
+    causes.retain(|cause| reported.insert((cause.field.clone(), cause.message.clone())));
     let mut before = Causes::default();
     if let Some(old) = old {
         duplicates(old, schema, path, &mut before);
@@ -80,7 +80,7 @@ pub(super) fn report(causes: impl IntoIterator<Item = Cause>, errors: &mut Error
 }
 
 /// The field of errors that do not concern a field.
-const NOWHERE: &str = "<nil>";
+const NO_FIELD: &str = "<nil>";
 
 /// The number of checks, as the real server counts them. If no alternative fits, the errors of the one with the highest
 /// score are reported.
@@ -89,7 +89,7 @@ type Score = u64;
 struct Checker<'a> {
     hidden: &'a str,
     /// `true` if scores are needed: unchanged values are then checked as well, but their errors are dropped.
-    weighs: bool,
+    scores: bool,
 }
 
 impl Checker<'_> {
@@ -97,7 +97,7 @@ impl Checker<'_> {
     fn changed(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         match old == Some(value) {
             false => self.value(value, old, schema, path, causes),
-            true if self.weighs => self.value(value, old, schema, path, &mut Causes::default()),
+            true if self.scores => self.value(value, old, schema, path, &mut Causes::default()),
             true => 0,
         }
     }
@@ -105,14 +105,14 @@ impl Checker<'_> {
     /// Runs all checks for a value of this type, even if the schema expects another type.
     fn value(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let typed = !schema.kind.is_empty() || schema.int_or_string || !schema.limits.format.is_empty();
-        let fits = self.right_type(value, schema, path, causes);
+        let fits = self.check_type(value, schema, path, causes);
         if value.is_null() {
             choices(value, schema, path, causes);
             return Score::from(fits);
         }
         // Three checks apply to any value: its presence, alternatives and choices.
         let mut score = 3 + if typed { 1 + Score::from(fits) } else { 0 };
-        score += self.junctions(value, old, schema, path, causes);
+        score += self.combinators(value, old, schema, path, causes);
         match value {
             Value::String(text) => {
                 score += 1 + Score::from(formats::is_known(&schema.limits.format));
@@ -137,7 +137,7 @@ impl Checker<'_> {
         path.strip_prefix(self.hidden).map_or(path, |rest| rest.strip_prefix('.').unwrap_or(rest))
     }
 
-    fn right_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Causes) -> bool {
+    fn check_type(&self, value: &Value, schema: &Schema, path: &str, causes: &mut Causes) -> bool {
         let found = match value {
             Value::Null if schema.nullable => return true,
             Value::Null => "null",
@@ -161,7 +161,7 @@ impl Checker<'_> {
         // values have a fixed one.
         let format = schema.limits.format.as_str();
         let is_numeric = expected.contains("integer") || expected == "number";
-        let (shown, wanted) = match value {
+        let (shown, allowed) = match value {
             Value::String(_) | Value::Array(_) if !format.is_empty() && !is_numeric => return true,
             Value::Null | Value::String(_) | Value::Array(_) => (found, expected),
             _ if format.is_empty() => (found, expected),
@@ -169,16 +169,16 @@ impl Checker<'_> {
             Value::Number(_) => ("float64", format),
             Value::Bool(_) | Value::Object(_) => ("", format),
         };
-        if shown == wanted {
+        if shown == allowed {
             return true;
         }
         let message =
-            format!("Invalid value: \"{shown}\": {} in body must be of type {wanted}: \"{shown}\"", self.named(path));
+            format!("Invalid value: \"{shown}\": {} in body must be of type {allowed}: \"{shown}\"", self.named(path));
         causes.push(cause(path, "FieldValueTypeInvalid", message));
         if expected == "integer" && found == "number" {
             let format =
                 if format.is_empty() { "(default format)".to_owned() } else { format!("with format {format}") };
-            causes.push(nowhere(&format!("Checked value must be of type integer {format} in {}", self.named(path))));
+            causes.push(without_field(&format!("Checked value must be of type integer {format} in {}", self.named(path))));
         }
         false
     }
@@ -192,12 +192,12 @@ impl Checker<'_> {
         causes: &mut Causes,
     ) -> Score {
         let (count, limits, mut score) = (entries.len() as u64, &schema.limits, 0);
-        if let Some(least) = limits.min_properties.filter(|least| count < *least) {
-            let detail = format!("{} in body should have at least {least} properties", self.named(path));
+        if let Some(min) = limits.min_properties.filter(|min| count < *min) {
+            let detail = format!("{} in body should have at least {min} properties", self.named(path));
             causes.push(invalid(path, &count.to_string(), &detail));
         }
-        if let Some(most) = limits.max_properties.filter(|most| count > *most) {
-            causes.push(too_many(path, count, most));
+        if let Some(max) = limits.max_properties.filter(|max| count > *max) {
+            causes.push(too_many(path, count, max));
         }
         for (name, value) in entries {
             let below = join(path, name);
@@ -209,7 +209,7 @@ impl Checker<'_> {
                     let detail = format!("{} in body is a forbidden property", self.named(&below));
                     causes.push(invalid(path, &go_quote(name), &detail));
                 }
-                (None, Additional::Unsaid | Additional::Allowed) => {}
+                (None, Additional::Unspecified | Additional::Allowed) => {}
             }
         }
         for name in &schema.required {
@@ -222,12 +222,12 @@ impl Checker<'_> {
 
     fn array(&self, items: &[Value], old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
         let (count, limits, mut score) = (items.len() as u64, &schema.limits, 0);
-        if let Some(least) = limits.min_items.filter(|least| count < *least) {
-            let detail = format!("{} in body should have at least {least} items", self.named(path));
+        if let Some(min) = limits.min_items.filter(|min| count < *min) {
+            let detail = format!("{} in body should have at least {min} items", self.named(path));
             causes.push(invalid(path, &count.to_string(), &detail));
         }
-        if let Some(most) = limits.max_items.filter(|most| count > *most) {
-            causes.push(too_many(path, count, most));
+        if let Some(max) = limits.max_items.filter(|max| count > *max) {
+            causes.push(too_many(path, count, max));
         }
         let before = old.and_then(Value::as_array);
         if let Some(of_items) = &schema.items {
@@ -246,12 +246,12 @@ impl Checker<'_> {
     fn string(&self, text: &str, schema: &Schema, path: &str, causes: &mut Causes) {
         let count = text.chars().count() as u64;
         // Only the first of these errors is reported.
-        if let Some(most) = schema.limits.max_length.filter(|most| count > *most) {
-            let plural = if most == 1 { "" } else { "s" };
-            let message = format!("Too long: may not be more than {most} byte{plural}");
+        if let Some(max) = schema.limits.max_length.filter(|max| count > *max) {
+            let plural = if max == 1 { "" } else { "s" };
+            let message = format!("Too long: may not be more than {max} byte{plural}");
             causes.push(cause(path, "FieldValueTooLong", message));
-        } else if let Some(least) = schema.limits.min_length.filter(|least| count < *least) {
-            let detail = format!("{} in body should be at least {least} chars long", self.named(path));
+        } else if let Some(min) = schema.limits.min_length.filter(|min| count < *min) {
+            let detail = format!("{} in body should be at least {min} chars long", self.named(path));
             causes.push(invalid(path, &go_quote(text), &detail));
         } else if let Some(pattern) = schema.limits.pattern.as_ref().filter(|pattern| !pattern.compiled.is_match(text))
         {
@@ -271,9 +271,9 @@ impl Checker<'_> {
         let Some(value) = number.as_f64() else { return };
         if limits.format == "int32" && number.as_i64().is_some_and(|integer| i32::try_from(integer).is_err()) {
             let message = format!("Checked value must be of type integer with format int32 in {}", self.named(path));
-            causes.push(nowhere(&message));
+            causes.push(without_field(&message));
         }
-        let mut complain = |what: &str| {
+        let mut add_cause = |what: &str| {
             let detail = format!("{} in body should be {what}", self.named(path));
             causes.push(invalid(path, &go_format(&Value::Number(number.clone())), &detail));
         };
@@ -284,87 +284,87 @@ impl Checker<'_> {
         if let Some(step) = limits.multiple_of
             && (value / step).fract() != 0.0
         {
-            complain(&format!("a multiple of {step}"));
+            add_cause(&format!("a multiple of {step}"));
         }
         let shown = |at: f64| if number.is_i64() { at.to_string() } else { go_format(&at.into()) };
         match bound(limits.maximum) {
-            Some(Bound { at, exclusive: true }) if value >= at => complain(&format!("less than {}", shown(at))),
+            Some(Bound { at, exclusive: true }) if value >= at => add_cause(&format!("less than {}", shown(at))),
             Some(Bound { at, exclusive: false }) if value > at => {
-                complain(&format!("less than or equal to {}", shown(at)));
+                add_cause(&format!("less than or equal to {}", shown(at)));
             }
             _ => {}
         }
         match bound(limits.minimum) {
-            Some(Bound { at, exclusive: true }) if value <= at => complain(&format!("greater than {}", shown(at))),
+            Some(Bound { at, exclusive: true }) if value <= at => add_cause(&format!("greater than {}", shown(at))),
             Some(Bound { at, exclusive: false }) if value < at => {
-                complain(&format!("greater than or equal to {}", shown(at)));
+                add_cause(&format!("greater than or equal to {}", shown(at)));
             }
             _ => {}
         }
     }
 
-    fn junctions(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
-        let (name, checker) = (self.named(path), Checker { weighs: true, ..*self });
-        let tried = |schema: &Schema| {
+    fn combinators(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
+        let (name, checker) = (self.named(path), Checker { scores: true, ..*self });
+        let try_schema = |schema: &Schema| {
             let mut causes = Causes::default();
             (checker.value(value, old, schema, path, &mut causes), causes)
         };
         // The errors of the alternative with the highest score are also reported; of equal scores, the first.
-        let best = |all: Vec<Tried>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
+        let best = |all: Vec<Outcome>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
         let mut score = 1;
-        let mut tell = |told: Option<Tried>, causes: &mut Causes| {
-            let (found, complaints) = told.unwrap_or_default();
+        let mut record = |outcome: Option<Outcome>, causes: &mut Causes| {
+            let (found, more) = outcome.unwrap_or_default();
             score += found;
-            causes.append(complaints);
+            causes.append(more);
         };
         if !schema.any_of.is_empty() {
             let mut all = Vec::new();
-            let fitting = schema.any_of.iter().map(tried).find_map(|tried| {
-                let fits = tried.1.is_empty();
+            let fitting = schema.any_of.iter().map(try_schema).find_map(|outcome| {
+                let fits = outcome.1.is_empty();
                 if fits {
-                    Some(tried)
+                    Some(outcome)
                 } else {
-                    all.push(tried);
+                    all.push(outcome);
                     None
                 }
             });
             if fitting.is_none() {
-                causes.push(nowhere(&format!("\"{name}\" must validate at least one schema (anyOf)")));
+                causes.push(without_field(&format!("\"{name}\" must validate at least one schema (anyOf)")));
             }
-            tell(fitting.or_else(|| best(all)), causes);
+            record(fitting.or_else(|| best(all)), causes);
         }
         if !schema.one_of.is_empty() {
-            let all = schema.one_of.iter().map(tried).collect::<Vec<_>>();
+            let all = schema.one_of.iter().map(try_schema).collect::<Vec<_>>();
             let only_one = format!("\"{name}\" must validate one and only one schema (oneOf)");
             match all.iter().filter(|(_, causes)| causes.is_empty()).count() {
-                1 => tell(all.into_iter().find(|(_, causes)| causes.is_empty()), causes),
+                1 => record(all.into_iter().find(|(_, causes)| causes.is_empty()), causes),
                 0 => {
-                    causes.push(nowhere(&format!("{only_one}. Found none valid")));
-                    tell(best(all), causes);
+                    causes.push(without_field(&format!("{only_one}. Found none valid")));
+                    record(best(all), causes);
                 }
-                several => causes.push(nowhere(&format!("{only_one}. Found {several} valid alternatives"))),
+                several => causes.push(without_field(&format!("{only_one}. Found {several} valid alternatives"))),
             }
         }
         if !schema.all_of.is_empty() {
-            let all = schema.all_of.iter().map(tried).collect::<Vec<_>>();
-            let (valid, asked) = (all.iter().filter(|(_, causes)| causes.is_empty()).count(), all.len());
+            let all = schema.all_of.iter().map(try_schema).collect::<Vec<_>>();
+            let (valid, total) = (all.iter().filter(|(_, causes)| causes.is_empty()).count(), all.len());
             for one in all {
-                tell(Some(one), causes);
+                record(Some(one), causes);
             }
-            if valid < asked {
+            if valid < total {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                causes.push(nowhere(&format!("\"{name}\" must validate all the schemas (allOf){none}")));
+                causes.push(without_field(&format!("\"{name}\" must validate all the schemas (allOf){none}")));
             }
         }
-        if schema.not.as_deref().is_some_and(|schema| tried(schema).1.is_empty()) {
-            causes.push(nowhere(&format!("\"{name}\" must not validate the schema (not)")));
+        if schema.not.as_deref().is_some_and(|schema| try_schema(schema).1.is_empty()) {
+            causes.push(without_field(&format!("\"{name}\" must not validate the schema (not)")));
         }
         score
     }
 }
 
 /// The result of an alternative.
-type Tried = (Score, Causes);
+type Outcome = (Score, Causes);
 
 /// Checks that a value is one of the schema's choices.
 fn choices(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
@@ -394,10 +394,10 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
             }
         }
         Value::Array(items) => {
-            if let (List::Map(_), Some(odd)) = (&schema.list, items.iter().position(|item| !is_item_of_map(item))) {
-                let field = format!("{path}[{odd}]");
+            if let (List::Map(_), Some(invalid_index)) = (&schema.list, items.iter().position(|item| !is_item_of_map(item))) {
+                let field = format!("{path}[{invalid_index}]");
                 let detail = "must be an object for an array of list-type map";
-                causes.push(invalid(&field, &shown(&items[odd]), detail));
+                causes.push(invalid(&field, &shown(&items[invalid_index]), detail));
                 return;
             }
             let key = |item: &Value| match &schema.list {
@@ -491,12 +491,12 @@ fn invalid(field: &str, shown: &str, detail: &str) -> Cause {
     cause(field, "FieldValueInvalid", format!("Invalid value: {shown}: {detail}"))
 }
 
-fn too_many(field: &str, count: u64, most: u64) -> Cause {
-    let plural = if most == 1 { "" } else { "s" };
-    cause(field, "FieldValueTooMany", format!("Too many: {count}: must have at most {most} item{plural}"))
+fn too_many(field: &str, count: u64, max: u64) -> Cause {
+    let plural = if max == 1 { "" } else { "s" };
+    cause(field, "FieldValueTooMany", format!("Too many: {count}: must have at most {max} item{plural}"))
 }
 
 /// Returns an error that does not concern a field.
-fn nowhere(detail: &str) -> Cause {
-    invalid(NOWHERE, "\"\"", detail)
+fn without_field(detail: &str) -> Cause {
+    invalid(NO_FIELD, "\"\"", detail)
 }

@@ -41,7 +41,7 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Status> {
 }
 
 fn is_handshake(headers: &HeaderMap) -> bool {
-    let is = |value: &str, wanted: &str| value.trim().eq_ignore_ascii_case(wanted);
+    let is = |value: &str, expected: &str| value.trim().eq_ignore_ascii_case(expected);
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     is(text(UPGRADE), "websocket") && text(CONNECTION).split(',').any(|option| is(option, "upgrade"))
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn handshake_carries_one_readable_token_beside_a_protocol() {
+    fn handshake_has_one_readable_token_and_a_protocol() {
         let sent = |text: &str| format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(text));
         assert_eq!(offered(&[&sent("abc"), "v5.channel.k8s.io"]), Ok(Some(b"abc".to_vec())));
         assert_eq!(offered(&[&format!("v5.channel.k8s.io, {}", sent("abc"))]), Ok(Some(b"abc".to_vec())));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn subprotocol_of_other_requests_is_no_token() {
+    fn subprotocol_outside_of_a_handshake_is_no_token() {
         let mut headers = HeaderMap::new();
         headers.insert(SEC_WEBSOCKET_PROTOCOL, format!("{TOKEN}?, v1").parse().unwrap());
         assert_eq!(token(&headers).unwrap(), None);

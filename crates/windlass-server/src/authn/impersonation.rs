@@ -46,7 +46,7 @@ struct Mode {
 const MODES: [Mode; 5] = [
     Mode {
         name: "associated-node",
-        applies_to: |impersonated_user, caller| is_only_name(impersonated_user) && lives_on(caller, impersonated_user),
+        applies_to: |impersonated_user, caller| is_only_name(impersonated_user) && runs_on_node(caller, impersonated_user),
     },
     Mode {
         name: "arbitrary-node",
@@ -68,26 +68,26 @@ const MODES: [Mode; 5] = [
 ];
 
 /// The maximum number of callers in the cache of modes.
-const MOST_REMEMBERED: usize = 10_000;
+const MAX_GRANTED_MODES: usize = 10_000;
 
 /// The mode last granted to each caller, as an index into [`MODES`].
 #[derive(Debug, Default)]
 pub(crate) struct GrantedModes(Mutex<BTreeMap<String, usize>>);
 
 impl GrantedModes {
-    fn to(&self, caller: &User) -> Option<usize> {
+    fn last(&self, caller: &User) -> Option<usize> {
         self.0.lock().get(&caller.name).copied()
     }
 
-    fn remember(&self, caller: &User, mode: usize) {
-        let mut ways = self.0.lock();
-        if ways.get(&caller.name) == Some(&mode) {
+    fn record(&self, caller: &User, mode: usize) {
+        let mut modes = self.0.lock();
+        if modes.get(&caller.name) == Some(&mode) {
             return;
         }
-        if ways.len() >= MOST_REMEMBERED {
-            ways.clear();
+        if modes.len() >= MAX_GRANTED_MODES {
+            modes.clear();
         }
-        ways.insert(caller.name.clone(), mode);
+        modes.insert(caller.name.clone(), mode);
     }
 }
 
@@ -100,20 +100,20 @@ pub(crate) async fn impersonated(
     headers: &HeaderMap,
 ) -> Result<Arc<User>, Status> {
     let Some(impersonated_user) = impersonated_user(headers)? else { return Ok(caller) };
-    let open = authenticator.granted_modes();
-    let known = open.to(&caller);
-    let order = known.into_iter().chain((0..MODES.len()).filter(|place| Some(*place) != known));
+    let granted = authenticator.granted_modes();
+    let known = granted.last(&caller);
+    let order = known.into_iter().chain((0..MODES.len()).filter(|index| Some(*index) != known));
     let mut first = None;
-    for (place, mode) in order.map(|place| (place, &MODES[place])) {
+    for (index, mode) in order.map(|index| (index, &MODES[index])) {
         if !(mode.applies_to)(&impersonated_user, &caller) {
             continue;
         }
-        match (ModeCheck { host, caller: &caller, mode }).pass(request, &impersonated_user).await {
+        match (ModeCheck { host, caller: &caller, mode }).authorize(request, &impersonated_user).await {
             Ok(user) => {
-                open.remember(&caller, place);
+                granted.record(&caller, index);
                 return Ok(Arc::new(user));
             }
-            Err(refusal) => first = first.or(Some(refusal)),
+            Err(error) => first = first.or(Some(error)),
         }
     }
     Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
@@ -140,7 +140,7 @@ fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     if is_only_name(&impersonated_user) {
         return Ok(None);
     }
-    Err(Status::bad_request(format!("requested {} without impersonating a user name", in_go(&impersonated_user))))
+    Err(Status::bad_request(format!("requested {} without impersonating a user name", go_user_syntax(&impersonated_user))))
 }
 
 /// Decodes the key of an extra. A key with an invalid escape is not decoded at all.
@@ -163,19 +163,19 @@ struct ModeCheck<'a, H> {
 
 impl<H: Host> ModeCheck<'_, H> {
     /// Checks all permissions of the mode and returns the impersonated user.
-    async fn pass(&self, request: &RequestInfo, impersonated_user: &User) -> Result<User, Status> {
-        let asked = AccessAttributes::of(request);
-        if self.is_narrow() {
-            let verb = format!("impersonate-on:{}:{}", self.mode.name, asked.verb);
-            self.ask(&AccessAttributes { verb: &verb, ..asked }).await?;
+    async fn authorize(&self, request: &RequestInfo, impersonated_user: &User) -> Result<User, Status> {
+        let attributes = AccessAttributes::of(request);
+        if self.is_constrained() {
+            let verb = format!("impersonate-on:{}:{}", self.mode.name, attributes.verb);
+            self.check(&AccessAttributes { verb: &verb, ..attributes }).await?;
         }
         let mut user = impersonated_user.clone();
-        self.ask_for_name(&mut user).await?;
+        self.check_name(&mut user).await?;
         if !impersonated_user.uid.is_empty() {
-            self.ask_for(AUTHENTICATION, "uids", "", "", &impersonated_user.uid).await?;
+            self.check_resource(AUTHENTICATION, "uids", "", "", &impersonated_user.uid).await?;
         }
-        self.ask_for_groups(&impersonated_user.groups).await?;
-        self.ask_for_extra(&impersonated_user.extra).await?;
+        self.check_groups(&impersonated_user.groups).await?;
+        self.check_extra(&impersonated_user.extra).await?;
         if user.name == ANONYMOUS {
             user.join(UNAUTHENTICATED);
         } else if !user.is_in(UNAUTHENTICATED) {
@@ -185,25 +185,25 @@ impl<H: Host> ModeCheck<'_, H> {
     }
 
     /// Checks the permission for the user name. Sets the groups of service accounts and nodes.
-    async fn ask_for_name(&self, user: &mut User) -> Result<(), Status> {
+    async fn check_name(&self, user: &mut User) -> Result<(), Status> {
         let name = user.name.clone();
         let group = self.group();
-        if let Some(node) = node(&name).filter(|_| self.is_narrow()) {
+        if let Some(node) = node(&name).filter(|_| self.is_constrained()) {
             user.groups = vec![NODES.to_owned()];
             // All nodes: the caller's own node was already verified.
             let node = if self.mode.name == "associated-node" { "*" } else { node };
-            return self.ask_for(group, "nodes", "", "", node).await;
+            return self.check_resource(group, "nodes", "", "", node).await;
         }
         if let Some((namespace, account)) = account(&name) {
             if user.groups.is_empty() {
                 user.groups = vec![SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")];
             }
-            return self.ask_for(group, "serviceaccounts", "", namespace, account).await;
+            return self.check_resource(group, "serviceaccounts", "", namespace, account).await;
         }
-        self.ask_for(group, "users", "", "", &name).await
+        self.check_resource(group, "users", "", "", &name).await
     }
 
-    async fn ask_for_groups(&self, groups: &[String]) -> Result<(), Status> {
+    async fn check_groups(&self, groups: &[String]) -> Result<(), Status> {
         let refused = |name: &str, why: &str| {
             let verb = self.verb();
             let object = Object::Resource {
@@ -216,27 +216,27 @@ impl<H: Host> ModeCheck<'_, H> {
             };
             Err(AccessAttributes { verb: &verb, object }.forbidden(self.caller, why))
         };
-        if self.is_narrow() {
+        if self.is_constrained() {
             if groups.iter().any(String::is_empty) {
                 return refused("", "impersonating the empty string group is not allowed");
             }
             if groups.iter().any(|group| group == MASTERS) {
                 return refused(MASTERS, "impersonating the system:masters group is not allowed");
             }
-            if groups.len() >= MANY && self.ask_for(self.group(), "groups", "", "", "*").await.is_ok() {
+            if groups.len() >= MANY && self.check_resource(self.group(), "groups", "", "", "*").await.is_ok() {
                 return Ok(());
             }
         }
         for group in groups {
-            self.ask_for(self.group(), "groups", "", "", group).await?;
+            self.check_resource(self.group(), "groups", "", "", group).await?;
         }
         Ok(())
     }
 
-    async fn ask_for_extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
+    async fn check_extra(&self, extra: &BTreeMap<String, Vec<String>>) -> Result<(), Status> {
         const RESOURCE: &str = "userextras";
-        if self.is_narrow() {
-            if let Some(why) = extra.iter().find_map(|(key, values)| improper(key, values)) {
+        if self.is_constrained() {
+            if let Some(why) = extra.iter().find_map(|(key, values)| extra_error(key, values)) {
                 let object = Object::Resource {
                     group: AUTHENTICATION,
                     version: "v1",
@@ -248,20 +248,20 @@ impl<H: Host> ModeCheck<'_, H> {
                 return Err(AccessAttributes { verb: &self.verb(), object }.forbidden(self.caller, &why));
             }
             if extra.values().map(Vec::len).sum::<usize>() >= MANY
-                && self.ask_for(AUTHENTICATION, RESOURCE, "*", "", "*").await.is_ok()
+                && self.check_resource(AUTHENTICATION, RESOURCE, "*", "", "*").await.is_ok()
             {
                 return Ok(());
             }
         }
         for (key, values) in extra {
             for value in values {
-                self.ask_for(AUTHENTICATION, RESOURCE, key, "", value).await?;
+                self.check_resource(AUTHENTICATION, RESOURCE, key, "", value).await?;
             }
         }
         Ok(())
     }
 
-    async fn ask_for(
+    async fn check_resource(
         &self,
         group: &str,
         resource: &str,
@@ -271,33 +271,33 @@ impl<H: Host> ModeCheck<'_, H> {
     ) -> Result<(), Status> {
         let version = if group.is_empty() { "" } else { "v1" };
         let object = Object::Resource { group, version, resource, subresource, namespace, name };
-        self.ask(&AccessAttributes { verb: &self.verb(), object }).await
+        self.check(&AccessAttributes { verb: &self.verb(), object }).await
     }
 
-    async fn ask(&self, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
-        self.host.authorize(self.caller, attempt).await
+    async fn check(&self, attributes: &AccessAttributes<'_>) -> Result<(), Status> {
+        self.host.authorize(self.caller, attributes).await
     }
 
-    fn is_narrow(&self) -> bool {
+    fn is_constrained(&self) -> bool {
         !self.mode.name.is_empty()
     }
 
     fn verb(&self) -> String {
-        if self.is_narrow() { format!("impersonate:{}", self.mode.name) } else { "impersonate".to_owned() }
+        if self.is_constrained() { format!("impersonate:{}", self.mode.name) } else { "impersonate".to_owned() }
     }
 
     fn version(&self) -> &'static str {
-        if self.is_narrow() { "v1" } else { "" }
+        if self.is_constrained() { "v1" } else { "" }
     }
 
     /// Returns the API group of the resources for users and groups.
     fn group(&self) -> &'static str {
-        if self.is_narrow() { AUTHENTICATION } else { "" }
+        if self.is_constrained() { AUTHENTICATION } else { "" }
     }
 }
 
 /// Returns the error of an extra; `None` if it is valid.
-fn improper(key: &str, values: &[String]) -> Option<String> {
+fn extra_error(key: &str, values: &[String]) -> Option<String> {
     let mut errors = Errors::default();
     validate_domain_prefixed(key, &Path::new("extra.key"), &mut errors);
     let problems: Vec<String> =
@@ -334,14 +334,14 @@ fn account(user: &str) -> Option<(&str, &str)> {
 }
 
 /// Reports whether the caller is a service account of a pod on the impersonated node.
-fn lives_on(caller: &User, impersonated_user: &User) -> bool {
+fn runs_on_node(caller: &User, impersonated_user: &User) -> bool {
     let own = caller.extra.get(NODE_NAME).map(Vec::as_slice);
     account(&caller.name).is_some()
         && node(&impersonated_user.name).is_some_and(|node| matches!(own, Some([own]) if own == node))
 }
 
 /// Formats a user as Go does.
-fn in_go(user: &User) -> String {
+fn go_user_syntax(user: &User) -> String {
     let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(", ");
     let groups =
         if user.groups.is_empty() { "[]string(nil)".to_owned() } else { format!("[]string{{{}}}", list(&user.groups)) };
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn non_ascii_headers_name_the_user_they_spell() {
+    fn non_ascii_headers_impersonate_the_decoded_user() {
         let user = named(&[
             ("impersonate-user", "josé".as_bytes()),
             ("impersonate-uid", "ü1".as_bytes()),
@@ -392,12 +392,12 @@ mod tests {
 
     #[test]
     fn non_ascii_group_without_user_is_rejected() {
-        let refusal = named(&[("impersonate-group", "entwürfe".as_bytes())]).unwrap_err();
-        assert_eq!(refusal.code, 400);
+        let error = named(&[("impersonate-group", "entwürfe".as_bytes())]).unwrap_err();
+        assert_eq!(error.code, 400);
     }
 
     #[test]
-    fn extra_keys_are_decoded_whole_or_not_at_all() {
+    fn partly_encoded_extra_keys_are_not_decoded() {
         for (sent, key) in [
             ("acme.io%2fscope", "acme.io/scope"),
             ("k%c3%b6ln", "köln"),
@@ -413,7 +413,7 @@ mod tests {
     /// Regression test for an attack: an administrator's proxy impersonates a user with an umlaut. The server ignored
     /// the header.
     #[tokio::test]
-    async fn request_for_non_ascii_user_does_not_run_as_caller() {
+    async fn impersonating_a_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();
         let origin = Origin { trust: Trust::Socket(ClientCertificate::Nothing), stopping: server.inner().stopping() };
         let ask = |path: &str| {

@@ -222,14 +222,14 @@ impl Issuer {
         if public.verify(text.as_bytes(), &signature).is_err() {
             return Err(invalid("go-jose/go-jose: error in cryptographic primitive"));
         }
-        let meant_for: Vec<String> =
+        let token_audiences: Vec<String> =
             claims.items(&["aud"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let shared: Vec<String> = audiences.iter().filter(|audience| meant_for.contains(audience)).cloned().collect();
+        let shared: Vec<String> = audiences.iter().filter(|audience| token_audiences.contains(audience)).cloned().collect();
         if shared.is_empty() {
             let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(" ");
-            let (meant_for, asked) = (list(&meant_for), list(audiences));
+            let (token_audiences, requested) = (list(&token_audiences), list(audiences));
             return Err(TokenError::Invalid(format!(
-                "token audiences [{meant_for}] is invalid for the target audiences [{asked}]"
+                "token audiences [{token_audiences}] is invalid for the target audiences [{requested}]"
             )));
         }
         let own = &claims["kubernetes.io"];
@@ -383,16 +383,16 @@ impl Claims {
     pub(super) fn identity(&self) -> Identity {
         let mut user = User::service_account(&self.namespace, &self.name);
         user.uid.clone_from(&self.uid);
-        let mut tell = |what: &str, value: String| {
+        let mut add_extra = |what: &str, value: String| {
             user.extra.insert(format!("authentication.kubernetes.io/{what}"), vec![value]);
         };
         if !self.id.is_empty() {
-            tell("credential-id", format!("JTI={}", self.id));
+            add_extra("credential-id", format!("JTI={}", self.id));
         }
         for bound in self.bound.iter().filter(|bound| bound.kind != "secret") {
-            tell(&format!("{}-name", bound.kind), bound.name.clone());
+            add_extra(&format!("{}-name", bound.kind), bound.name.clone());
             if !bound.uid.is_empty() {
-                tell(&format!("{}-uid", bound.kind), bound.uid.clone());
+                add_extra(&format!("{}-uid", bound.kind), bound.uid.clone());
             }
         }
         Identity { user: user.into(), audiences: self.audiences.clone() }
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_until_it_ends_and_for_whom_it_is_meant() {
+    fn token_is_valid_in_its_lifetime_and_for_its_audience() {
         let issuer = Issuer::new(TokenIssuer::default());
         let now = Timestamp::from_second(1_000_000).unwrap();
         let later = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_key_of_an_issuer_takes_its_tokens() {
+    fn verifier_accepts_tokens_of_the_issuers_key() {
         const NAME: &str = "https://127.0.0.1:6443/";
         let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
         let issuer = || Issuer::new(TokenIssuer::named(NAME).signing_with(&key).unwrap());

@@ -13,13 +13,13 @@ use sha2::{Digest as _, Sha256};
 use super::{Identity, token::Claims};
 
 /// The lifetime of a result: `--token-success-cache-ttl` of kube-apiserver, which caches the result of all checks.
-const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
+const CACHE_TTL: SignedDuration = SignedDuration::from_secs(10);
 
 /// The maximum number of cached tokens. kube-apiserver has no limit.
 const CAPACITY: usize = 32 << 10;
 
 /// The maximum number of audiences of a cached result. This limits the memory that one request can occupy.
-const MOST_AUDIENCES: usize = 16;
+const MAX_AUDIENCES: usize = 16;
 
 /// A hash of the token and the requested audiences. Tokens themselves are not stored.
 type Key = [u8; 32];
@@ -32,44 +32,44 @@ pub(super) struct Verified {
 }
 
 #[derive(Default)]
-pub(super) struct Remembered(Mutex<State>);
+pub(super) struct TokenCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     /// The tokens with the time of their verification.
     tokens: HashMap<Key, (Timestamp, Arc<Verified>)>,
     /// The time when expired results were last removed.
-    swept: Timestamp,
+    last_cleanup: Timestamp,
 }
 
-impl Remembered {
+impl TokenCache {
     /// Returns the cached result for a token.
-    pub(super) fn recall(&self, key: &Key, now: Timestamp) -> Option<Arc<Verified>> {
-        let remembered = self.0.lock();
-        let (since, verified) = remembered.tokens.get(key)?;
+    pub(super) fn get(&self, key: &Key, now: Timestamp) -> Option<Arc<Verified>> {
+        let cache = self.0.lock();
+        let (since, verified) = cache.tokens.get(key)?;
         is_fresh(*since, now).then(|| Arc::clone(verified))
     }
 
     /// Caches a result.
-    pub(super) fn keep(&self, key: Key, now: Timestamp, verified: Arc<Verified>) {
-        if verified.identity.audiences.len() > MOST_AUDIENCES {
+    pub(super) fn insert(&self, key: Key, now: Timestamp, verified: Arc<Verified>) {
+        if verified.identity.audiences.len() > MAX_AUDIENCES {
             return;
         }
-        let mut remembered = self.0.lock();
-        if !is_fresh(remembered.swept, now) {
-            remembered.tokens.retain(|_, (since, _)| is_fresh(*since, now));
-            remembered.swept = now;
+        let mut cache = self.0.lock();
+        if !is_fresh(cache.last_cleanup, now) {
+            cache.tokens.retain(|_, (since, _)| is_fresh(*since, now));
+            cache.last_cleanup = now;
         }
         // If the cache is full of valid results, new tokens are verified each time.
-        if remembered.tokens.len() < CAPACITY {
-            remembered.tokens.insert(key, (now, verified));
+        if cache.tokens.len() < CAPACITY {
+            cache.tokens.insert(key, (now, verified));
         }
     }
 }
 
 /// Reports whether a result is still valid. Results are invalid if the clock was set back.
 fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
-    now >= since && now.duration_since(since) < REMEMBERED
+    now >= since && now.duration_since(since) < CACHE_TTL
 }
 
 /// Returns the cache key of a token and the requested audiences.
@@ -83,9 +83,9 @@ pub(super) fn key(sent: &[u8], audiences: &[String]) -> Key {
     digest.finalize().into()
 }
 
-impl fmt::Debug for Remembered {
+impl fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remembered").field("tokens", &self.0.lock().tokens.len()).finish_non_exhaustive()
+        f.debug_struct("TokenCache").field("tokens", &self.0.lock().tokens.len()).finish_non_exhaustive()
     }
 }
 
@@ -100,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_remembered_for_ten_seconds_and_for_those_audiences() {
-        let remembered = Remembered::default();
+    fn token_is_cached_for_ten_seconds_and_its_audiences() {
+        let cache = TokenCache::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
         let for_us = key(b"token", &["us".to_owned()]);
-        remembered.keep(for_us, at(0), verified(1));
+        cache.insert(for_us, at(0), verified(1));
         let known = |key: &Key, seconds| {
-            let verified = remembered.recall(key, at(seconds))?;
+            let verified = cache.get(key, at(seconds))?;
             Some(verified.identity.user.name.clone())
         };
         assert_eq!(known(&for_us, 0).as_deref(), Some("system:serviceaccount:default:robot"));
@@ -118,25 +118,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_makes_room() {
-        let remembered = Remembered::default();
+    fn expired_entries_are_evicted_from_a_full_cache() {
+        let cache = TokenCache::default();
         let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
         for token in 0..=CAPACITY {
-            remembered.keep(key(&token.to_le_bytes(), &[]), at(0), verified(1));
+            cache.insert(key(&token.to_le_bytes(), &[]), at(0), verified(1));
         }
         let last = key(&CAPACITY.to_le_bytes(), &[]);
-        assert!(remembered.recall(&last, at(0)).is_none(), "the cache is full");
-        remembered.keep(last, at(20), verified(1));
-        assert!(remembered.recall(&last, at(20)).is_some());
-        assert_eq!(remembered.0.lock().tokens.len(), 1);
+        assert!(cache.get(&last, at(0)).is_none(), "the cache is full");
+        cache.insert(last, at(20), verified(1));
+        assert!(cache.get(&last, at(20)).is_some());
+        assert_eq!(cache.0.lock().tokens.len(), 1);
     }
 
     #[test]
-    fn what_was_asked_for_many_audiences_is_not_kept() {
-        let remembered = Remembered::default();
-        let audiences = vec!["a".to_owned(); MOST_AUDIENCES + 1];
+    fn token_with_many_audiences_is_not_cached() {
+        let cache = TokenCache::default();
+        let audiences = vec!["a".to_owned(); MAX_AUDIENCES + 1];
         let (key, now) = (key(b"token", &audiences), Timestamp::from_second(1_000_000).unwrap());
-        remembered.keep(key, now, verified(audiences.len()));
-        assert!(remembered.recall(&key, now).is_none());
+        cache.insert(key, now, verified(audiences.len()));
+        assert!(cache.get(&key, now).is_none());
     }
 }

@@ -30,7 +30,7 @@ impl AuthorizerChain {
         &self.0
     }
 
-    pub(super) fn asks_webhooks(&self) -> bool {
+    pub(super) fn has_webhooks(&self) -> bool {
         self.0.iter().any(|link| matches!(link, Link::Webhook(_)))
     }
 }

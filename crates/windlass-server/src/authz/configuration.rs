@@ -19,10 +19,10 @@ use crate::object::{Errors, Path, dns_subdomain};
 
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1"];
 const TYPES: [&str; 5] = ["AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"];
-const MOST_CONDITIONS: usize = 64;
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(30);
-const ALLOWED_FOR: Duration = Duration::from_mins(5);
-const REFUSED_FOR: Duration = Duration::from_secs(30);
+const MAX_CONDITIONS: usize = 64;
+const MAX_TIMEOUT: Duration = Duration::from_secs(30);
+const ALLOWED_TTL: Duration = Duration::from_mins(5);
+const DENIED_TTL: Duration = Duration::from_secs(30);
 
 /// A valid configuration whose webhooks are not connected yet.
 ///
@@ -216,7 +216,7 @@ impl AuthorizationConfiguration {
                     let path = webhook.connection_info.kube_config_file.clone().unwrap_or_default();
                     let reviewer = connect(&path);
                     let reviewer = reviewer.map_err(|source| ConfigurationError::Connection { name, path, source })?;
-                    Link::Webhook(webhook.with(reviewer))
+                    Link::Webhook(webhook.build(reviewer))
                 }
                 _ => Link::AlwaysDeny,
             });
@@ -230,7 +230,7 @@ impl Webhook {
         let place = path.child("timeout");
         match self.timeout.as_deref().map(duration) {
             None => errors.required(&place, ""),
-            Some(Some(timeout)) if !timeout.is_zero() && timeout <= LONGEST_TIMEOUT => {}
+            Some(Some(timeout)) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => {}
             Some(_) => errors.invalid(&place, self.timeout.as_deref().unwrap_or_default(), "must be > 0s and <= 30s"),
         }
         for (field, given) in [("authorizedTTL", &self.authorized_ttl), ("unauthorizedTTL", &self.unauthorized_ttl)] {
@@ -266,9 +266,9 @@ impl Webhook {
     }
 
     fn validate_conditions(&self, list: &Path<'_>, errors: &mut Errors) {
-        if self.match_conditions.len() > MOST_CONDITIONS {
-            let (found, most) = (self.match_conditions.len(), MOST_CONDITIONS);
-            let message = format!("Too many: {found}: must have at most {most} items");
+        if self.match_conditions.len() > MAX_CONDITIONS {
+            let (found, max) = (self.match_conditions.len(), MAX_CONDITIONS);
+            let message = format!("Too many: {found}: must have at most {max} items");
             return errors.add(list, "FieldValueTooMany", message);
         }
         for (index, condition) in self.match_conditions.iter().enumerate() {
@@ -289,10 +289,10 @@ impl Webhook {
         }
     }
 
-    fn with(self, reviewer: Arc<dyn AccessReviewer>) -> AuthorizationWebhook {
-        let lifetime = |given: Option<&str>, default, is_kept: Option<bool>| {
+    fn build(self, reviewer: Arc<dyn AccessReviewer>) -> AuthorizationWebhook {
+        let lifetime = |given: Option<&str>, default, is_cached: Option<bool>| {
             let given = given.and_then(duration).filter(|lifetime| !lifetime.is_zero());
-            is_kept.unwrap_or(true).then(|| given.unwrap_or(default))
+            is_cached.unwrap_or(true).then(|| given.unwrap_or(default))
         };
         let programs = self.match_conditions.into_iter().filter_map(|condition| {
             let program: Program = ENVIRONMENT.compile(&condition.expression, Expected::Bool).ok()?;
@@ -300,11 +300,11 @@ impl Webhook {
         });
         AuthorizationWebhook {
             reviewer,
-            timeout: self.timeout.as_deref().and_then(duration).unwrap_or(LONGEST_TIMEOUT),
+            timeout: self.timeout.as_deref().and_then(duration).unwrap_or(MAX_TIMEOUT),
             on_failure: if self.failure_policy == "Deny" { OnFailure::Deny } else { OnFailure::NoOpinion },
             conditions: programs.collect(),
-            allowed_for: lifetime(self.authorized_ttl.as_deref(), ALLOWED_FOR, self.cache_authorized_requests),
-            refused_for: lifetime(self.unauthorized_ttl.as_deref(), REFUSED_FOR, self.cache_unauthorized_requests),
+            allowed_ttl: lifetime(self.authorized_ttl.as_deref(), ALLOWED_TTL, self.cache_authorized_requests),
+            denied_ttl: lifetime(self.unauthorized_ttl.as_deref(), DENIED_TTL, self.cache_unauthorized_requests),
             version: self.subject_access_review_version,
             answers: Answers::default(),
         }

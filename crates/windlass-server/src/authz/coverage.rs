@@ -16,10 +16,10 @@ const MAX_TEXT: usize = 2 << 20;
 /// The maximum number of lines of that text, in the order in which they are found.
 const MAX_LINES: usize = 20_000;
 
-/// Returns the permissions that `wanted` grants beyond `held`, as text with one line for each resource.
-pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
+/// Returns the permissions that `requested` grants beyond `held`, as text with one line for each resource.
+pub(crate) fn missing(held: &[Rule], requested: &[Rule]) -> BTreeSet<String> {
     let mut comparison = Comparison::new(held);
-    let missing = comparison.missing(wanted);
+    let missing = comparison.missing(requested);
     if comparison.work > MAX_WORK {
         return BTreeSet::from(["the rules are too many to be compared: write smaller roles".to_owned()]);
     }
@@ -28,12 +28,12 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> BTreeSet<String> {
 
 /// The permissions of one user, prepared for lookups.
 struct Comparison<'r> {
-    held: Vec<Held<'r>>,
+    held: Vec<HeldRule<'r>>,
     work: usize,
 }
 
 /// A held rule, with a set for each of its fields.
-struct Held<'r> {
+struct HeldRule<'r> {
     verbs: HashSet<&'r str>,
     groups: HashSet<&'r str>,
     resources: HashSet<&'r str>,
@@ -46,7 +46,7 @@ struct Paths<'r> {
     whole: HashSet<&'r str>,
     /// Sorted, and no entry is a prefix of another. So the only candidate for a path is the last entry that is not
     /// after it.
-    beginnings: Vec<&'r str>,
+    prefixes: Vec<&'r str>,
 }
 
 /// The fields whose product is a rule.
@@ -77,7 +77,7 @@ struct Missing<'r> {
     lines: BTreeMap<Line<'r>, Vec<([usize; 5], &'r str)>>,
     bytes: usize,
     /// The lines are incomplete because a limit was reached.
-    cut: bool,
+    truncated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,19 +95,19 @@ enum Line<'r> {
 
 impl<'r> Comparison<'r> {
     fn new(held: &'r [Rule]) -> Self {
-        Self { held: held.iter().map(Held::new).collect(), work: 0 }
+        Self { held: held.iter().map(HeldRule::new).collect(), work: 0 }
     }
 
-    fn missing(&mut self, wanted: &'r [Rule]) -> Missing<'r> {
+    fn missing(&mut self, requested: &'r [Rule]) -> Missing<'r> {
         let mut missing = Missing::default();
-        for (index, rule) in wanted.iter().enumerate() {
+        for (index, rule) in requested.iter().enumerate() {
             // A rule with both resources and paths is treated as two rules.
             for fields in [Fields::of_resources(rule), Fields::of_paths(rule)] {
                 for product in self.uncovered(&fields) {
                     missing.add(index, &fields, &product);
                 }
             }
-            if missing.cut || self.work > MAX_WORK {
+            if missing.truncated || self.work > MAX_WORK {
                 break;
             }
         }
@@ -164,13 +164,13 @@ fn texts(field: &[String]) -> Vec<&str> {
     field.iter().map(String::as_str).collect()
 }
 
-fn has(own: &HashSet<&str>, wanted: &str) -> bool {
-    own.contains(ALL) || own.contains(wanted)
+fn has(own: &HashSet<&str>, requested: &str) -> bool {
+    own.contains(ALL) || own.contains(requested)
 }
 
 // === impl Held ===
 
-impl<'r> Held<'r> {
+impl<'r> HeldRule<'r> {
     fn new(rule: &'r Rule) -> Self {
         let set = |field: &'r [String]| field.iter().map(String::as_str).collect();
         Self {
@@ -186,7 +186,7 @@ impl<'r> Held<'r> {
     fn covers(&self, fields: &Fields<'_>, side: usize, text: &str) -> bool {
         match (fields.kind, side) {
             // A rule that is restricted to names covers no paths.
-            (FieldsOf::Paths, 0) => self.names.is_empty() && self.paths.cover(text),
+            (FieldsOf::Paths, 0) => self.names.is_empty() && self.paths.contains(text),
             (FieldsOf::Paths, _) | (_, 2) => has(&self.verbs, text),
             (_, 0) => has(&self.groups, text),
             (_, 1) => self.covers_resource(text),
@@ -194,12 +194,12 @@ impl<'r> Held<'r> {
         }
     }
 
-    fn covers_resource(&self, wanted: &str) -> bool {
-        match wanted.split_once('/') {
-            None => has(&self.resources, wanted),
+    fn covers_resource(&self, requested: &str) -> bool {
+        match requested.split_once('/') {
+            None => has(&self.resources, requested),
             Some((resource, "")) => has(&self.resources, resource),
             Some((_, subresource)) => {
-                has(&self.resources, wanted) || self.resources.contains(&*format!("{ALL}/{subresource}"))
+                has(&self.resources, requested) || self.resources.contains(&*format!("{ALL}/{subresource}"))
             }
         }
     }
@@ -212,19 +212,19 @@ impl<'r> Paths<'r> {
         let mut sorted: Vec<&str> =
             paths.iter().filter(|path| path.ends_with(ALL)).map(|path| path.trim_end_matches(ALL)).collect();
         sorted.sort_unstable();
-        let mut beginnings: Vec<&str> = Vec::with_capacity(sorted.len());
+        let mut prefixes: Vec<&str> = Vec::with_capacity(sorted.len());
         for path in sorted {
-            if !beginnings.last().is_some_and(|last| path.starts_with(last)) {
-                beginnings.push(path);
+            if !prefixes.last().is_some_and(|last| path.starts_with(last)) {
+                prefixes.push(path);
             }
         }
-        Self { whole: paths.iter().map(String::as_str).collect(), beginnings }
+        Self { whole: paths.iter().map(String::as_str).collect(), prefixes }
     }
 
-    fn cover(&self, path: &str) -> bool {
-        let after = self.beginnings.partition_point(|beginning| *beginning <= path);
-        let last = after.checked_sub(1).and_then(|at| self.beginnings.get(at));
-        self.whole.contains(path) || last.is_some_and(|beginning| path.starts_with(beginning))
+    fn contains(&self, path: &str) -> bool {
+        let after = self.prefixes.partition_point(|prefix| *prefix <= path);
+        let last = after.checked_sub(1).and_then(|at| self.prefixes.get(at));
+        self.whole.contains(path) || last.is_some_and(|prefix| path.starts_with(prefix))
     }
 }
 
@@ -288,7 +288,7 @@ impl<'r> Missing<'r> {
     /// Adds a verb. Returns `false` if a limit is reached.
     fn push(&mut self, line: Line<'r>, place: [usize; 5], verb: &'r str) -> bool {
         if self.bytes > MAX_TEXT || self.lines.len() >= MAX_LINES {
-            self.cut = true;
+            self.truncated = true;
             return false;
         }
         let verbs = self.lines.entry(line).or_default();
@@ -306,7 +306,7 @@ impl<'r> Missing<'r> {
             verbs.sort_unstable();
             texts.insert(line.rule(verbs.into_iter().map(|(_, verb)| verb.to_owned()).collect()).describe());
         }
-        if self.cut {
+        if self.truncated {
             // The tilde sorts this line last.
             texts.insert("~ and more".to_owned());
         }

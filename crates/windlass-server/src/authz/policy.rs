@@ -113,7 +113,7 @@ impl Follower {
 
     /// Returns the grants after all events so far. Returns `None` if the watch has ended; the caller must then start a
     /// new follower.
-    pub(super) fn now(&mut self) -> Option<&Grants> {
+    pub(super) fn current_grants(&mut self) -> Option<&Grants> {
         for events in &mut self.events {
             // Without tokio's cooperative budget, so that a busy task does not miss pending events.
             while let Some(event) = unconstrained(events.next()).now_or_never() {
@@ -174,7 +174,7 @@ impl Grants {
                 None => missing.push(binding.role.clone()),
             }
         }
-        let why = complaint(&missing, RoleName::singular);
+        let why = missing_roles_error(&missing, RoleName::singular);
         Decision::Refused(why.map_or_else(String::new, |why| format!("RBAC: {why}")))
     }
 
@@ -210,7 +210,7 @@ impl Grants {
 }
 
 /// Returns a message about missing roles; `None` if there are none. `word` returns the name of a role's resource.
-pub(crate) fn complaint(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
+pub(crate) fn missing_roles_error(missing: &[RoleName], word: fn(&RoleName) -> &'static str) -> Option<String> {
     let (mut texts, mut seen) = (Vec::new(), DuplicateCheck::default());
     for role in missing {
         if !seen.repeats((word(role), role.name.as_str())) {
@@ -273,11 +273,11 @@ impl Binding {
             "" => ("ClusterRoleBinding", self.name.clone()),
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
         };
-        let (role, whom) = (
+        let (role, recipient) = (
             if self.role.namespace.is_some() { "Role" } else { "ClusterRole" },
             self.subjects.get(subject).map_or_else(String::new, Subject::describe),
         );
-        format!("{kind} {} of {role} {} to {whom}", go_quote(&name), go_quote(&self.role.name))
+        format!("{kind} {} of {role} {} to {recipient}", go_quote(&name), go_quote(&self.role.name))
     }
 }
 

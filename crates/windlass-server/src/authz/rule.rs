@@ -80,8 +80,8 @@ pub(crate) fn quoted(texts: &[String]) -> String {
     format!("[{}]", texts.join(" "))
 }
 
-fn has(own: &[String], wanted: &str) -> bool {
-    own.iter().any(|own| own == ALL || own == wanted)
+fn has(own: &[String], requested: &str) -> bool {
+    own.iter().any(|own| own == ALL || own == requested)
 }
 
 fn resource_covers(own: &str, resource: &str, subresource: &str) -> bool {

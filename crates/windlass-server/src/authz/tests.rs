@@ -37,7 +37,7 @@ fn attempt(text: &str) -> AccessAttributes<'_> {
 }
 
 #[test]
-fn a_rule_allows_what_it_names() {
+fn rule_allows_only_its_verbs_groups_and_resources() {
     let scale = rule(&["get"], &["apps"], &["*/scale"], &[]);
     let log = rule(&["get"], &[""], &["pods/log"], &[]);
     let named = rule(&["*"], &["*"], &["configmaps"], &["a"]);
@@ -75,9 +75,9 @@ fn a_rule_allows_what_it_names() {
 }
 
 #[test]
-fn what_is_missing_is_told_a_line_for_each_resource() {
+fn missing_permissions_have_one_line_per_resource() {
     let held = [rule(&["get"], &[""], &["pods", "*/log"], &[]), rule(&["*"], &[""], &["secrets"], &["a"])];
-    let lines = |wanted: &[Rule]| missing(&held, wanted).into_iter().collect::<Vec<_>>();
+    let lines = |requested: &[Rule]| missing(&held, requested).into_iter().collect::<Vec<_>>();
     assert!(lines(&[rule(&["get"], &[""], &["pods", "pods/log"], &["x"])]).is_empty());
     assert!(lines(&[rule(&["list", "get"], &[""], &["secrets"], &["a"])]).is_empty());
     assert_eq!(
@@ -120,7 +120,7 @@ impl Stored {
     }
 
     /// Returns the reason for allowing the request, or in parentheses the reason for rejecting it.
-    async fn ask(&self, user: &User, text: &str) -> String {
+    async fn decision(&self, user: &User, text: &str) -> String {
         let decision = self.authorizer.decide(&self.storage, user, &attempt(text)).await.unwrap();
         if decision.is_allowed() { decision.reason() } else { format!("({})", decision.reason()) }
     }
@@ -132,10 +132,10 @@ fn user(name: &str, groups: &[&str]) -> User {
 }
 
 #[tokio::test]
-async fn what_is_written_counts_at_once() {
+async fn role_changes_apply_to_the_next_request() {
     let stored = Stored { storage: MemoryStorage::default(), authorizer: Authorizer::default() };
     let (jane, robot) = (user("jane", &["devs"]), user("system:serviceaccount:n:robot", &[]));
-    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+    assert_eq!(stored.decision(&jane, "get  pods").await, "()");
     stored
         .put(
             "/registry/rolebindings/n/b",
@@ -145,17 +145,17 @@ async fn what_is_written_counts_at_once() {
         )
         .await;
     assert_eq!(
-        stored.ask(&jane, "get  pods").await,
+        stored.decision(&jane, "get  pods").await,
         r#"(RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found)"#
     );
     let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
     stored.put("/registry/clusterroles/reader", rules).await;
     assert_eq!(
-        stored.ask(&jane, "get  pods").await,
+        stored.decision(&jane, "get  pods").await,
         r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to Group "devs""#
     );
     assert_eq!(
-        stored.ask(&robot, "get  pods").await,
+        stored.decision(&robot, "get  pods").await,
         r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to ServiceAccount "robot/n""#
     );
     let elsewhere = AccessAttributes {
@@ -170,17 +170,17 @@ async fn what_is_written_counts_at_once() {
         },
     };
     assert!(!stored.authorizer.decide(&stored.storage, &jane, &elsewhere).await.unwrap().is_allowed());
-    assert_eq!(stored.ask(&user("joan", &[]), "get  pods").await, "()");
+    assert_eq!(stored.decision(&user("joan", &[]), "get  pods").await, "()");
     stored.delete("/registry/rolebindings/n/b").await;
-    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+    assert_eq!(stored.decision(&jane, "get  pods").await, "()");
 }
 
 #[tokio::test]
-async fn what_was_missed_is_read_anew() {
+async fn roles_are_relisted_after_the_watch_ends() {
     let storage = MemoryStorage::default();
     let stored = Stored { storage, authorizer: Authorizer::default() };
     let jane = user("jane", &[]);
-    assert_eq!(stored.ask(&jane, "get  pods").await, "()");
+    assert_eq!(stored.decision(&jane, "get  pods").await, "()");
     // More events than a watch buffers, so that the watch ends.
     for _ in 0..1 << 15 {
         stored.put("/registry/roles/n/r", json!({})).await;
@@ -191,26 +191,26 @@ async fn what_was_missed_is_read_anew() {
     let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
     stored.put("/registry/roles/n/r", rules).await;
     assert_eq!(
-        stored.ask(&jane, "get  pods").await,
+        stored.decision(&jane, "get  pods").await,
         r#"RBAC: allowed by RoleBinding "b/n" of Role "r" to User "jane""#
     );
 }
 
 #[tokio::test]
-async fn those_who_are_trusted_need_no_role() {
+async fn masters_and_always_allow_need_no_role() {
     let storage = MemoryStorage::default();
     let stored = Stored { storage, authorizer: Authorizer::default() };
-    assert_eq!(stored.ask(&user("root", &[MASTERS]), "get  pods").await, "");
-    assert_eq!(stored.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");
+    assert_eq!(stored.decision(&user("root", &[MASTERS]), "get  pods").await, "");
+    assert_eq!(stored.decision(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");
     let open = Stored { authorizer: Authorizer::new(Authorization::AlwaysAllow, None), ..stored };
-    assert_eq!(open.ask(&user("jane", &[AUTHENTICATED]), "get  pods").await, "");
-    assert_eq!(open.ask(&user("system:anonymous", &["system:unauthenticated"]), "get  pods").await, "()");
+    assert_eq!(open.decision(&user("jane", &[AUTHENTICATED]), "get  pods").await, "");
+    assert_eq!(open.decision(&user("system:anonymous", &["system:unauthenticated"]), "get  pods").await, "()");
     let (rules, _) = open.authorizer.rules_of(&open.storage, &user("jane", &[AUTHENTICATED]), "n").await.unwrap();
     assert_eq!(rules, Rule::everything());
 }
 
 #[test]
-fn a_refusal_names_who_what_and_where() {
+fn forbidden_message_names_user_verb_and_resource() {
     let refused = |attempt: AccessAttributes<'_>| attempt.forbidden(&user("a<b>\"", &[]), "why").message;
     assert_eq!(
         refused(attempt("get apps deployments/scale web")),

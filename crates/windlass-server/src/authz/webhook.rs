@@ -18,7 +18,7 @@ use crate::{identity::User, object::Tree};
 /// The maximum number of cached decisions.
 const CAPACITY: usize = 8192;
 /// The maximum length of the texts of a cached request, in bytes.
-const LARGEST_KEPT: usize = 10_000;
+const MAX_CACHED_LENGTH: usize = 10_000;
 
 /// Sends reviews to a webhook, and returns its answers.
 ///
@@ -37,9 +37,9 @@ pub(crate) struct AuthorizationWebhook {
     pub(super) on_failure: OnFailure,
     pub(super) conditions: Vec<(String, Program)>,
     /// The time for which an `allowed` decision is cached. `None` disables caching.
-    pub(super) allowed_for: Option<Duration>,
+    pub(super) allowed_ttl: Option<Duration>,
     /// The time for which any other decision is cached.
-    pub(super) refused_for: Option<Duration>,
+    pub(super) denied_ttl: Option<Duration>,
     pub(super) answers: Answers,
 }
 
@@ -66,10 +66,10 @@ pub(super) struct Answers(Mutex<HashMap<String, (Instant, Opinion)>>);
 impl AuthorizationWebhook {
     /// Calls the webhook if its match conditions are true.
     pub(super) async fn opinion(&self, user: &User, attempt: &AccessAttributes<'_>) -> Opinion {
-        match self.is_concerned(user, attempt) {
+        match self.matches_conditions(user, attempt) {
             Ok(true) => {}
             Ok(false) => return Opinion::None(String::new()),
-            Err(problem) => return self.failed(problem),
+            Err(problem) => return self.failure_opinion(problem),
         }
         let spec = self.spec(user, attempt);
         let key = spec.to_string();
@@ -80,26 +80,26 @@ impl AuthorizationWebhook {
         let review = json!({"kind": "SubjectAccessReview", "apiVersion": format!("authorization.k8s.io/{version}"),
             "metadata": {}, "spec": spec, "status": {"allowed": false}});
         let opinion = match time::timeout(self.timeout, self.reviewer.review(review)).await {
-            Ok(Ok(answer)) => opinion_of(&answer),
-            Ok(Err(error)) => return self.failed(ErrorChain(&*error).to_string()),
-            Err(_) => return self.failed("context deadline exceeded".to_owned()),
+            Ok(Ok(answer)) => parse_opinion(&answer),
+            Ok(Err(error)) => return self.failure_opinion(ErrorChain(&*error).to_string()),
+            Err(_) => return self.failure_opinion("context deadline exceeded".to_owned()),
         };
-        let lifetime = if matches!(opinion, Opinion::Allows(_)) { self.allowed_for } else { self.refused_for };
+        let lifetime = if matches!(opinion, Opinion::Allows(_)) { self.allowed_ttl } else { self.denied_ttl };
         if let Some(lifetime) =
-            lifetime.filter(|_| attempt.texts().iter().map(|text| text.len()).sum::<usize>() < LARGEST_KEPT)
+            lifetime.filter(|_| attempt.texts().iter().map(|text| text.len()).sum::<usize>() < MAX_CACHED_LENGTH)
         {
-            self.answers.put(key, opinion.clone(), lifetime);
+            self.answers.insert(key, opinion.clone(), lifetime);
         }
         opinion
     }
 
-    fn failed(&self, problem: String) -> Opinion {
+    fn failure_opinion(&self, problem: String) -> Opinion {
         Opinion::Failed { denied: self.on_failure == OnFailure::Deny, reason: String::new(), problem }
     }
 
     /// Reports whether all conditions are true. A false condition takes precedence over conditions that cannot be
     /// evaluated.
-    fn is_concerned(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<bool, String> {
+    fn matches_conditions(&self, user: &User, attempt: &AccessAttributes<'_>) -> Result<bool, String> {
         if self.conditions.is_empty() {
             return Ok(true);
         }
@@ -167,7 +167,7 @@ fn condition_request(user: &User, attempt: &AccessAttributes<'_>) -> Value {
 }
 
 /// Reads the decision from an answer.
-fn opinion_of(answer: &Value) -> Opinion {
+fn parse_opinion(answer: &Value) -> Opinion {
     let status = answer.at(&["status"]).unwrap_or(&Value::Null);
     let reason = status.text(&["reason"]).to_owned();
     match (status.flag(&["allowed"]), status.flag(&["denied"])) {
@@ -189,7 +189,7 @@ impl Answers {
         (Instant::now() < *end).then(|| opinion.clone())
     }
 
-    fn put(&self, key: String, opinion: Opinion, lifetime: Duration) {
+    fn insert(&self, key: String, opinion: Opinion, lifetime: Duration) {
         let now = Instant::now();
         let mut answers = self.0.lock();
         if answers.len() >= CAPACITY {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authorities_are_published_once_each() {
+    fn client_ca_is_published_without_duplicates() {
         let map = with_authority(json!({"data": {CLIENT_CA: "A"}}), "B\n").unwrap();
         assert_eq!(map, json!({"data": {CLIENT_CA: "A\nB\n"}}));
         assert_eq!(with_authority(map.clone(), "A\n"), None);

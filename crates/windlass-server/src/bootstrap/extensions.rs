@@ -22,29 +22,29 @@ pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
         super::ensure(registry, "apiregistration.k8s.io", "apiservices", None, registration).await?;
     }
     for level in flowcontrol::levels() {
-        make(registry, "prioritylevelconfigurations", level, None).await?;
+        ensure_with_status(registry, "prioritylevelconfigurations", level, None).await?;
     }
     for (schema, status) in flowcontrol::schemas(&format_time(registry.clock().now())) {
-        make(registry, "flowschemas", schema, Some(status)).await?;
+        ensure_with_status(registry, "flowschemas", schema, Some(status)).await?;
     }
     Ok(())
 }
 
 /// Creates an object with its status, unless it exists.
-async fn make(registry: &Registry, plural: &str, object: Value, status: Option<Value>) -> Result<(), Status> {
+async fn ensure_with_status(registry: &Registry, plural: &str, object: Value, status: Option<Value>) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(FLOW_CONTROL, "v1", plural) else { return Ok(()) };
     let target = Target::object(resource, None, object.text(&["metadata", "name"]));
     if registry.peek(&target).await?.is_some() {
         return Ok(());
     }
-    let by = |manager: &str| WriteParams { field_manager: manager.to_owned(), ..WriteParams::default() };
+    let params = |manager: &str| WriteParams { field_manager: manager.to_owned(), ..WriteParams::default() };
     let status = status.map(|status| {
         json!({"apiVersion": resource.api_version(), "kind": resource.kind,
             "metadata": {"name": object.text(&["metadata", "name"])}, "status": status})
     });
     let collection = Target::collection(resource, None);
-    match registry.create(&collection, Body::Value(object), by(PRODUCER)).await {
+    match registry.create(&collection, Body::Value(object), params(PRODUCER)).await {
         Ok(_) => {}
         // Another server over the same storage may create it at the same time.
         Err(status) if status.is_already_exists() => return Ok(()),
@@ -52,7 +52,7 @@ async fn make(registry: &Registry, plural: &str, object: Value, status: Option<V
     }
     if let Some(status) = status {
         let target = target.subresource("status");
-        registry.apply(&target, status.to_string().as_bytes(), true, by(CONSUMER)).await?;
+        registry.apply(&target, status.to_string().as_bytes(), true, params(CONSUMER)).await?;
     }
     Ok(())
 }

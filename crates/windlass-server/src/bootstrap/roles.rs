@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_and_subjects_are_read() {
+    fn recorded_rules_and_subjects_are_parsed() {
         assert_eq!(
             parse_rule("get,list;core,apps;pods;a"),
             json!({"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods"], "resourceNames": ["a"]})

@@ -88,7 +88,7 @@ mod tests {
     use super::normalise;
 
     #[test]
-    fn base64_is_checked_and_rewritten() {
+    fn base64_is_validated_and_normalised() {
         for text in ["", "YQ==", "YWI=", "YWJj", "/+8="] {
             assert_eq!(normalise(text).as_deref(), Ok(text));
         }

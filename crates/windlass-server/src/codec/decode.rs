@@ -143,7 +143,7 @@ impl<'a> Decoder<'a> {
             b'n' => Ok(vec![None; shape.fields.len()]),
             _ => {
                 let word = self.word();
-                self.save(Failure::Type(TypeError {
+                self.record_failure(Failure::Type(TypeError {
                     value: word.into(),
                     owner: "",
                     field: String::new(),
@@ -184,7 +184,7 @@ impl<'a> Decoder<'a> {
                 match base64::normalise(&text) {
                     Ok(text) => Some(Value::String(text)),
                     Err(message) => {
-                        self.save(Failure::Other(message));
+                        self.record_failure(Failure::Other(message));
                         None
                     }
                 }
@@ -200,7 +200,7 @@ impl<'a> Decoder<'a> {
             _ => {
                 let word = self.word();
                 let error = self.type_error(word.into(), ty.go_name());
-                self.save(Failure::Type(error));
+                self.record_failure(Failure::Type(error));
                 self.skip();
                 None
             }
@@ -279,7 +279,7 @@ impl<'a> Decoder<'a> {
         let value = inner.value(ty)?;
         self.merges = inner.merges;
         if let Some(failure) = inner.saved {
-            self.save(failure);
+            self.record_failure(failure);
         }
         Ok(value)
     }
@@ -289,7 +289,7 @@ impl<'a> Decoder<'a> {
         let path = self.path.len();
         self.open();
         while self.more() {
-            self.count()?;
+            self.count_element()?;
             self.push_index(items.len());
             let item = self.value(element)?;
             items.push(item.unwrap_or_else(|| shape::zero(element)));
@@ -307,7 +307,7 @@ impl<'a> Decoder<'a> {
             if entries.contains_key(&key) {
                 self.strict_error("duplicate", &key);
             }
-            self.count()?;
+            self.count_element()?;
             self.push_key(&key);
             let entry = self.value(value)?;
             entries.insert(key, entry.unwrap_or_else(|| shape::zero(value)));
@@ -327,7 +327,7 @@ impl<'a> Decoder<'a> {
         };
         if number.is_none() {
             let error = self.type_error(format!("number {literal}"), ty.go_name());
-            self.save(Failure::Type(error));
+            self.record_failure(Failure::Type(error));
         }
         number.map(Value::Number)
     }
@@ -349,7 +349,7 @@ impl<'a> Decoder<'a> {
                     let value = literal.filter(|_| failed.is_some()).map(|text| format!("number {text}"));
                     let value = value.unwrap_or_else(|| self.word().into());
                     let error = self.type_error(value, "uint8".into());
-                    self.save(Failure::Type(error));
+                    self.record_failure(Failure::Type(error));
                     if failed.is_none() {
                         self.skip();
                     }
@@ -404,7 +404,7 @@ impl<'a> Decoder<'a> {
                 let number = literal.parse::<f64>().ok().filter(|number| number.is_finite()).and_then(Number::from_f64);
                 if number.is_none() {
                     let error = self.type_error(format!("number {literal}"), "float64".into());
-                    self.save(Failure::Type(error));
+                    self.record_failure(Failure::Type(error));
                 }
                 number.map_or(Value::Null, Value::Number)
             }
@@ -421,7 +421,7 @@ impl<'a> Decoder<'a> {
 
     /// Bounds the decoded size of a small text: three bytes may decode to a struct with many fields that are always
     /// encoded.
-    fn count(&mut self) -> Result<(), Failure> {
+    fn count_element(&mut self) -> Result<(), Failure> {
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
             return Err(Failure::Other(format!("more than {MAX_ELEMENTS} elements")));
@@ -429,7 +429,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn save(&mut self, failure: Failure) {
+    fn record_failure(&mut self, failure: Failure) {
         self.saved.get_or_insert(failure);
     }
 

@@ -1,7 +1,7 @@
 //! In-place decoding of trees, with the same result as decoding the tree's text.
 //!
 //! A tree with unknown fields, values of other types, or too many elements is rejected, and left to the decoder, which
-//! produces the error messages. A rejected tree may have been settled in part, which does not change its meaning.
+//! produces the error messages. A rejected tree may have been normalised in part, which does not change its meaning.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::{
     types::{Field, Kind, Special, Struct, Type},
 };
 
-/// The tree cannot be settled in place; the decoder has to handle it.
+/// The tree cannot be normalised in place; the decoder has to handle it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotInPlace;
 
@@ -31,7 +31,7 @@ struct InPlace {
 
 impl InPlace {
     fn fields(&mut self, entries: &mut Map<String, Value>, shape: &'static Struct) -> Result<(), NotInPlace> {
-        // Most trees have been settled before; their fields are not moved.
+        // Most trees have been normalised before; their fields are not moved.
         let (mut next, mut in_form, mut seen) = (0, true, 0u128);
         for (name, value) in entries.iter_mut() {
             let index = shape.position(name, next).ok_or(NotInPlace)?;
@@ -54,8 +54,8 @@ impl InPlace {
                 *slot = Some(value).filter(|value| !value.is_null());
             }
         }
-        if let Value::Object(settled) = shape::object(shape, values) {
-            *entries = settled;
+        if let Value::Object(normalised) = shape::object(shape, values) {
+            *entries = normalised;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl InPlace {
             (_, Value::Null) | (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),
             (Kind::Pointer(inner), _) => self.value(value, inner),
             (Kind::Struct(inner), Value::Object(entries)) => self.fields(entries, inner.get()),
-            (Kind::Special(special), _) => settle_special(value, *special),
+            (Kind::Special(special), _) => normalise_special(value, *special),
             (Kind::Int32, Value::Number(number)) => fits::<i32>(number.as_i64()),
             (Kind::Int64, Value::Number(number)) => fits::<i64>(number.as_i64()),
             (Kind::Uint8, Value::Number(number)) => fits::<u8>(number.as_i64()),
@@ -75,11 +75,11 @@ impl InPlace {
                 replace(value, canonical)
             }
             (Kind::Slice(element), Value::Array(items)) => {
-                self.count(items.len())?;
+                self.add_elements(items.len())?;
                 items.iter_mut().try_for_each(|item| self.element(item, element))
             }
             (Kind::Map { value: element, .. }, Value::Object(entries)) => {
-                self.count(entries.len())?;
+                self.add_elements(entries.len())?;
                 entries.values_mut().try_for_each(|entry| self.element(entry, element))?;
                 if !entries.keys().is_sorted() {
                     entries.sort_keys();
@@ -97,13 +97,13 @@ impl InPlace {
         self.value(value, ty)
     }
 
-    fn count(&mut self, more: usize) -> Result<(), NotInPlace> {
+    fn add_elements(&mut self, more: usize) -> Result<(), NotInPlace> {
         self.elements += more;
         if self.elements > MAX_ELEMENTS { Err(NotInPlace) } else { Ok(()) }
     }
 }
 
-fn settle_special(value: &mut Value, special: Special) -> Result<(), NotInPlace> {
+fn normalise_special(value: &mut Value, special: Special) -> Result<(), NotInPlace> {
     let canonical = match (special, &*value) {
         (Special::Quantity, Value::String(text)) => quantity::canonical(text.trim()).ok(),
         (Special::IntOrString, Value::String(_))

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn syntax_errors_read_as_go_writes_them() {
+    fn syntax_errors_equal_those_of_go() {
         let table = [
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_and_a_deep_document_needs_no_stack() {
+    fn depth_is_limited_without_recursion() {
         let deep = |depth| "[".repeat(depth) + &"]".repeat(depth);
         assert_eq!(check(deep(MAX_DEPTH).as_bytes()), Ok(()));
         assert_eq!(check(deep(1_000_000).as_bytes()), Err("invalid character '[' exceeded max depth".into()));
     }
 
     #[test]
-    fn type_meta_is_found_wherever_it_stands() {
+    fn type_meta_is_found_at_any_position() {
         let found = interpret(br#"{"metadata":{"kind":"no"},"KIND":"Pod","apiVersion":"apps\/v1"}"#).unwrap();
         assert_eq!((found.api_version.as_str(), found.kind.as_str()), ("apps/v1", "Pod"));
         assert_eq!(
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_and_broken_text_come_out_as_in_go() {
+    fn escapes_and_invalid_utf8_are_decoded_like_go() {
         assert_eq!(unquote(br"a\u0041\n\ud83d\ude00\ud800x\/"), "aA\n\u{1F600}\u{FFFD}x/");
         assert_eq!(unquote(b"\xff"), "\u{FFFD}");
     }

@@ -55,13 +55,13 @@ mod tests {
     use super::{is_printable, quote};
 
     #[test]
-    fn control_characters_are_escaped_and_letters_are_not() {
+    fn control_characters_are_escaped() {
         assert_eq!(quote("a\"\\\n\u{1}\u{7f}é\u{feff}"), r#""a\"\\\n\x01\x7fé\ufeff""#);
         assert_eq!(quote("\u{3000}\u{e000}\u{10ffff}"), r#""\u3000\ue000\U0010ffff""#);
     }
 
     #[test]
-    fn what_is_seen_is_printable() {
+    fn visible_characters_are_printable() {
         assert!(" aé世\u{301}😀".chars().all(is_printable));
         assert!(!"\t\u{a0}\u{ad}\u{200b}\u{2003}\u{2028}\u{e0001}".chars().any(is_printable));
     }

@@ -22,7 +22,7 @@ fn error(kind: (&str, &str, &str), body: &str) -> String {
 }
 
 #[test]
-fn fields_come_in_gos_order_with_kind_and_api_version_first() {
+fn fields_are_in_gos_order_after_kind_and_api_version() {
     let decoded = decode(
         DEPLOYMENT,
         r#"{"spec":{"template":{"metadata":{}},"selector":null,"replicas":0},"metadata":{"name":"a"}}"#,
@@ -37,7 +37,7 @@ fn fields_come_in_gos_order_with_kind_and_api_version_first() {
 }
 
 #[test]
-fn zero_values_go_and_pointers_to_them_stay() {
+fn zero_values_are_omitted_unless_they_are_pointers() {
     let decoded = decode(
         POD,
         r#"{"metadata":{"labels":{},"annotations":null,"creationTimestamp":null},"spec":{"terminationGracePeriodSeconds":0,
@@ -58,7 +58,7 @@ fn zero_values_go_and_pointers_to_them_stay() {
 }
 
 #[test]
-fn nulls_are_zero_values_wherever_they_stand() {
+fn nulls_are_decoded_as_zero_values() {
     let decoded =
         decode(CONFIG_MAP, r#"{"data":{"b":"x","a":null},"immutable":null,"metadata":{"finalizers":["f",null]}}"#);
     assert_eq!(
@@ -68,7 +68,7 @@ fn nulls_are_zero_values_wherever_they_stand() {
 }
 
 #[test]
-fn large_integers_survive() {
+fn large_integers_are_preserved() {
     let decoded = decode(
         POD,
         r#"{"metadata":{"generation":9007199254740993},"spec":{"activeDeadlineSeconds":-9223372036854775808}}"#,
@@ -138,13 +138,13 @@ fn type_errors_name_the_struct_and_the_path() {
 }
 
 #[test]
-fn the_first_type_error_counts_and_a_syntax_error_before_all() {
+fn first_type_error_is_reported_unless_syntax_is_invalid() {
     assert!(error(CONFIG_MAP, r#"{"data":{"a":1,"b":true},"immutable":"x"}"#).contains("number into"));
     assert!(error(CONFIG_MAP, r#"{"data":{"a":1},"#).contains("unexpected end of JSON input"));
 }
 
 #[test]
-fn unrecognizable_bodies_show_their_beginning() {
+fn error_for_unrecognized_body_quotes_its_start() {
     let prefix = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ";
     assert_eq!(error(CONFIG_MAP, ""), format!("{prefix}unexpected end of JSON input (<empty>)"));
     assert_eq!(
@@ -162,7 +162,7 @@ fn unrecognizable_bodies_show_their_beginning() {
 }
 
 #[test]
-fn a_document_of_another_kind_or_version_is_refused() {
+fn document_of_another_kind_or_version_is_rejected() {
     for (kind, body, expected) in [
         (
             CONFIG_MAP,
@@ -219,7 +219,7 @@ fn unknown_and_duplicate_fields_are_reported_with_their_paths() {
 }
 
 #[test]
-fn yaml_bodies_are_decoded_as_the_first_document() {
+fn only_the_first_yaml_document_is_decoded() {
     let body = b"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: c\n    ports:\n    - {containerPort: 0x50}\n    volumeMounts: [{name: v, mountPath: /v, readOnly: yes}]\n---\nkind: Nope\n";
     let decoded = of(POD).decode(body, Format::Yaml, FieldValidation::Strict).unwrap();
     assert_eq!(decoded.value["spec"]["containers"][0]["ports"][0]["containerPort"], json!(80));
@@ -238,7 +238,7 @@ fn yaml_bodies_are_decoded_as_the_first_document() {
 }
 
 #[test]
-fn schemas_of_custom_resources_keep_their_unions() {
+fn crd_schema_unions_are_preserved() {
     let crd = ("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let schema = json!({"type": "object", "properties": {
         "a": {"type": "array", "items": {"type": "string", "default": {"b": 1.0, "a": [2]}}},
@@ -255,7 +255,7 @@ fn schemas_of_custom_resources_keep_their_unions() {
 }
 
 #[test]
-fn decoding_what_was_decoded_changes_nothing_for_any_kind() {
+fn decoding_is_idempotent_for_every_kind() {
     for (group, version, kind) in types::all_kinds() {
         let plan = plan(group, version, kind).unwrap();
         let once = plan.decode(b"{}", Format::Json, FieldValidation::Strict).unwrap();
@@ -266,7 +266,7 @@ fn decoding_what_was_decoded_changes_nothing_for_any_kind() {
 }
 
 #[test]
-fn custom_resources_keep_their_values_and_sort_their_keys() {
+fn custom_resources_keep_values_and_sort_keys() {
     let foo = CustomKind { group: "ex.io", version: "v1", kind: "Foo" };
     let body = br#"{"kind":"Foo","spec":{"b":1.0,"a":{"y":null,"x":[{}]},"b":2.0},"apiVersion":"ex.io/v1"}"#;
     let decoded = foo.decode(body, Format::Json, FieldValidation::Strict).unwrap();
@@ -295,7 +295,7 @@ fn custom_resources_keep_their_values_and_sort_their_keys() {
 }
 
 #[test]
-fn the_metadata_of_custom_resources_is_typed() {
+fn metadata_of_custom_resources_is_typed() {
     let decoded = decode_object_meta(&json!({"labels": {}, "name": "a", "bogus": 1}), FieldValidation::Warn).unwrap();
     assert_eq!(decoded.value, json!({"name": "a"}));
     assert_eq!(decoded.warnings, [r#"unknown field "metadata.bogus""#]);
@@ -308,7 +308,7 @@ fn the_metadata_of_custom_resources_is_typed() {
 }
 
 #[test]
-fn structs_that_occur_twice_are_merged() {
+fn repeated_structs_are_merged() {
     let body = r#"{"metadata":{"name":"a","labels":{"x":"1"}},"metadata":{"labels":{"y":"2"}},"data":{"a":"1"},"data":{"b":"2"}}"#;
     let decoded = decode(CONFIG_MAP, body);
     assert_eq!(decoded.value["metadata"], json!({"name": "a", "labels": {"x": "1", "y": "2"}}));
@@ -317,7 +317,7 @@ fn structs_that_occur_twice_are_merged() {
 }
 
 #[test]
-fn deep_documents_are_refused_without_using_the_stack() {
+fn deep_documents_are_rejected_without_recursion() {
     let deep = format!(r#"{{"spec":{}{}}}"#, "[".repeat(500_000), "]".repeat(500_000));
     assert!(error(POD, &deep).contains("exceeded max depth"));
 }
@@ -333,7 +333,7 @@ fn bodies() -> impl Iterator<Item = (&'static Plan, Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn protobuf_and_json_of_every_kind_give_what_go_writes() {
+fn protobuf_and_json_of_every_kind_equal_gos_output() {
     let mut count = 0;
     for (plan, protobuf, json) in bodies() {
         let decoded = plan.decode(&protobuf, Format::Protobuf, FieldValidation::Strict).unwrap();
@@ -354,7 +354,7 @@ fn protobuf_and_json_of_every_kind_give_what_go_writes() {
 }
 
 #[test]
-fn broken_protobuf_is_an_error_and_never_a_panic() {
+fn broken_protobuf_is_an_error_without_panic() {
     let pod = of(POD);
     for (body, expected) in [
         (&b""[..], "empty data (<empty>)"),
@@ -397,7 +397,7 @@ fn field(number: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn small_bodies_cannot_become_large_objects() {
+fn decoded_size_is_limited_for_small_bodies() {
     let containers = field(2, &[]).repeat(250_000);
     let body = [b"k8s\0".to_vec(), field(2, &field(2, &containers))].concat();
     let message = of(POD).decode(&body, Format::Protobuf, FieldValidation::Warn).unwrap_err().to_string();
@@ -407,7 +407,7 @@ fn small_bodies_cannot_become_large_objects() {
 }
 
 #[test]
-fn deep_protobuf_is_refused_without_using_the_stack() {
+fn deep_protobuf_is_rejected_without_recursion() {
     // A schema with `not` nested 2000 levels deep.
     let mut schema = Vec::new();
     for _ in 0..2000 {

@@ -91,9 +91,9 @@ fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
     let layout: &[Element] = if precision == Precision::Seconds { &SECONDS } else { &MICROS };
     for (index, (prefix, element)) in layout.iter().enumerate() {
         for byte in prefix.chars() {
-            parser.rest = parser.rest.strip_prefix(byte).ok_or_else(|| parser.cannot(parser.rest, prefix))?;
+            parser.rest = parser.rest.strip_prefix(byte).ok_or_else(|| parser.element_error(parser.rest, prefix))?;
         }
-        let hold = parser.rest;
+        let start_of_element = parser.rest;
         let read = match *element {
             "Z07:00" => parser.zone(),
             ".000000" => parser.fraction(),
@@ -101,16 +101,16 @@ fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
         };
         match read {
             Ok(()) => {}
-            Err(Refused::Bad) => return Err(parser.cannot(hold, element)),
-            Err(Refused::Range(what)) => return Err(parser.says(&format!(": {what} out of range"))),
+            Err(Refused::Bad) => return Err(parser.element_error(start_of_element, element)),
+            Err(Refused::Range(what)) => return Err(parser.error(&format!(": {what} out of range"))),
         }
     }
     if !parser.rest.is_empty() {
-        return Err(parser.says(&format!(": extra text: {}", quote(parser.rest))));
+        return Err(parser.error(&format!(": extra text: {}", quote(parser.rest))));
     }
     let number = |index: usize| i8::try_from(numbers[index]).unwrap_or_default();
     let date = Date::new(i16::try_from(numbers[0]).unwrap_or_default(), number(1), number(2))
-        .map_err(|_| parser.says(": day out of range"))?;
+        .map_err(|_| parser.error(": day out of range"))?;
     let time = Time::new(number(3), number(4), number(5), parser.nanos).map_err(|error| error.to_string())?;
     date.to_datetime(time).checked_sub(parser.offset.seconds()).map_err(|error| error.to_string())
 }
@@ -130,7 +130,7 @@ fn quote(text: &str) -> String {
 }
 
 impl Parser<'_> {
-    fn cannot(&self, at: &str, element: &str) -> String {
+    fn element_error(&self, at: &str, element: &str) -> String {
         let layout = match self.precision {
             Precision::Seconds => "2006-01-02T15:04:05Z07:00",
             Precision::Micros => "2006-01-02T15:04:05.000000Z07:00",
@@ -144,7 +144,7 @@ impl Parser<'_> {
         )
     }
 
-    fn says(&self, message: &str) -> String {
+    fn error(&self, message: &str) -> String {
         format!("parsing time {}{message}", quote(self.text))
     }
 
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_come_out_in_utc_and_seconds() {
+    fn times_are_normalised_to_utc_and_seconds() {
         for (text, expected) in [
             ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05Z")),
             ("2026-01-02T03:04:05.999Z", Some("2026-01-02T03:04:05Z")),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_times_carry_gos_errors() {
+    fn invalid_times_have_the_errors_of_go() {
         let layout = r#"as "2006-01-02T15:04:05Z07:00""#;
         for (text, expected) in [
             ("abc", format!(r#"parsing time "abc" {layout}: cannot parse "abc" as "2006""#)),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_written_as_go_does() {
+    fn durations_are_parsed_and_formatted_like_go() {
         for (text, expected) in [
             ("0", "0s"),
             ("1h", "1h0m0s"),

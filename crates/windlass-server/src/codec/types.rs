@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_struct_of_the_table_parses_and_every_kind_has_one() {
+    fn every_kind_has_a_struct_and_all_structs_parse() {
         let table = table();
         assert!(table.kinds.len() > 150 && table.structs.len() > 600);
         for entry in table.structs.values() {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn embedded_structs_are_flattened_in_place_and_keep_their_message() {
+    fn embedded_structs_are_flattened_and_keep_their_message() {
         let volume = named("api/core/v1.Volume").get();
         assert_eq!(volume.fields[0].name, "name");
         let host_path = volume.field("hostPath").unwrap();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn named_types_print_as_go_prints_them() {
+    fn named_types_are_formatted_like_go() {
         let container = named("api/core/v1.Container").get();
         assert_eq!(container.field("imagePullPolicy").unwrap().ty.go_name(), "v1.PullPolicy");
         assert_eq!(container.field("ports").unwrap().ty.go_name(), "[]v1.ContainerPort");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn unserved_kinds_are_known_to_the_scheme_only() {
+    fn unserved_kinds_are_only_in_the_scheme() {
         assert!(
             is_registered("extensions", "v1beta1", "Deployment")
                 && kind("extensions", "v1beta1", "Deployment").is_none()

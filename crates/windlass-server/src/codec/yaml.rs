@@ -259,13 +259,13 @@ enum Plain {
 
 fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, String> {
     let string = || Ok(Node::Value(Value::from(text)));
-    let wanted = match tag {
+    let expected = match tag {
         None if style != ScalarStyle::Plain => return string(),
         None => None,
         Some(tag) if tag.handle() == "tag:yaml.org,2002:" => Some(tag.suffix()),
         Some(_) => return string(),
     };
-    let plain = match wanted {
+    let plain = match expected {
         Some("binary") => {
             let clean: String = text.split_whitespace().collect();
             let bytes = BASE64_STANDARD
@@ -285,9 +285,9 @@ fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Node, St
         Plain::Merge => Node::Merge,
         Plain::Text => Node::Value(Value::from(text)),
     };
-    match wanted {
-        Some(wanted) if wanted != found && (wanted, found) != ("float", "int") => {
-            Err(format!("yaml: cannot decode !!{found} `{text}` as a !!{wanted}"))
+    match expected {
+        Some(expected) if expected != found && (expected, found) != ("float", "int") => {
+            Err(format!("yaml: cannot decode !!{found} `{text}` as a !!{expected}"))
         }
         _ => Ok(node),
     }

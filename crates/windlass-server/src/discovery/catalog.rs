@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalog_holds_what_a_real_server_serves_in_its_order() {
+    fn catalog_equals_kube_apiservers_resources_in_order() {
         let catalog = catalog();
         assert_eq!(catalog.len(), 68);
         assert_eq!(catalog.iter().map(|resource| resource.subresources.len()).sum::<usize>(), 45);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_hashes_follow_the_stored_kind() {
+    fn storage_hash_depends_on_the_stored_kind() {
         assert_eq!(storage_hash("apps", "v1", "deployments"), Some("8aSe+NMegvE="));
         assert_eq!(storage_hash("events.k8s.io", "v1", "events"), storage_hash("", "v1", "events"));
         assert_eq!(storage_hash("", "v1", "bindings"), None);

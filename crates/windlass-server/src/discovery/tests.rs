@@ -24,7 +24,7 @@ fn json(document: &Document) -> Value {
 }
 
 #[test]
-fn the_lists_of_versions_and_groups_are_the_real_ones() {
+fn version_and_group_lists_equal_kube_apiservers() {
     assert_eq!(
         String::from_utf8(get("/api", None).body).unwrap(),
         "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":\
@@ -41,7 +41,7 @@ fn the_lists_of_versions_and_groups_are_the_real_ones() {
 }
 
 #[test]
-fn a_resource_list_holds_resources_by_name_with_their_subresources() {
+fn resource_list_contains_subresources_after_resources() {
     let list = json(&get("/apis/apps/v1", None));
     assert_eq!(list["groupVersion"], "apps/v1");
     assert_eq!(list["apiVersion"], "v1");
@@ -61,7 +61,7 @@ fn a_resource_list_holds_resources_by_name_with_their_subresources() {
 }
 
 #[test]
-fn the_aggregated_document_is_tagged_and_not_sent_twice() {
+fn aggregated_document_has_an_etag_and_returns_304() {
     let document = get("/apis", Some(AGGREGATED_ACCEPT));
     assert_eq!(document.content_type, "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     let header = |name: &str| document.headers.iter().find(|(key, _)| *key == name).unwrap().1.clone();
@@ -83,7 +83,7 @@ fn the_aggregated_document_is_tagged_and_not_sent_twice() {
 }
 
 #[test]
-fn what_cannot_be_given_is_refused() {
+fn unsupported_media_types_and_groups_are_rejected() {
     let only_old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for accept in [only_old, "text/html"] {
         let status = answer(&table(), "/apis", Some(accept), None, "").unwrap().unwrap_err();
@@ -96,7 +96,7 @@ fn what_cannot_be_given_is_refused() {
 }
 
 #[test]
-fn versions_are_preferred_as_kubernetes_does() {
+fn versions_are_sorted_by_kubernetes_priority() {
     let mut versions = ["v1alpha1", "v2", "foo10", "v10", "v1beta2", "foo1", "v1", "v11beta1", "v1beta1"];
     versions.sort_by(|a, b| compare_versions(b, a));
     assert_eq!(versions, ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "foo1", "foo10"]);

@@ -124,7 +124,7 @@ fn merged(
         let (namespace, name) = (patch.text(&["metadata", "namespace"]), patch.text(&["metadata", "name"]));
         Status::unclassified(format!(
             "failed to create typed patch object ({namespace}/{name}; {}): {why}",
-            kind.shown()
+            kind.format_gvk()
         ))
     })?;
     let failed = |what: &'static str| move |bad: BadItem| Status::unclassified(format!("failed to {what}: {bad}"));
@@ -155,7 +155,7 @@ fn merged(
             return Err(Refusal::Conflicts(conflicts));
         }
     }
-    managers.lose(&identity, &difference).map_err(CompareError::into_status)?;
+    managers.remove_changed(&identity, &difference).map_err(CompareError::into_status)?;
     let changed = !equal(live, &new);
     if let Some(own) = managers.find_mut(&identity) {
         own.fields = Fields::Set(strip(&own.fields.to_set()));
@@ -205,8 +205,8 @@ fn pruned(kind: &Kind<'_>, merged: Value, managers: &Managers, last: &Manager) -
         return Ok(merged);
     };
     let named = |value: &Value| fields_of(value, &ty).with_named_fields(Some(&ty));
-    let gone = named(&whole).difference(&named(&rest)).intersection(&last_set);
-    Ok(kind.convert(&remove_or_all(&whole, &gone, &ty), version, own)?.unwrap_or(merged))
+    let removed = named(&whole).difference(&named(&rest)).intersection(&last_set);
+    Ok(kind.convert(&remove_or_all(&whole, &removed, &ty), version, own)?.unwrap_or(merged))
 }
 
 fn remove_or_all(value: &Value, fields: &Set, ty: &Type) -> Value {
@@ -221,8 +221,8 @@ fn owned_by_last_applied(kind: &Kind<'_>, live: &Value) -> Option<Set> {
         return None;
     }
     let changes = Changes::between(&last, live, &kind.ty).ok()?;
-    let gone = changes.removed.union(&changes.set_fields());
-    Some(fields_of(&last, &kind.ty).difference(&gone))
+    let changed = changes.removed.union(&changes.set_fields());
+    Some(fields_of(&last, &kind.ty).difference(&changed))
 }
 
 /// Updates the annotation that records the last client-side apply.
@@ -268,18 +268,18 @@ impl Refusal {
 fn conflict_status(conflicts: &[Conflict]) -> Status {
     let causes = conflicts.iter().map(|conflict| Cause {
         reason: "FieldManagerConflict".to_owned(),
-        message: format!("conflict with {}", shown(&conflict.manager)),
+        message: format!("conflict with {}", format_manager(&conflict.manager)),
         field: conflict.field(),
     });
     let details = StatusDetails { causes: causes.collect(), ..StatusDetails::default() };
     let message = match conflicts {
         [only] => {
-            format!("Apply failed with 1 conflict: conflict with {}: {}", shown(&only.manager), only.field())
+            format!("Apply failed with 1 conflict: conflict with {}: {}", format_manager(&only.manager), only.field())
         }
         many => {
             let groups = many.chunk_by(|a, b| a.manager == b.manager).map(|group| {
                 let fields: String = group.iter().map(|conflict| format!("\n- {}", conflict.field())).collect();
-                format!("conflicts with {}:{fields}", shown(&group[0].manager))
+                format!("conflicts with {}:{fields}", format_manager(&group[0].manager))
             });
             let groups: Vec<String> = groups.collect();
             format!("Apply failed with {} conflicts: {}", many.len(), groups.join("\n"))
@@ -294,7 +294,7 @@ impl Conflict {
     }
 }
 
-fn shown(manager: &Identity) -> String {
+fn format_manager(manager: &Identity) -> String {
     let mut text = go_quote(&manager.manager);
     if !manager.subresource.is_empty() {
         text.push_str(" with subresource ");

@@ -126,20 +126,20 @@ impl fmt::Display for Element {
             Self::Field(name) => write!(f, ".{name}"),
             Self::Key(fields) => {
                 let fields: Vec<String> =
-                    fields.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+                    fields.iter().map(|(name, value)| format!("{name}={}", format_value(value))).collect();
                 write!(f, "[{}]", fields.join(","))
             }
-            Self::Value(value) => write!(f, "[={}]", shown(value)),
+            Self::Value(value) => write!(f, "[={}]", format_value(value)),
             Self::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
         Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
-        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}={}", format_value(value))).collect(),
         other => other.to_string(),
     }
 }

@@ -120,14 +120,14 @@ impl Kind<'_> {
     }
 
     /// Formats group, version and kind as the real server does: `/v1, Kind=Pod`.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn format_gvk(&self) -> String {
         show(&self.api_version, &self.kind)
     }
 }
 
 impl fmt::Debug for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Kind({}, {:?})", self.shown(), self.subresource)
+        write!(f, "Kind({}, {:?})", self.format_gvk(), self.subresource)
     }
 }
 

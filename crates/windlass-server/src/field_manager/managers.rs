@@ -131,9 +131,9 @@ impl Fields {
     }
 
     /// Reports whether any field of `other` is among these fields.
-    pub(super) fn meets(&self, other: &Set) -> bool {
+    pub(super) fn intersects(&self, other: &Set) -> bool {
         match self {
-            Self::Written(fields) => other.meets(fields),
+            Self::Written(fields) => other.intersects(fields),
             Self::Set(set) => !set.intersection(other).is_empty(),
         }
     }
@@ -158,15 +158,15 @@ impl Fields {
 fn is_in_order(fields: &Value) -> bool {
     let Value::Object(fields) = fields else { return true };
     let has_digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
-    let is_delicate = |text: &&String| match text.as_bytes() {
+    let is_order_sensitive = |text: &&String| match text.as_bytes() {
         [b'i', ..] | [b'v', .., b'0'..=b'9'] => true,
         [b'k', .., b'}'] => has_digits(text),
         _ => false,
     };
-    let delicate = fields.keys().filter(is_delicate);
+    let order_sensitive = fields.keys().filter(is_order_sensitive);
     // A single element is always in order, and most sets have none.
-    let in_order = delicate.clone().nth(1).is_none() || {
-        let elements = delicate.map(|text| Element::parse(text).ok().flatten());
+    let in_order = order_sensitive.clone().nth(1).is_none() || {
+        let elements = order_sensitive.map(|text| Element::parse(text).ok().flatten());
         let elements: Option<Vec<Element>> = elements.collect();
         elements.is_some_and(|elements| elements.is_sorted_by(|a, b| a < b))
     };
@@ -226,7 +226,7 @@ impl Managers {
     }
 
     /// Moves the fields of the oldest updaters to one manager if there are too many updaters.
-    pub(super) fn cap(&mut self) {
+    pub(super) fn merge_oldest_updaters(&mut self) {
         let is_updater = |manager: &&Manager| manager.identity.operation == Operation::Update;
         let mut left = self.entries.iter().filter(is_updater).count();
         if left <= MAX_UPDATERS {
@@ -240,27 +240,27 @@ impl Managers {
             .collect();
         updaters.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.rank().cmp(&b.1.rank())));
         // The first updater of each version moves only if there is a second one of that version.
-        let mut firsts: Vec<Identity> = Vec::new();
+        let mut first_updaters: Vec<Identity> = Vec::new();
         for (time, identity) in updaters {
             if left <= MAX_UPDATERS {
                 break;
             }
-            let Some(first) = firsts.iter().find(|first| first.api_version == identity.api_version).cloned() else {
-                firsts.push(identity);
+            let Some(first) = first_updaters.iter().find(|first| first.api_version == identity.api_version).cloned() else {
+                first_updaters.push(identity);
                 continue;
             };
-            let bucket = Identity::update(ANCIENT, &identity.api_version, "");
-            if self.find(&bucket).is_none()
+            let ancient_identity = Identity::update(ANCIENT, &identity.api_version, "");
+            if self.find(&ancient_identity).is_none()
                 && let Some(first) = self.find_mut(&first)
             {
-                first.identity = bucket.clone();
+                first.identity = ancient_identity.clone();
             }
-            if bucket == identity {
+            if ancient_identity == identity {
                 continue;
             }
             let Some(at) = self.entries.iter().position(|manager| manager.identity == identity) else { continue };
             let old = self.entries.swap_remove(at);
-            if let Some(ancient) = self.find_mut(&bucket) {
+            if let Some(ancient) = self.find_mut(&ancient_identity) {
                 ancient.fields = Fields::Set(ancient.fields.to_set().union(&old.fields.to_set()));
                 ancient.time = time;
             }
@@ -342,7 +342,7 @@ impl DetachedFields {
         Self(object.get_mut("metadata").and_then(Value::as_object_mut).and_then(take))
     }
 
-    /// Puts the managedFields back. The metadata must not have changed meanwhile.
+    /// Puts the managedFields back. The metadata must not have changed since.
     pub(crate) fn restore(self, object: &mut Value) {
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
         if let (Some((index, managed_fields)), Some(metadata)) = (self.0, metadata) {
@@ -352,7 +352,7 @@ impl DetachedFields {
 }
 
 /// Copies an object without its managedFields, which may be the larger part of it.
-pub(crate) fn clone_without(object: &Value) -> Value {
+pub(crate) fn clone_without_managed_fields(object: &Value) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let copy = |(key, value): (&String, &Value)| match value {
         Value::Object(metadata) if key == "metadata" => {
@@ -386,12 +386,12 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
         return;
     }
     let (after, before) = (new.items(&["metadata", "managedFields"]), old.items(&["metadata", "managedFields"]));
-    if after == before || !after.iter().zip(before).all(|(after, before)| same_but(after, before, &["time"])) {
+    if after == before || !after.iter().zip(before).all(|(after, before)| equal_except(after, before, &["time"])) {
         return;
     }
     let metadata = |object: &Value| object.get("metadata").cloned().unwrap_or_default();
-    if same_but(new, old, &["metadata"])
-        && same_but(&metadata(new), &metadata(old), &["managedFields", "resourceVersion"])
+    if equal_except(new, old, &["metadata"])
+        && equal_except(&metadata(new), &metadata(old), &["managedFields", "resourceVersion"])
         && let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.insert("managedFields".to_owned(), Value::Array(before.to_vec()));
@@ -399,7 +399,7 @@ pub(crate) fn keep_times(new: &mut Value, old: &Value) {
 }
 
 /// Reports whether two objects are equal except for these fields.
-fn same_but(a: &Value, b: &Value, but: &[&str]) -> bool {
+fn equal_except(a: &Value, b: &Value, but: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
     let counts = |map: &Map<String, Value>| map.keys().filter(|key| !but.contains(&key.as_str())).count();
     counts(a) == counts(b)

@@ -240,10 +240,10 @@ impl Set {
     }
 
     /// Reports whether fieldsV1 that the server stored contains any field of this set.
-    pub(super) fn meets(&self, fields: &Value) -> bool {
+    pub(super) fn intersects(&self, fields: &Value) -> bool {
         self.nodes.iter().any(|node| {
             let Some(found) = fields.get(node.element.text()) else { return false };
-            (node.member && is_member(found)) || node.below.meets(found)
+            (node.member && is_member(found)) || node.below.intersects(found)
         })
     }
 

@@ -56,7 +56,7 @@ fn applied(old: Option<&Value>, data: Value, manager: &str, force: bool) -> Resu
     patch["metadata"] = json!({"name": "a"});
     let applier = Applier { manager, force, now: NOW };
     let (new, managed) = apply(&config_map(&[]), old, &patch, applier).map_err(|status| status.message)?;
-    let mut new = new.unwrap_or_else(|| super::clone_without(old.unwrap()));
+    let mut new = new.unwrap_or_else(|| super::clone_without_managed_fields(old.unwrap()));
     new["metadata"]["uid"] = "u".into();
     super::attach(&mut new, managed, Style::BuiltIn);
     Ok(new)
@@ -80,7 +80,7 @@ fn owners(object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn fields_are_written_in_the_order_of_the_real_server() {
+fn fields_are_written_in_kube_apiservers_order() {
     let given = json!({"f:b": {}, "f:a": {".": {}, "f:x": {}}, "i:2": {}, "v:1": {}, "q:later": {},
         "k:{\"port\":80,\"a\":\"x\"}": {"f:name": {}}, "k:{\"a\":\"x\",\"port\":9}": {}});
     let expected = concat!(
@@ -91,7 +91,7 @@ fn fields_are_written_in_the_order_of_the_real_server() {
 }
 
 #[test]
-fn texts_that_are_no_elements_are_refused() {
+fn invalid_path_elements_are_rejected() {
     for bad in ["data", "f", "", "v:", "k:1", "i:x"] {
         assert!(Set::parse(&json!({bad: {}})).is_err(), "{bad}");
     }
@@ -99,7 +99,7 @@ fn texts_that_are_no_elements_are_refused() {
 }
 
 #[test]
-fn elements_read_as_people_write_paths() {
+fn elements_are_displayed_as_paths() {
     let shown = |text: &str| Element::parse(text).unwrap().unwrap().to_string();
     assert_eq!(shown("f:spec"), ".spec");
     assert_eq!(shown(r#"k:{"protocol":"TCP","containerPort":80}"#), r#"[containerPort=80,protocol="TCP"]"#);
@@ -108,23 +108,23 @@ fn elements_read_as_people_write_paths() {
 }
 
 #[test]
-fn sets_are_combined_member_by_member() {
+fn set_operations_work_member_by_member() {
     let a = set(json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}}));
     let b = set(json!({"f:a": {"f:x": {}}, "f:c": {}}));
     assert_eq!(a.union(&b), set(json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}, "f:c": {}})));
     assert_eq!(a.intersection(&b), set(json!({"f:a": {"f:x": {}}})));
     assert_eq!(a.difference(&b), set(json!({"f:a": {".": {}, "f:y": {}}, "f:b": {}})));
     assert_eq!(a.without(&set(json!({"f:a": {}}))), set(json!({"f:b": {}})));
-    assert!(b.meets(&a.to_value()) && !b.is_within(&a.to_value()));
-    assert!(!set(json!({"f:a": {"f:z": {}}})).meets(&a.to_value()));
+    assert!(b.intersects(&a.to_value()) && !b.is_within(&a.to_value()));
+    assert!(!set(json!({"f:a": {"f:z": {}}})).intersects(&a.to_value()));
     assert!(set(json!({"f:a": {"f:x": {}}, "f:b": {}})).is_within(&a.to_value()));
     // A node that only leads to a member is not a member.
-    assert!(!set(json!({"f:a": {}})).meets(&b.to_value()));
+    assert!(!set(json!({"f:a": {}})).intersects(&b.to_value()));
 }
 
 /// Cases: before, after, and the removed, modified and added fields.
 #[test]
-fn changes_are_found_field_by_field() {
+fn comparison_reports_changed_fields() {
     let ports = |ports: Value| json!({"spec": {"ports": ports}});
     let table = [
         (
@@ -187,7 +187,7 @@ fn changes_are_found_field_by_field() {
 }
 
 #[test]
-fn what_is_mentioned_is_single_values_list_elements_and_empty_objects() {
+fn field_set_has_leaves_list_items_and_empty_objects() {
     let value = json!({"spec": {"size": 1, "tags": ["a"], "ports": [{"port": 1}], "one": {"a": "x"}, "list": ["x"],
         "map": {"k": "v"}, "any": {"x": {}}}});
     let expected = json!({"f:spec": {"f:size": {}, "f:tags": {"v:\"a\"": {}}, "f:one": {}, "f:list": {}, "f:map": {"f:k": {}},
@@ -197,7 +197,7 @@ fn what_is_mentioned_is_single_values_list_elements_and_empty_objects() {
 }
 
 #[test]
-fn lists_with_keys_keep_their_order_unless_the_patch_says_otherwise() {
+fn keyed_lists_keep_their_order_unless_the_patch_reorders() {
     let names = |list: &[&str]| -> Value {
         let items: Vec<Value> = list.iter().map(|name| json!({"name": name, "image": "i"})).collect();
         json!({"spec": {"containers": items}})
@@ -216,7 +216,7 @@ fn lists_with_keys_keep_their_order_unless_the_patch_says_otherwise() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_in_the_words_of_the_real_server() {
+fn schema_mismatches_have_kube_apiservers_messages() {
     let pod = built_in("", "v1", "Pod");
     for (spec, expected) in [
         (json!({"nope": 1}), ".spec.nope: field not declared in schema"),
@@ -272,7 +272,7 @@ fn what_does_not_fit_is_told_in_the_words_of_the_real_server() {
 }
 
 #[test]
-fn an_update_owns_what_it_changes_and_takes_it_from_others() {
+fn update_takes_ownership_of_changed_fields() {
     let a = updated(None, object(json!({"x": "1", "y": "2"})), "t", THEN);
     assert_eq!(owners(&a), [r#"t Update then {"f:data":{".":{},"f:x":{},"f:y":{}}}"#]);
     let b = updated(Some(&a), object(json!({"x": "1", "z": "2"})), "other", NOW);
@@ -289,7 +289,7 @@ fn an_update_owns_what_it_changes_and_takes_it_from_others() {
 }
 
 #[test]
-fn clients_may_clear_managed_fields_or_bring_their_own() {
+fn clients_can_clear_or_replace_managed_fields() {
     let tracked = updated(None, object(json!({"a": "1"})), "t", THEN);
     let with = |managed: Value| {
         let mut new = object(json!({"a": "1"}));
@@ -321,7 +321,7 @@ fn clients_may_clear_managed_fields_or_bring_their_own() {
 }
 
 #[test]
-fn an_apply_owns_what_it_mentions_and_gives_back_what_it_does_no_more() {
+fn apply_owns_its_fields_and_releases_omitted_ones() {
     let a = applied(None, json!({"a": "1", "b": "2"}), "m1", false).unwrap();
     assert_eq!(owners(&a), [r#"m1 Apply now {"f:data":{"f:a":{},"f:b":{}}}"#]);
     let shared = applied(Some(&a), json!({"a": "1"}), "m2", false).unwrap();
@@ -355,7 +355,7 @@ fn conflicts_name_managers_and_fields() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_had_applied_on_its_side() {
+fn kubectl_takes_over_client_side_applied_fields() {
     let last =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "1", "b": "2"}});
     let mut csa = object(json!({"a": "1", "b": "2"}));
@@ -371,7 +371,7 @@ fn kubectl_takes_over_what_it_had_applied_on_its_side() {
     let changed = updated(
         Some(&taken),
         {
-            let mut new = super::clone_without(&taken);
+            let mut new = super::clone_without_managed_fields(&taken);
             new["data"]["b"] = "7".into();
             new
         },
@@ -385,7 +385,7 @@ fn kubectl_takes_over_what_it_had_applied_on_its_side() {
 }
 
 #[test]
-fn the_oldest_of_many_updaters_become_one() {
+fn oldest_updaters_are_merged_above_the_limit() {
     let mut live = updated(None, object(json!({})), "t", THEN);
     let mut data = serde_json::Map::new();
     for index in 0..13 {
@@ -412,7 +412,7 @@ fn fields_that_a_write_resets_have_no_new_owner() {
 }
 
 #[test]
-fn times_alone_are_no_change() {
+fn changed_times_alone_are_no_change() {
     let old = updated(None, object(json!({"a": "1"})), "t", THEN);
     let mut new = old.clone();
     new["metadata"]["managedFields"][0]["time"] = NOW.into();
@@ -426,7 +426,7 @@ fn times_alone_are_no_change() {
 }
 
 #[test]
-fn a_type_that_has_become_one_value_is_owned_as_one() {
+fn type_that_became_atomic_is_owned_as_a_whole() {
     let mut owned = set(
         json!({"f:spec": {"f:one": {".": {}, "f:a": {}}, "f:list": {"v:\"x\"": {}}, "f:any": {"f:x": {"f:y": {}}}}}),
     );
@@ -435,7 +435,7 @@ fn a_type_that_has_become_one_value_is_owned_as_one() {
 }
 
 #[test]
-fn a_scale_shows_the_owners_of_replicas_and_brings_them_back() {
+fn scale_shows_and_restores_the_owners_of_replicas() {
     let paths = super::ReplicasPaths {
         api_version: "apps/v1",
         path: &|version| (version == "apps/v1").then(|| vec!["spec".to_owned(), "replicas".to_owned()]),
@@ -463,7 +463,7 @@ fn a_scale_shows_the_owners_of_replicas_and_brings_them_back() {
 }
 
 #[test]
-fn every_recorded_type_compiles_and_written_fields_are_read_again() {
+fn recorded_types_compile_and_field_sets_round_trip() {
     for (group, version, kind) in [("", "v1", "Pod"), ("apiextensions.k8s.io", "v1", "CustomResourceDefinition")] {
         assert!(!built_in(group, version, kind).is_deduced_map(), "{kind}");
     }

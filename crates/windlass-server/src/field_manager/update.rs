@@ -24,10 +24,10 @@ pub(super) fn updated(
     let difference = Difference::new(kind, old, new);
     let own = difference.own()?;
     let identity = Identity::update(manager, &kind.api_version, kind.subresource);
-    managers.lose(&identity, &difference)?;
+    managers.remove_changed(&identity, &difference)?;
     match managers.find_mut(&identity) {
         Some(known) => {
-            if known.fields.meets(&own.changes.removed) || !known.fields.contains(&own.set) {
+            if known.fields.intersects(&own.changes.removed) || !known.fields.contains(&own.set) {
                 known.fields = Fields::Set(known.fields.to_set().difference(&own.changes.removed).union(&own.set));
             }
             if !own.set.is_empty() {
@@ -43,20 +43,20 @@ pub(super) fn updated(
         }),
     }
     managers.drop_empty();
-    managers.cap();
+    managers.merge_oldest_updaters();
     Ok(managers)
 }
 
 impl Managers {
     /// Removes the changed and removed fields from all managers except `but`. Managers of versions that are no longer
     /// served are dropped.
-    pub(super) fn lose(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), CompareError> {
-        self.learn(difference)?;
+    pub(super) fn remove_changed(&mut self, but: &Identity, difference: &Difference<'_>) -> Result<(), CompareError> {
+        self.request_conversions(difference)?;
         let mut kept = Vec::with_capacity(self.entries.len());
         for mut manager in std::mem::take(&mut self.entries) {
             if manager.identity != *but {
                 let Some(lost) = difference.in_version(&manager.api_version)? else { continue };
-                if manager.fields.meets(&lost.all) {
+                if manager.fields.intersects(&lost.all) {
                     manager.fields = Fields::Set(manager.fields.to_set().difference(&lost.all));
                 }
             }
@@ -70,11 +70,11 @@ impl Managers {
     pub(super) fn conflicts(&self, but: &Identity, difference: &Difference<'_>) -> Result<Vec<Conflict>, CompareError> {
         let mut managers: Vec<&Manager> = self.entries.iter().filter(|manager| manager.identity != *but).collect();
         managers.sort_by(|a, b| a.identity.rank().cmp(&b.identity.rank()));
-        self.learn(difference)?;
+        self.request_conversions(difference)?;
         let mut conflicts = Vec::new();
         for manager in managers {
             let Some(lost) = difference.in_version(&manager.api_version)? else { continue };
-            if manager.fields.meets(&lost.set) {
+            if manager.fields.intersects(&lost.set) {
                 let fields = manager.fields.to_set().intersection(&lost.set);
                 let conflict = |path| Conflict { manager: manager.identity.clone(), path };
                 conflicts.extend(fields.paths().into_iter().map(conflict));
@@ -85,18 +85,18 @@ impl Managers {
 
     /// Returns an error if the object cannot be converted to the version of one of its managers.
     pub(super) fn check_versions(&self, kind: &Kind<'_>, object: &Value) -> Result<(), Status> {
-        let versions = self.versions_but(&kind.api_version).into_iter();
+        let versions = self.other_versions(&kind.api_version).into_iter();
         // Tries all versions, so that one pass requests all necessary conversions.
         versions.map(|version| kind.check_version(version, object)).fold(Ok(()), Result::and)
     }
 
     /// Compares in all versions at once, also to request all conversions in one pass.
-    fn learn(&self, difference: &Difference<'_>) -> Result<(), CompareError> {
-        let versions = self.versions_but(difference.own_version()).into_iter();
+    fn request_conversions(&self, difference: &Difference<'_>) -> Result<(), CompareError> {
+        let versions = self.other_versions(difference.own_version()).into_iter();
         versions.map(|version| difference.in_version(version).map(drop)).fold(Ok(()), Result::and)
     }
 
-    fn versions_but(&self, own: &str) -> BTreeSet<&str> {
+    fn other_versions(&self, own: &str) -> BTreeSet<&str> {
         self.entries.iter().map(|manager| manager.api_version.as_str()).filter(|version| *version != own).collect()
     }
 

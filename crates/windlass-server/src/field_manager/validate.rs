@@ -27,41 +27,41 @@ pub(super) struct TypeMismatch {
 pub(super) fn fits(value: &Value, ty: &Type) -> bool {
     let mut found = Vec::new();
     visit(value, ty, "", &mut found);
-    found.iter().all(|misfit| misfit.is_duplicate)
+    found.iter().all(|mismatch| mismatch.is_duplicate)
 }
 
 /// Validates an applied value; its lists may not have duplicates. The error is one text for all problems.
 pub(super) fn check(value: &Value, ty: &Type) -> Result<(), String> {
     let mut found = Vec::new();
     visit(value, ty, "", &mut found);
-    let shown = |misfit: &TypeMismatch| match misfit.path.as_str() {
-        "" => misfit.why.clone(),
-        path => format!("{path}: {}", misfit.why),
+    let shown = |mismatch: &TypeMismatch| match mismatch.path.as_str() {
+        "" => mismatch.why.clone(),
+        path => format!("{path}: {}", mismatch.why),
     };
     match found.as_slice() {
         [] => Ok(()),
         [only] => Err(shown(only)),
-        many => Err(many.iter().fold("errors:".to_owned(), |mut text, misfit| {
+        many => Err(many.iter().fold("errors:".to_owned(), |mut text, mismatch| {
             // Writing into a String cannot fail.
-            let _ = write!(text, "\n  {}", shown(misfit));
+            let _ = write!(text, "\n  {}", shown(mismatch));
             text
         })),
     }
 }
 
 fn visit(value: &Value, ty: &Type, path: &str, found: &mut Vec<TypeMismatch>) {
-    let mut misfit = |why: String| found.push(TypeMismatch { path: path.to_owned(), why, is_duplicate: false });
+    let mut mismatch = |why: String| found.push(TypeMismatch { path: path.to_owned(), why, is_duplicate: false });
     match (ty.form(Some(value)), value) {
         (_, Value::Null) => {}
         (Form::Scalar(scalar), value) => {
-            if let Some(why) = misfit_of(scalar, value) {
-                misfit(why);
+            if let Some(why) = scalar_mismatch(scalar, value) {
+                mismatch(why);
             }
         }
         (Form::Map(map), Value::Object(entries)) => visit_map(map, entries, path, found),
         (Form::List(list), Value::Array(items)) => visit_list(list, items, path, found),
-        (Form::Map(_), value) => misfit(format!("expected map, got &{{{}}}", go_format(value))),
-        (Form::List(_), value) => misfit(format!("expected list, got &{{{}}}", go_format(value))),
+        (Form::Map(_), value) => mismatch(format!("expected map, got &{{{}}}", go_format(value))),
+        (Form::List(_), value) => mismatch(format!("expected list, got &{{{}}}", go_format(value))),
     }
 }
 
@@ -105,7 +105,7 @@ fn visit_list(list: &ListType, items: &[Value], path: &str, found: &mut Vec<Type
     }
 }
 
-fn misfit_of(scalar: Scalar, value: &Value) -> Option<String> {
+fn scalar_mismatch(scalar: Scalar, value: &Value) -> Option<String> {
     match (scalar, value) {
         (Scalar::Numeric, Value::Number(_))
         | (Scalar::Text, Value::String(_))

@@ -38,7 +38,7 @@ impl Body {
     /// Creates a complete body from pieces. Its length is not announced.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Self {
         let held = pieces.iter().map(Bytes::len).sum();
-        Self::frames(futures::stream::iter(pieces)).holding(held)
+        Self::frames(futures::stream::iter(pieces)).with_held_bytes(held)
     }
 
     /// Creates a body of unknown length with one frame per item.
@@ -48,12 +48,12 @@ impl Body {
 
     /// Sets the number of bytes that the body keeps in memory until it is dropped.
     #[must_use]
-    pub(crate) fn holding(self, held: usize) -> Self {
+    pub(crate) fn with_held_bytes(self, held: usize) -> Self {
         Self { held, ..self }
     }
 
     /// Returns the number of bytes that the body keeps in memory until it is dropped.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.held
     }
 

@@ -18,15 +18,15 @@ const PIECE: usize = 64 << 10;
 
 /// Compresses a large response with objects if the client accepts the encoding.
 pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> Response<Body> {
-    let wanted = accept.into_iter().flat_map(|accept| accept.split(',')).any(|coding| coding.trim() == "gzip");
+    let accepts_gzip = accept.into_iter().flat_map(|accept| accept.split(',')).any(|coding| coding.trim() == "gzip");
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_objects = kind.is_some_and(|kind| kind.starts_with("application/"));
     let is_small = response.body().length().is_some_and(|length| length <= LARGE);
-    if !wanted || !is_objects || is_small {
+    if !accepts_gzip || !is_objects || is_small {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let held = body.held();
+    let held = body.held_bytes();
     let mut frames = body.into_frames(PIECE);
     let (mut first, mut length) = (Vec::new(), 0);
     while length <= LARGE {
@@ -57,7 +57,7 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
             let last = encoder.finish().ok()?;
             Some((Bytes::from(last), (None, frames)))
         });
-    Response::from_parts(parts, Body::frames(compressed).holding(held))
+    Response::from_parts(parts, Body::frames(compressed).with_held_bytes(held))
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_answers_come_back_whole() {
+    async fn large_responses_round_trip_through_gzip() {
         let text = "abcdefgh".repeat(LARGE / 4).into_bytes();
         let pieces: Vec<Bytes> = text.chunks(1000).map(Bytes::copy_from_slice).collect();
         for body in [Body::whole(text.clone()), Body::frames(stream::iter(pieces))] {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_answers_and_modest_clients_are_left_alone() {
+    async fn small_or_unrequested_responses_are_not_compressed() {
         let small = b"small".to_vec();
         let pieces = Body::frames(stream::iter([Bytes::from(small.clone())]));
         assert_eq!(answer(Body::whole(small.clone()), "gzip").await, (false, small.clone()));

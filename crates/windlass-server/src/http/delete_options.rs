@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_any_group_are_read() {
+    fn delete_options_of_any_group_are_decoded() {
         for head in ["", r#""kind":"DeleteOptions","apiVersion":"apps/v1","#] {
             let body = format!("{{{head}\"propagationPolicy\":\"Orphan\",\"bogus\":1}}");
             assert_eq!(decode(body.as_bytes(), Format::Json).unwrap()["propagationPolicy"], "Orphan", "{body}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_real_servers_words() {
+    fn invalid_delete_options_have_kube_apiservers_messages() {
         assert_eq!(
             wrong(r#"{"kind":"Foo","apiVersion":"v1"}"#),
             r#"no kind "Foo" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111""#

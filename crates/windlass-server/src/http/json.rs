@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indented_documents_keep_empty_containers_and_strings_as_they_are() {
+    fn indentation_keeps_empty_containers_and_strings() {
         let compact = br#"{"a":{},"b":[],"c":[1,{"d":"x,{:}\""}]}"#;
         let lines =
             "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x,{:}\\\"\"\n    }\n  ]\n}";

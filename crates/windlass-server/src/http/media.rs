@@ -116,7 +116,7 @@ impl MetaVersion {
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Representation, Status> {
     let accept = accept(headers);
     route_accepts(accept, endpoint)?;
-    let pretty = wants_lines(headers, query);
+    let pretty = wants_pretty(headers, query);
     clauses(accept)
         .iter()
         .find_map(|clause| clause.representation(pretty, endpoint))
@@ -139,7 +139,7 @@ pub(crate) fn negotiate_watch(
 
 /// Negotiates the form of an error. Never fails.
 pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncoding {
-    let pretty = wants_lines(headers, query);
+    let pretty = wants_pretty(headers, query);
     // A status is a Go type for every endpoint.
     let whole = |clause: &Clause<'_>| match clause.representation(pretty, Endpoint::Object) {
         Some(Representation { encoding, view: View::Whole }) => Some(encoding),
@@ -226,9 +226,9 @@ fn not_acceptable_by_route(offered: &[&str]) -> Status {
 }
 
 /// Reports whether the body should be indented.
-fn wants_lines(headers: &HeaderMap, query: &Query) -> bool {
-    if let Some(asked) = query.text("pretty") {
-        return matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True");
+fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(pretty) = query.text("pretty") {
+        return matches!(pretty, "1" | "t" | "T" | "TRUE" | "true" | "True");
     }
     let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |value| value.as_bytes());
     [&b"curl"[..], b"Wget", b"Mozilla/5.0"].iter().any(|browser| agent.starts_with(browser))
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_clause_that_can_be_met_decides() {
+    fn first_supported_accept_clause_is_used() {
         use Encoding::{Json, PrettyJson, Protobuf, Yaml};
         let table = View::Table(MetaVersion::V1);
         for (accept, expected) in [
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_is_refused_by_the_router_or_by_negotiation() {
+    fn unsupported_accept_is_rejected_by_router_or_negotiation() {
         let router = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
         let negotiation = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
         for accept in ["text/html", "application/*", "garbage"] {
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_and_the_query_ask_for_lines() {
+    fn browsers_and_pretty_parameter_get_indented_json() {
         let mut curl = headers("");
         curl.insert(header::USER_AGENT, "curl/8".parse().unwrap());
         let encoding = |headers: &HeaderMap, query: &str| {
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_always_written() {
+    fn errors_are_encoded_for_any_accept_header() {
         let error = |accept: &str| negotiate_error(&headers(accept), &Query::default());
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(error("text/html"), ErrorEncoding::Forced);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_json_or_protobuf() {
+    fn watch_is_json_or_protobuf() {
         let watch = |accept: &str| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Collection);
         let encoding = |accept: &str| watch(accept).unwrap().encoding;
         assert_eq!(encoding("application/json;stream=watch;pretty=1"), Encoding::Json);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_what_their_content_type_says() {
+    fn content_type_decides_the_body_format() {
         let format = |sent: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, sent.parse().unwrap());

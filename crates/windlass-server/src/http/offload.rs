@@ -1,7 +1,7 @@
-//! Runs long computations beside the asynchronous runtime.
+//! Runs long computations outside of the asynchronous runtime.
 //!
-//! A computation of some hundred milliseconds keeps a thread of the runtime from all other requests. On a thread of its
-//! own, the operating system shares the processors between it and them.
+//! A computation of some hundred milliseconds keeps a thread of the runtime from all other requests. On a separate
+//! thread, the operating system shares the processors between it and them.
 //!
 //! Guaranteed: no more computations run at once than there are processors; the others wait in turn. Each runs to its
 //! end, even if its request is dropped.

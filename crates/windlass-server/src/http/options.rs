@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn list_options_are_read() {
+    fn list_options_are_parsed() {
         let params = list_params(&Query::parse("limit=5&continue=abc&labelSelector=a%3Db&resourceVersion=")).unwrap();
         assert_eq!((params.limit, params.continue_token.as_deref()), (5, Some("abc")));
         assert_eq!((params.labels.as_deref(), params.resource_version), (Some("a=b"), None));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_options_are_read() {
+    fn watch_options_are_parsed() {
         let params = watch_params(&Query::parse("timeoutSeconds=5&allowWatchBookmarks=1"), "").unwrap();
         assert_eq!((params.timeout, params.bookmarks), (Some(Duration::from_secs(5)), true));
         let timeout = |text: &str| watch_params(&Query::parse(&format!("timeoutSeconds={text}")), "").unwrap().timeout;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_a_deprecated_watch_narrows_it() {
+    fn name_in_a_deprecated_watch_path_is_a_selector() {
         let watch = |query: &str| watch_params(&Query::parse(query), "a").map_err(|status| status.message);
         assert_eq!(watch("").unwrap().fields.as_deref(), Some("metadata.name=a"));
         assert_eq!(
@@ -280,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn write_options_default_to_the_user_agents_name_and_to_warnings() {
+    fn write_options_default_to_user_agent_and_warnings() {
         let options = create("").unwrap();
         assert_eq!((options.field_manager.as_str(), options.field_validation), ("kubectl", FieldValidation::Warn));
         assert_eq!(create("fieldManager=me&dryRun=All").unwrap().dry_run, DryRun::All);
     }
 
     #[test]
-    fn bad_write_options_are_refused_together() {
+    fn invalid_write_options_are_reported_together() {
         assert_eq!(
             create("fieldManager=a%01b&dryRun=x&fieldValidation=y"),
             Err(concat!(
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn force_is_for_apply_and_apply_needs_a_manager() {
+    fn force_requires_apply_and_apply_requires_a_manager() {
         let invalid = |problem: &str| Err(format!(r#"PatchOptions.meta.k8s.io "" is invalid: {problem}"#));
         assert_eq!(
             patch("force=", PatchKind::Merge),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn delete_options_come_from_the_query_or_the_body() {
+    fn delete_options_are_read_from_query_or_body() {
         let options = delete("gracePeriodSeconds=5&propagationPolicy=Orphan&dryRun=All").unwrap();
         assert_eq!((options.grace_period, options.propagation.as_deref()), (Some(5), Some("Orphan")));
         assert_eq!(options.dry_run, DryRun::All);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_delete_options_are_refused_together() {
+    fn invalid_delete_options_are_reported_together() {
         assert_eq!(
             delete("orphanDependents=true&propagationPolicy=X&dryRun=x").unwrap_err(),
             concat!(

@@ -39,8 +39,8 @@ impl From<Status> for ReadError {
 /// The rest of a body that is too large stays unread, so the connection (or the HTTP/2 stream) cannot be used
 /// afterwards.
 pub(crate) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Bytes, ReadError> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > LIMIT as u64) {
+    let content_length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if content_length.is_some_and(|length| length > LIMIT as u64) {
         return Err(Status::too_large(LIMIT).into());
     }
     time::timeout(PATIENCE, collect(body)).await.unwrap_or(Err(ReadError::Incomplete))
@@ -50,7 +50,7 @@ async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| refusal(&error))?;
+        let frame = frame.map_err(|error| read_error(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + rest.len() + data.remaining() > LIMIT {
             return Err(Status::too_large(LIMIT).into());
@@ -71,7 +71,7 @@ async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
 }
 
 /// Returns the error for an incomplete or malformed body.
-fn refusal(error: &BoxError) -> ReadError {
+fn read_error(error: &BoxError) -> ReadError {
     if error.is::<OverBudget>() {
         return Status::too_many_requests("Too many requests, please try again later.", 1).into();
     }

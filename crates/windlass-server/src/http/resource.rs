@@ -23,7 +23,7 @@ use crate::{
     metrics::{Meter, RequestLabels, Scope, Verb},
     registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WriteParams, Written},
     resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
-    reviews::{self, Reviewer},
+    reviews::{self, ReviewContext},
     state::State,
     table::{self, IncludeObject},
 };
@@ -80,7 +80,7 @@ pub(super) async fn answer(
         (true, _) if table::is_printed(resource, &path.subresource) => Endpoint::Object,
         (true, _) => Endpoint::Unprinted,
     };
-    let meter = server.metrics().begin(asked(exchange, path, resource, operation));
+    let meter = server.metrics().begin(request_labels(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
     // Boxed to keep the future of a get small.
     let answer = match operation {
@@ -93,12 +93,12 @@ pub(super) async fn answer(
         Operation::Delete => Box::pin(request.delete(body)).await,
         Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
     };
-    meter.answered(answer.as_ref().map_or_else(Failure::code, |response| response.status().as_u16()));
+    meter.record_response(answer.as_ref().map_or_else(Failure::code, |response| response.status().as_u16()));
     answer
 }
 
 /// Returns the labels for the request's metrics.
-fn asked<'r>(
+fn request_labels<'r>(
     exchange: &Exchange,
     path: &'r ResourcePath,
     resource: &'r ResourceInfo,
@@ -148,7 +148,7 @@ async fn connect(
     resource: &Arc<ResourceInfo>,
     connection: Connection,
 ) -> Result<Response<Body>, Failure> {
-    if !connection.takes(&exchange.method) {
+    if !connection.accepts_method(&exchange.method) {
         return Err(Status::method_not_allowed().into());
     }
     let target = Target::object(resource, path.namespace.as_deref(), &path.name).subresource(&path.subresource);
@@ -158,8 +158,8 @@ async fn connect(
         }
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
         let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
-        let asked = registry::RequestContext { user, warnings, name, ..registry::RequestContext::default() };
-        registry.admit_connection(&target, options, asked).await?;
+        let context = registry::RequestContext { user, warnings, name, ..registry::RequestContext::default() };
+        registry.admit_connection(&target, options, context).await?;
     }
     let EmptyResponse = connection.connect(registry, &target, &exchange.query).await?;
     let mut response = Response::new(Body::whole(Bytes::new()));
@@ -253,7 +253,7 @@ impl Request<'_> {
         }
         let renderer = self.renderer()?;
         let params = list_params(&self.exchange.query)?;
-        self.registry.before_list(&self.target, &params).await;
+        self.registry.wait_for_list_lag(&self.target, &params).await;
         let list = self.registry.list(&self.target, params).await?;
         Ok(renderer.list(list).await?)
     }
@@ -266,7 +266,7 @@ impl Request<'_> {
         self.warn_if_deprecated();
         let session = self.registry.watch(&self.target, params).await?;
         let clock = self.registry.clock().clone();
-        let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.watching());
+        let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.record_watch());
         let descriptions = self.server.descriptions().clone();
         let rendering = watch::Rendering { representation, include, descriptions, clock };
         let frames = watch::frames(session, rendering, stopping, watching);
@@ -279,8 +279,8 @@ impl Request<'_> {
         let body = self.object(body).await?;
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", &self.user_agent())?);
         let written = if reviews::is_review(&self.target) {
-            let asker = Reviewer { server: self.server, registry: self.registry, user: &self.exchange.user };
-            reviews::answer(&asker, &self.target, &body, &params).await?
+            let review_context = ReviewContext { server: self.server, registry: self.registry, user: &self.exchange.user };
+            reviews::answer(&review_context, &self.target, &body, &params).await?
         } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
             self.registry.create_binding(&self.target, &body, &params).await?
         } else {
@@ -400,13 +400,13 @@ impl Request<'_> {
     async fn delete_params(&self, body: RequestBody) -> Result<DeleteParams, Failure> {
         let bytes: Bytes = read::read(&self.exchange.headers, body).await?;
         if bytes.is_empty() {
-            return Ok(self.by_caller(delete_params(&self.exchange.query)?));
+            return Ok(self.with_caller(delete_params(&self.exchange.query)?));
         }
         let format = media::body_format(&self.exchange.headers)?;
-        Ok(self.by_caller(delete_params_of(&delete_options::decode(&bytes, format)?)?))
+        Ok(self.with_caller(delete_params_of(&delete_options::decode(&bytes, format)?)?))
     }
 
-    fn by_caller(&self, params: DeleteParams) -> DeleteParams {
+    fn with_caller(&self, params: DeleteParams) -> DeleteParams {
         let Exchange { user, warnings, .. } = self.exchange;
         DeleteParams { user: user.clone(), warnings: warnings.clone(), ..params }
     }
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_means_what_the_path_allows() {
+    fn method_and_path_decide_the_operation() {
         use Operation::{Create, Delete, DeleteCollection, Get, List, Patch, Update, Watch};
         for (method, path, expected) in [
             ("GET", "/api/v1/pods", Ok(List)),

@@ -29,7 +29,7 @@ use crate::{
 /// The approximate size of the pieces of a long list in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The minimum size of a list that is encoded beside the runtime. Encoding it takes about 10 ms.
+/// The minimum size of a list that is encoded outside of the runtime. Encoding it takes about 10 ms.
 const LARGE: usize = 1 << 20;
 
 /// The end of a table; the rows are its last field.
@@ -70,7 +70,7 @@ impl Renderer {
                     ResponseKind::Object,
                 ));
             }
-            View::Partial(_) | View::Table(_) => json::encode(&self.shown(item.value(), self.header())),
+            View::Partial(_) | View::Table(_) => json::encode(&self.render(item.value(), self.header())),
         };
         Ok(document(code, compact, self.representation.encoding))
     }
@@ -81,7 +81,7 @@ impl Renderer {
     }
 
     /// Renders an object in the negotiated view. In a watch, only the first table has column definitions.
-    pub(super) fn shown(&self, object: Value, header: Header<'_>) -> Value {
+    pub(super) fn render(&self, object: Value, header: Header<'_>) -> Value {
         match self.representation.view {
             View::Whole => object,
             View::Partial(version) | View::PartialList(version) => partial(object, version),
@@ -95,13 +95,13 @@ impl Renderer {
         }
     }
 
-    /// Returns a list, in pieces if it is long. A long list that has to be encoded as a whole is encoded beside the runtime.
+    /// Returns a list, in pieces if it is long. If a long list has to be encoded as a whole, another thread encodes it.
     pub(super) async fn list(self, list: ItemList) -> Result<Response<Body>, Status> {
         let size: usize = list.items.iter().map(|item| item.encoded.len_hint()).sum();
         if size < LARGE || self.is_streamed() {
-            return self.list_now(list);
+            return self.render_list(list);
         }
-        offload(move || self.list_now(list)).await?
+        offload(move || self.render_list(list)).await?
     }
 
     /// Reports whether lists are encoded while they are sent.
@@ -110,7 +110,7 @@ impl Renderer {
         self.representation.encoding == Encoding::Json && !is_ordered
     }
 
-    fn list_now(&self, list: ItemList) -> Result<Response<Body>, Status> {
+    fn render_list(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         match self.representation.view {
             View::Partial(_) => Err(wrong_view(
@@ -136,7 +136,7 @@ impl Renderer {
                 let metadata = list_metadata(&list, Style::BuiltIn);
                 if self.representation.encoding == Encoding::Protobuf {
                     let head = json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata});
-                    return binary(&head, list, |item| partial(item.value(), version));
+                    return protobuf_list(&head, list, |item| partial(item.value(), version));
                 }
                 if list.items.is_empty() {
                     // Unlike a list of objects, an empty list of partial objects is null.
@@ -152,7 +152,7 @@ impl Renderer {
                 let metadata = list_metadata(&list, style);
                 if self.representation.encoding == Encoding::Protobuf {
                     let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-                    return binary(&head, list, Item::value);
+                    return protobuf_list(&head, list, Item::value);
                 }
                 let frame = Frame::new(kind, &api_version, &metadata, style);
                 Ok(self.concatenate(frame, list, Item::render_item))
@@ -217,8 +217,8 @@ impl Renderer {
 
 /// Returns a list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is
 /// sent.
-fn binary(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
-    let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("there is no message for the list"))?;
+fn protobuf_list(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
+    let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("the list has no protobuf message"))?;
     let (mut pieces, mut last, mut length) = (Vec::new(), Vec::new(), 0);
     for item in list.items {
         kind.push(&show(&item), &mut last);
@@ -392,8 +392,8 @@ pub(super) fn status(status: &Status, encoding: ErrorEncoding) -> Response<Body>
 }
 
 /// Returns a response that rejects a request in authentication or authorization.
-pub(super) fn unauthorized(refusal: &Status, encoding: ErrorEncoding) -> Response<Body> {
-    let mut response = status(refusal, encoding);
+pub(super) fn unauthorized(error: &Status, encoding: ErrorEncoding) -> Response<Body> {
+    let mut response = status(error, encoding);
     if response.status() != StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     }
@@ -417,7 +417,7 @@ pub(super) fn report(report: Report) -> Response<Body> {
 }
 
 /// Returns a response with a generated document. Small JSON documents can be indented.
-pub(super) fn generated(document: Document, encoding: Encoding) -> Response<Body> {
+pub(super) fn generated_document(document: Document, encoding: Encoding) -> Response<Body> {
     let mut body = document.body;
     if encoding == Encoding::PrettyJson && document.content_type == Encoding::Json.media_type() {
         body = json::indent(&body);

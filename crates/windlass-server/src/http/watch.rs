@@ -53,14 +53,14 @@ pub(super) fn frames(
     let watch = Watch { session, rendering, has_header: false, stopping, watching };
     stream::unfold(watch, |mut watch| async move {
         let frame = watch.next().await?;
-        watch.watching.sent();
+        watch.watching.record_event();
         Some((frame, watch))
     })
 }
 
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
-        let item = if let Some(item) = self.at_once() {
+        let item = if let Some(item) = self.try_next() {
             item
         } else {
             tokio::select! {
@@ -85,8 +85,8 @@ impl Watch {
     }
 
     /// Returns the next item if it is ready. Waiting would need timers and a place in the list of waiters.
-    fn at_once(&mut self) -> Option<WatchItem> {
-        if self.stopping.is_requested() || !self.session.has_come() {
+    fn try_next(&mut self) -> Option<WatchItem> {
+        if self.stopping.is_requested() || !self.session.is_event_ready() {
             return None;
         }
         // After its end, the session returns `None` again.
@@ -106,7 +106,7 @@ impl Watch {
             now: self.rendering.clock.now(),
         };
         let header = if self.has_header { Header::Omitted } else { renderer.header() };
-        let object = renderer.shown(object, header);
+        let object = renderer.render(object, header);
         self.has_header = true;
         self.frame(kind, &object)
     }

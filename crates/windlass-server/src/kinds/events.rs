@@ -1,4 +1,4 @@
-//! Events: one kind in the core group and in `events.k8s.io`, with different field names. Events are stored as events of
+//! Events: one kind in the core group and in `events.k8s.io`, with different field names. They are stored as events of
 //! the core group.
 
 use std::{borrow::Cow, sync::Arc};

@@ -42,7 +42,7 @@ fn validate_conditions(object: &Value, errors: &mut Errors) {
     for condition in conditions.items() {
         let kind = condition.child("type");
         if seen.repeats(condition.json().text(&["type"])) {
-            kind.duplicate(errors);
+            errors.duplicate(kind.path(), kind.text());
         }
         if kind.is_empty() {
             kind.required("", errors);

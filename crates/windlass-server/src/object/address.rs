@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_contain_their_parts_and_nothing_else() {
+    fn range_contains_only_its_subranges() {
         let range = |text| Range::parse(text).unwrap();
         assert!(range("10.0.0.0/8").encloses(range("10.1.0.0/16")));
         assert!(!range("10.0.0.0/8").encloses(range("10.0.0.0/8")));
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_leniently() {
+    fn addresses_are_parsed_leniently() {
         assert_eq!(parse("010.0.00.1").unwrap().to_string(), "10.0.0.1");
         assert_eq!(parse("::ffff:10.0.0.1").unwrap().to_string(), "10.0.0.1");
     }
 
     #[test]
-    fn only_ranges_of_version_6_have_more_than_one_form() {
+    fn only_non_canonical_ipv6_ranges_cause_warnings() {
         assert_eq!(
             Range::warnings("p", "2001:DB8::/32"),
             ["p: IPv6 CIDR value \"2001:DB8::/32\" should be in RFC 5952 canonical format (\"2001:db8::/32\")"]

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_beyond_the_most_are_counted_not_written() {
+    fn causes_above_the_limit_are_only_counted() {
         let (mut causes, mut written) = (Causes::default(), 0);
         for _ in 0..MAX_COUNT + 5 {
             causes.push_with(|| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn large_complaints_are_bounded_in_bytes() {
+    fn large_causes_are_limited_in_bytes() {
         let mut causes = Causes::default();
         for _ in 0..100 {
             causes.push(cause(MAX_BYTES / 4));

@@ -134,13 +134,13 @@ impl Errors {
     }
 
     /// Adds a "Too long" error.
-    pub(crate) fn too_long(&mut self, path: &Path<'_>, most: usize) {
-        self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {most} bytes"));
+    pub(crate) fn too_long(&mut self, path: &Path<'_>, max: usize) {
+        self.add(path, "FieldValueTooLong", format!("Too long: may not be more than {max} bytes"));
     }
 
     /// Adds a "Too many" error.
-    pub(crate) fn too_many(&mut self, path: &Path<'_>, found: usize, most: usize) {
-        self.add(path, "FieldValueTooMany", format!("Too many: {found}: must have at most {most} items"));
+    pub(crate) fn too_many(&mut self, path: &Path<'_>, found: usize, max: usize) {
+        self.add(path, "FieldValueTooMany", format!("Too many: {found}: must have at most {max} items"));
     }
 
     /// Adds an error if the value has changed.
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_read_as_the_real_ones() {
+    fn messages_equal_those_of_kube_apiserver() {
         let spec = Path::new("spec");
         let containers = spec.child("containers");
         let first = containers.index(0);

@@ -129,7 +129,7 @@ impl<'f> Field<'f> {
             match *rule {
                 Rule::Required if field.is_empty() => field.required("", errors),
                 Rule::NotNegative => field.not_negative(errors),
-                Rule::Range(least, most) => field.in_range(least, most, errors),
+                Rule::Range(min, max) => field.in_range(min, max, errors),
                 Rule::OneOf(values) => field.one_of(values, errors),
                 Rule::RequiredOneOf(_) if field.text().is_empty() => field.required("", errors),
                 Rule::RequiredOneOf(values) => field.one_of(values, errors),
@@ -151,9 +151,9 @@ impl<'f> Field<'f> {
     }
 
     /// Adds an error if the number is outside of a range. An absent number is valid.
-    pub(crate) fn in_range(&self, least: i64, most: i64, errors: &mut Errors) {
-        if let Some(number) = self.int().filter(|number| !(least..=most).contains(number)) {
-            errors.invalid(&self.path, &number, &format!("must be between {least} and {most}, inclusive"));
+    pub(crate) fn in_range(&self, min: i64, max: i64, errors: &mut Errors) {
+        if let Some(number) = self.int().filter(|number| !(min..=max).contains(number)) {
+            errors.invalid(&self.path, &number, &format!("must be between {min} and {max}, inclusive"));
         }
     }
 
@@ -212,15 +212,15 @@ impl<'f> Field<'f> {
     }
 
     /// Adds a "Too long" error.
-    pub(crate) fn too_long(&self, most: usize, errors: &mut Errors) {
-        errors.too_long(&self.path, most);
+    pub(crate) fn too_long(&self, max: usize, errors: &mut Errors) {
+        errors.too_long(&self.path, max);
     }
 
-    /// Adds a "Too many" error if the list or map has more than `most` elements. Returns `true` if it has.
-    pub(crate) fn at_most(&self, most: usize, errors: &mut Errors) -> bool {
-        let too_many = self.len() > most;
+    /// Adds a "Too many" error if the list or map has more than `max` elements. Returns `true` if it has.
+    pub(crate) fn at_most(&self, max: usize, errors: &mut Errors) -> bool {
+        let too_many = self.len() > max;
         if too_many {
-            errors.too_many(&self.path, self.len(), most);
+            errors.too_many(&self.path, self.len(), max);
         }
         too_many
     }

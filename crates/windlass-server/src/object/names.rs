@@ -28,8 +28,8 @@ impl NameRule {
         match self {
             Self::Subdomain => dns_subdomain(name),
             Self::Declared => {
-                let told = dns_subdomain(name).into_iter();
-                told.map(|text| text.replace("no more than 253 characters", "no more than 253 bytes")).collect()
+                let problems = dns_subdomain(name).into_iter();
+                problems.map(|text| text.replace("no more than 253 characters", "no more than 253 bytes")).collect()
             }
             Self::Label => dns_label(name),
             Self::PathSegment => path_segment(name),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_of_a_name_may_end_with_a_dash() {
+    fn name_prefix_can_end_with_a_dash() {
         assert!(NameRule::Subdomain.check_prefix("web-").is_empty());
         assert!(NameRule::Subdomain.check_prefix("a-").is_empty());
         assert!(!NameRule::Subdomain.check_prefix("-").is_empty());

@@ -145,7 +145,7 @@ pub(super) fn discovery(path: String, tag: &str, id: String, schema: String) -> 
 
 /// Returns all paths of a resource and its subresources.
 pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
-    let maker = Maker::new(resource);
+    let builder = OperationBuilder::new(resource);
     let base = format!("/{}", root(&resource.group, &resource.version));
     let plural = &resource.plural;
     let (collection, scope) = if resource.is_namespaced() {
@@ -154,15 +154,15 @@ pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
         (format!("{base}/{plural}"), "")
     };
     let item = format!("{collection}/{{name}}");
-    let mut all = vec![maker.collection(collection.clone(), scope), maker.item(item.clone(), scope)];
+    let mut all = vec![builder.collection(collection.clone(), scope), builder.item(item.clone(), scope)];
     if resource.is_namespaced() && resource.has_verb("list") {
-        let everywhere = maker.list(&format!("{}ForAllNamespaces", resource.kind), &[]);
+        let everywhere = builder.list(&format!("{}ForAllNamespaces", resource.kind), &[]);
         all.push(PathItem { path: format!("{base}/{plural}"), operations: vec![everywhere] });
     }
-    if resource.has_verb("watch") && !maker.custom {
-        all.extend(maker.watches(&base, scope));
+    if resource.has_verb("watch") && !builder.custom {
+        all.extend(builder.watches(&base, scope));
     }
-    all.extend(resource.subresources.iter().map(|subresource| maker.subresource(&item, subresource, scope)));
+    all.extend(resource.subresources.iter().map(|subresource| builder.subresource(&item, subresource, scope)));
     all.retain(|item| !item.operations.is_empty());
     all
 }
@@ -188,7 +188,7 @@ pub(super) fn title(word: &str) -> String {
 }
 
 /// Generates the operations of one resource.
-struct Maker<'a> {
+struct OperationBuilder<'a> {
     resource: &'a ResourceInfo,
     custom: bool,
     /// For example `AppsV1`.
@@ -199,7 +199,7 @@ struct Maker<'a> {
     path_parameters: &'static [Parameter],
 }
 
-impl<'a> Maker<'a> {
+impl<'a> OperationBuilder<'a> {
     fn new(resource: &'a ResourceInfo) -> Self {
         let custom = matches!(resource.shape, Shape::Custom(_));
         let name = |kind: &str| match of_kind(&resource.group, &resource.version, kind) {
@@ -221,7 +221,7 @@ impl<'a> Maker<'a> {
         if self.custom { JSON_YAML } else { ALL }
     }
 
-    fn sent(&self) -> &'static [&'static str] {
+    fn request_media(&self) -> &'static [&'static str] {
         if self.custom { JSON_YAML } else { ANY }
     }
 
@@ -248,7 +248,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns the same response for several codes.
-    fn answers(&self, codes: &[u16], schema: &str) -> Vec<Response> {
+    fn responses(&self, codes: &[u16], schema: &str) -> Vec<Response> {
         let response = |code: &u16| Response { code: *code, media: self.media(), schema: schema.to_owned() };
         codes.iter().map(response).collect()
     }
@@ -270,8 +270,8 @@ impl<'a> Maker<'a> {
         if self.resource.has_verb("create") {
             let id = format!("create{version}{scope}{kind}");
             let mut create = self.operation("post", "post", id, &[self.path_parameters, WRITE]);
-            create.body = Some(Body { media: self.sent(), schema: self.schema.clone(), required: true });
-            create.responses = self.answers(&[200, 201, 202], &self.schema);
+            create.body = Some(Body { media: self.request_media(), schema: self.schema.clone(), required: true });
+            create.responses = self.responses(&[200, 201, 202], &self.schema);
             operations.push(create);
         }
         if self.resource.has_verb("deletecollection") {
@@ -284,14 +284,14 @@ impl<'a> Maker<'a> {
             if !self.custom {
                 all.body = Some(self.delete_options());
             }
-            all.responses = self.answers(&[200], &format!("{META}Status"));
+            all.responses = self.responses(&[200], &format!("{META}Status"));
             operations.push(all);
         }
         PathItem { path, operations }
     }
 
     fn delete_options(&self) -> Body {
-        Body { media: self.sent(), schema: format!("{META}DeleteOptions"), required: false }
+        Body { media: self.request_media(), schema: format!("{META}DeleteOptions"), required: false }
     }
 
     fn item(&self, path: String, scope: &str) -> PathItem {
@@ -304,7 +304,7 @@ impl<'a> Maker<'a> {
             delete.body = Some(self.delete_options());
             let returned = !self.custom && RETURNED.contains(&self.resource.plural.as_str());
             let status = format!("{META}Status");
-            delete.responses = self.answers(&[200, 202], if returned { &self.schema } else { &status });
+            delete.responses = self.responses(&[200, 202], if returned { &self.schema } else { &status });
             operations.push(delete);
         }
         operations
@@ -319,13 +319,13 @@ impl<'a> Maker<'a> {
         if has("get") {
             let version: &[Parameter] = if self.custom { &[query("resourceVersion", "string")] } else { &[] };
             let mut get = self.operation("get", "get", format!("read{what}"), &[path[0], path[1], version]);
-            get.responses = self.answers(&[200], schema);
+            get.responses = self.responses(&[200], schema);
             operations.push(get);
         }
         if has("update") {
             let mut put = self.operation("put", "put", format!("replace{what}"), &[path[0], path[1], WRITE]);
-            put.body = Some(Body { media: self.sent(), schema: schema.to_owned(), required: true });
-            put.responses = self.answers(&[200, 201], schema);
+            put.body = Some(Body { media: self.request_media(), schema: schema.to_owned(), required: true });
+            put.responses = self.responses(&[200, 201], schema);
             operations.push(put);
         }
         if has("patch") {
@@ -333,7 +333,7 @@ impl<'a> Maker<'a> {
             let mut change = self.operation("patch", "patch", format!("patch{what}"), &parameters);
             let media = if self.custom { &PATCHES[..3] } else { PATCHES };
             change.body = Some(Body { media, schema: format!("{META}Patch"), required: true });
-            change.responses = self.answers(if self.custom { &[200] } else { &[200, 201] }, schema);
+            change.responses = self.responses(if self.custom { &[200] } else { &[200, 201] }, schema);
             operations.push(change);
         }
         operations
@@ -383,8 +383,8 @@ impl<'a> Maker<'a> {
         if has("create") && !has("get") {
             let parameters: [&[Parameter]; 3] = [self.path_parameters, &[NAME], WRITE];
             let mut create = self.operation("post", "post", format!("create{what}"), &parameters);
-            create.body = Some(Body { media: self.sent(), schema: schema.clone(), required: true });
-            create.responses = self.answers(&[200, 201, 202], &schema);
+            create.body = Some(Body { media: self.request_media(), schema: schema.clone(), required: true });
+            create.responses = self.responses(&[200, 201, 202], &schema);
             operations.push(create);
         }
         if !self.custom {

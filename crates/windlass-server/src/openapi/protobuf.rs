@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_has_the_bytes_that_the_real_server_sends() {
+    fn protobuf_schema_equals_kube_apiservers_bytes() {
         // The field `strategy` of a DeploymentSpec, without its description.
         let value = json!({
             "$ref": "#/definitions/io.k8s.api.apps.v1.DeploymentStrategy", "x-kubernetes-patch-strategy": "retainKeys",

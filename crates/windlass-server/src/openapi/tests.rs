@@ -38,7 +38,7 @@ fn header<'d>(document: &'d Document, name: &str) -> Option<&'d str> {
 }
 
 #[test]
-fn the_index_names_documents_by_hash_and_a_wrong_hash_is_redirected() {
+fn wrong_document_hash_redirects_to_the_current_one() {
     let index = get("/openapi/v3", None);
     assert_eq!(index.content_type, "text/plain; charset=utf-8");
     let index = json(&index);
@@ -60,7 +60,7 @@ fn the_index_names_documents_by_hash_and_a_wrong_hash_is_redirected() {
 }
 
 #[test]
-fn every_document_refers_only_to_what_it_holds() {
+fn documents_only_contain_resolvable_references() {
     let index = json(&get("/openapi/v3", None));
     for path in index["paths"].as_object().unwrap().keys() {
         let document = get(&format!("/openapi/v3/{path}"), None);
@@ -74,7 +74,7 @@ fn every_document_refers_only_to_what_it_holds() {
 }
 
 #[test]
-fn patches_say_that_they_take_field_validation() {
+fn patch_operations_have_the_field_validation_parameter() {
     // kubectl checks this before it leaves validation to the server.
     let document = json(&get("/openapi/v3/apis/apps/v1", None));
     let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
@@ -86,7 +86,7 @@ fn patches_say_that_they_take_field_validation() {
 }
 
 #[test]
-fn version_two_is_one_document_without_the_language_of_version_three() {
+fn openapi_v2_contains_no_keywords_of_v3() {
     let document = json(&get("/openapi/v2", None));
     assert_eq!(document["swagger"], "2.0");
     let spec = &document["definitions"]["io.k8s.api.apps.v1.DeploymentSpec"]["properties"];
@@ -99,7 +99,7 @@ fn version_two_is_one_document_without_the_language_of_version_three() {
 }
 
 #[test]
-fn version_two_can_be_had_in_protobuf_and_version_three_cannot() {
+fn protobuf_is_served_for_openapi_v2_only() {
     let accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     let refused = ask(Request { path: "/openapi/v3/api/v1", accept: Some(accept), ..request() }).unwrap();
     assert_eq!((refused.status, refused.body.len()), (406, 0));
@@ -114,7 +114,7 @@ fn version_two_can_be_had_in_protobuf_and_version_three_cannot() {
 }
 
 #[test]
-fn documents_have_the_descriptions_that_the_server_was_given() {
+fn documents_contain_the_configured_descriptions() {
     let given = Descriptions::new(crate::descriptions::tests::source);
     let described = |path: &str| json(&ask(Request { path, descriptions: &given, ..request() }).unwrap());
     let document = described("/openapi/v3/api/v1");

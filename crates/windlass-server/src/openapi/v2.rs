@@ -122,10 +122,10 @@ fn render_operation(operation: &Operation, parameters: &[Parameter]) -> Value {
     }
     let mut responses = Map::new();
     for response in &operation.responses {
-        let described = json!({"description": v3::phrase(response.code), "schema": reference(&response.schema)});
+        let described = json!({"description": v3::reason_phrase(response.code), "schema": reference(&response.schema)});
         responses.insert(response.code.to_string(), described);
     }
-    responses.insert("401".to_owned(), json!({"description": v3::phrase(401)}));
+    responses.insert("401".to_owned(), json!({"description": v3::reason_phrase(401)}));
     out.insert("responses".to_owned(), Value::Object(responses));
     if let Some(action) = operation.action {
         let [group, version, kind] = &operation.kind;

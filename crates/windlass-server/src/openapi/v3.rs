@@ -37,9 +37,9 @@ pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String 
         json!({"title": "Kubernetes", "version": VERSION})
     };
     let mut out = format!(r#"{{"openapi":"3.0.0","info":{info},"paths":{{"#);
-    separated(&mut out, &rendered, |out, (path, json)| write_entry(out, path, json));
+    write_separated(&mut out, &rendered, |out, (path, json)| write_entry(out, path, json));
     out.push_str(r#"},"components":{"schemas":{"#);
-    separated(&mut out, &names, |out, (name, json)| {
+    write_separated(&mut out, &names, |out, (name, json)| {
         write_entry(out, name, json.as_deref().unwrap_or_default());
         if json.is_none() {
             schemas::write(out, name, if custom { "" } else { group }, version, descriptions);
@@ -125,9 +125,9 @@ fn render_operation(operation: &Operation, parameters: &[Parameter]) -> Value {
     let mut responses = Map::new();
     for response in &operation.responses {
         let content = content(response.media, &response.schema);
-        responses.insert(response.code.to_string(), json!({"description": phrase(response.code), "content": content}));
+        responses.insert(response.code.to_string(), json!({"description": reason_phrase(response.code), "content": content}));
     }
-    responses.insert("401".to_owned(), json!({"description": phrase(401)}));
+    responses.insert("401".to_owned(), json!({"description": reason_phrase(401)}));
     out.insert("responses".to_owned(), Value::Object(responses));
     if let Some(action) = operation.action {
         let [group, version, kind] = &operation.kind;
@@ -139,7 +139,7 @@ fn render_operation(operation: &Operation, parameters: &[Parameter]) -> Value {
 }
 
 /// Returns the reason phrase of a status code.
-pub(super) fn phrase(code: u16) -> &'static str {
+pub(super) fn reason_phrase(code: u16) -> &'static str {
     match code {
         201 => "Created",
         202 => "Accepted",
@@ -164,7 +164,7 @@ fn content(media: &[&str], schema: &str) -> Value {
 
 // === text ===
 
-fn separated<T>(out: &mut String, all: &[T], mut one: impl FnMut(&mut String, &T)) {
+fn write_separated<T>(out: &mut String, all: &[T], mut one: impl FnMut(&mut String, &T)) {
     for (position, item) in all.iter().enumerate() {
         if position > 0 {
             out.push(',');

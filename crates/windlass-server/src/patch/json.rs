@@ -45,14 +45,14 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
         // The real server's error names neither the operation nor the problem.
         document.operate(operation).map_err(|failure| match failure {
             Failure::Inapplicable => unprocessable(),
-            Failure::TooMuchWork => too_much_work(),
+            Failure::TooMuchWork => work_limit_exceeded(),
         })?;
     }
     Ok(Decoded { value: document.into_value(), warnings })
 }
 
 /// The real server has no such limit: it answers after minutes or not at all.
-fn too_much_work() -> Status {
+fn work_limit_exceeded() -> Status {
     let message = "Request entity too large: the operations of the JSON patch move too many values";
     Status::failure(413, "RequestEntityTooLarge", message)
 }

@@ -227,7 +227,7 @@ fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> R
         let (listed, unlisted) = partition(merged, &order, lookup.merge_key)?;
         let is_map =
             kind?.ok_or_else(|| Error::Unclassified("no elements in any of the given slices".into()))? == "map";
-        let ordered = arrange(listed, unlisted, &order, &live, if is_map && by_key { lookup.merge_key } else { "" })?;
+        let ordered = merge_ordered(listed, unlisted, &order, &live, if is_map && by_key { lookup.merge_key } else { "" })?;
         original.insert(key.to_owned(), Value::Array(ordered));
         patch.shift_remove(key);
     }
@@ -283,13 +283,13 @@ fn merge_lists(original: Vec<Value>, patch: Vec<Value>, lookup: &Lookup, deletio
     let is_map = element_kind(&[&original, &patch])? == Some("map");
     if !is_map {
         if deletions {
-            let gone: HashSet<String> = patch.iter().map(Value::to_string).collect();
-            return Ok(original.into_iter().filter(|item| !gone.contains(&item.to_string())).collect());
+            let deleted_items: HashSet<String> = patch.iter().map(Value::to_string).collect();
+            return Ok(original.into_iter().filter(|item| !deleted_items.contains(&item.to_string())).collect());
         }
         let live = original.clone();
         let merged = deduplicate(original.into_iter().chain(patch.iter().cloned()).collect());
         let (listed, unlisted) = partition(merged, &patch, "")?;
-        return arrange(listed, unlisted, &patch, &live, "");
+        return merge_ordered(listed, unlisted, &patch, &live, "");
     }
     let merge_key = lookup.merge_key;
     if merge_key.is_empty() {
@@ -316,7 +316,7 @@ fn merge_lists(original: Vec<Value>, patch: Vec<Value>, lookup: &Lookup, deletio
         }
     }
     let (listed, unlisted) = partition(merged, &patch, merge_key)?;
-    arrange(listed, unlisted, &patch, &live, merge_key)
+    merge_ordered(listed, unlisted, &patch, &live, merge_key)
 }
 
 /// Applies the `$patch` directives of list items. Returns the original items and the patch's remaining items.
@@ -393,7 +393,7 @@ fn partition(items: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<Va
 
 /// Sorts both lists and merges them. An unlisted item comes before the first listed item that it precedes in the live
 /// list; otherwise it comes at the end.
-fn arrange(
+fn merge_ordered(
     listed: Vec<Value>,
     unlisted: Vec<Value>,
     order: &[Value],

@@ -57,7 +57,7 @@ fn json_patches_follow_the_rfc_and_gos_library() {
 }
 
 #[test]
-fn json_patches_that_do_not_apply_all_get_the_same_answer() {
+fn inapplicable_json_patches_have_the_same_error() {
     let current = json!({"a": {"b": [1]}, "n": null});
     for operations in [
         json!([{"op": "test", "path": "/a/b/0", "value": 1.0}]),
@@ -77,7 +77,7 @@ fn json_patches_that_do_not_apply_all_get_the_same_answer() {
 }
 
 #[test]
-fn json_patches_are_bounded() {
+fn json_patches_are_limited() {
     let many = Value::Array(vec![json!({"op": "test", "path": "/a", "value": null}); 10_001]);
     let status = json_patch(&json!({}), &many).unwrap_err();
     assert_eq!(status.code, 413);
@@ -95,7 +95,7 @@ fn json_patches_are_bounded() {
 }
 
 #[test]
-fn patches_that_are_none_are_refused() {
+fn malformed_patches_are_rejected() {
     let refuse = |kind, body: &str, validation| {
         let plan = plan("", "v1", "ConfigMap");
         let status = apply_patch(kind, body.as_bytes(), &json!({}), plan, validation).unwrap_err();
@@ -225,7 +225,7 @@ fn strategic_directives_replace_delete_and_order() {
 }
 
 #[test]
-fn retain_keys_clears_what_a_union_no_longer_holds() {
+fn retain_keys_clears_other_union_members() {
     let current = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
     let patch = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
     assert_eq!(strategic(DEPLOYMENT, &current, &patch).unwrap()["spec"]["strategy"], json!({"type": "Recreate"}));
@@ -239,7 +239,7 @@ fn retain_keys_clears_what_a_union_no_longer_holds() {
 }
 
 #[test]
-fn strategic_patches_that_cannot_be_merged_say_why() {
+fn inapplicable_strategic_patches_have_specific_errors() {
     let current = json!({"metadata": {"finalizers": ["a"]}, "spec": {"containers": [{"name": "a"}], "strategy": {}}});
     for (patch, code, message) in [
         (
@@ -275,7 +275,7 @@ fn strategic_patches_that_cannot_be_merged_say_why() {
 }
 
 #[test]
-fn what_a_patch_makes_of_a_built_in_is_checked_as_its_kind() {
+fn patched_built_in_object_is_validated_as_its_kind() {
     let plan = plan("", "v1", "ConfigMap").unwrap();
     let current = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"a": "1"}});
     let patch = |kind, body: &str, validation| patch_object(kind, body.as_bytes(), &current, plan, validation);

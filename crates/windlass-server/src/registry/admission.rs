@@ -94,9 +94,9 @@ pub(crate) enum Operation {
 pub(crate) struct Reinvocation {
     round: Round,
     /// The webhooks that were called and have the policy `IfNeeded`.
-    interested: Vec<HookId>,
+    reinvocable: Vec<HookId>,
     /// The webhooks that are called in the second round.
-    wanted: Vec<HookId>,
+    scheduled: Vec<HookId>,
     /// The object after the webhooks of the first round.
     left: Value,
 }
@@ -123,7 +123,7 @@ impl From<&SubresourceInfo> for SubresourceKind {
 impl Registry {
     pub(crate) async fn admit(&self, write: &mut Attributes) -> Result<(), Status> {
         self.admit_once(write).await?;
-        if write.reinvocation.begin_again() {
+        if write.reinvocation.start_second_round() {
             self.admit_once(write).await?;
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Attributes {
 
     /// Takes name and namespace from the object instead of the target.
     #[must_use]
-    pub(crate) fn named_by_object(mut self) -> Self {
+    pub(crate) fn with_object_name(mut self) -> Self {
         self.object.text(&["metadata", "name"]).clone_into(&mut self.name);
         self.object.text(&["metadata", "namespace"]).clone_into(&mut self.namespace);
         self
@@ -202,7 +202,7 @@ impl Attributes {
 
 impl Reinvocation {
     /// Starts the second round and returns `true` if one is necessary.
-    pub(crate) fn begin_again(&mut self) -> bool {
+    pub(crate) fn start_second_round(&mut self) -> bool {
         let again = self.round == Round::FirstChanged;
         if again {
             self.round = Round::Second;
@@ -211,36 +211,36 @@ impl Reinvocation {
     }
 
     /// Schedules all webhooks with the policy `IfNeeded` for the second round.
-    fn want_interested(&mut self) {
-        self.wanted.append(&mut self.interested);
+    fn schedule_reinvocations(&mut self) {
+        self.scheduled.append(&mut self.reinvocable);
     }
 
-    pub(crate) fn begin(&mut self, object: &Value) {
+    pub(crate) fn begin_round(&mut self, object: &Value) {
         if self.round == Round::Second && self.left != *object {
-            self.want_interested();
+            self.schedule_reinvocations();
         }
     }
 
     /// Reports whether a webhook is called in the current round. The second round calls only scheduled webhooks.
-    pub(crate) fn calls(&self, id: &HookId) -> bool {
-        self.round != Round::Second || self.wanted.contains(id)
+    pub(crate) fn should_call(&self, id: &HookId) -> bool {
+        self.round != Round::Second || self.scheduled.contains(id)
     }
 
     /// Records the object after the webhooks of a round.
-    pub(crate) fn end(&mut self, object: &Value) {
+    pub(crate) fn end_round(&mut self, object: &Value) {
         self.left.clone_from(object);
     }
 
     /// Records a call of a webhook. `again`: the webhook also wants to see later changes.
-    pub(crate) fn called(&mut self, id: HookId, again: bool, changed: bool) {
+    pub(crate) fn record_call(&mut self, id: HookId, again: bool, changed: bool) {
         if changed {
-            self.want_interested();
+            self.schedule_reinvocations();
             if self.round == Round::First {
                 self.round = Round::FirstChanged;
             }
         }
         if again {
-            self.interested.push(id);
+            self.reinvocable.push(id);
         }
     }
 }

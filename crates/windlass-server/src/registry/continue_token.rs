@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_back_as_it_went() {
+    fn continue_token_round_trips() {
         let token = ContinueToken { revision: Some(829), start: "/registry/pods/ns/a\0".to_owned() };
         let text = token.encode("/registry/pods/");
         let wire = URL_SAFE_NO_PAD.decode(&text).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_cannot_leave_their_list() {
+    fn continue_token_cannot_leave_its_list() {
         for start in ["../secrets/a", "/../a", "a/../../b", "", "/"] {
             let wire = Wire { v: VERSION.to_owned(), rv: 3, start: start.to_owned() };
             let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap());

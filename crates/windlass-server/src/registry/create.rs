@@ -27,13 +27,13 @@ impl Registry {
         let decoded = resource.shape.decode(&body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
         let mut object = resource.to_hub(decoded.value);
-        meta::settle_namespace(target, &mut object)?;
-        meta::wipe(&mut object);
+        meta::set_namespace(target, &mut object)?;
+        meta::clear_system_fields(&mut object);
         params.warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
         let object = self.tracked(target, object, &params).await?;
         let attributes = Attributes::new(Operation::Create, target, object, params.context(target));
-        let mut attributes = attributes.named_by_object();
+        let mut attributes = attributes.with_object_name();
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
         let prefix = object.text(&["metadata", "generateName"]).to_owned();
@@ -56,7 +56,7 @@ impl Registry {
                 Err(status) if status.is_already_exists() && !prefix.is_empty() => return Err(name_conflict(status)),
                 Err(status) => return Err(status),
                 Ok(item) => {
-                    let answer = ResponseBody::Object(Self::present(resource, item).await?);
+                    let answer = ResponseBody::Object(Self::convert_item(resource, item).await?);
                     return Ok(Written { answer, created: true });
                 }
             }
@@ -73,7 +73,7 @@ impl Registry {
     ) -> Result<Item, Status> {
         let resource = &target.resource;
         let rules = resource.strategy.rules();
-        meta::fill(&mut object, self.clock(), self.entropy());
+        meta::set_system_fields(&mut object, self.clock(), self.entropy());
         if rules.status == StatusRule::Reset {
             as_object(&mut object).shift_remove("status");
         }
@@ -100,7 +100,7 @@ impl Registry {
         params.warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.shape.style());
         let attributes = Attributes::new(Operation::Create, target, object.take(), params.context(target));
-        let mut attributes = attributes.named_by_object();
+        let mut attributes = attributes.with_object_name();
         self.validate_admission(&mut attributes).await?;
         let given = metadata_mut(&mut attributes.object).shift_remove("resourceVersion");
         let given = given.and_then(|version| version.as_str().and_then(|text| text.parse::<u64>().ok()));
@@ -124,7 +124,7 @@ impl Registry {
                 if let Some(allocation) = allocation {
                     allocation.committed(&item);
                 }
-                self.delivered(&key, item.revision).await;
+                self.wait_for_delivery(&key, item.revision).await;
                 Ok(item)
             }
             Err(CommitError::Conflict { current: Some(existing) }) => {

@@ -41,16 +41,16 @@ pub(crate) struct DeleteParams {
     pub(crate) user: Arc<User>,
     /// Collects the warnings for the client, even if the deletion fails.
     pub(crate) warnings: Warnings,
-    pub(crate) consent: AdmissionState,
+    pub(crate) admission: AdmissionState,
 }
 
 /// The role of admission in a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AdmissionState {
     #[default]
-    RequestContext,
+    Required,
     /// Admission has already accepted the eviction that causes the deletion.
-    Given,
+    Granted,
 }
 
 /// The result of a successful deletion.
@@ -86,8 +86,8 @@ impl Registry {
     pub(crate) async fn delete(&self, target: &Target, params: DeleteParams) -> Result<Deleted, Status> {
         check(&params)?;
         let rules = target.resource.strategy.rules();
-        let unsaid = params.propagation.is_none() && params.orphan_dependents.is_none();
-        if rules.dependents == Dependents::OrphanWithWarning && unsaid {
+        let is_unspecified = params.propagation.is_none() && params.orphan_dependents.is_none();
+        if rules.dependents == Dependents::OrphanWithWarning && is_unspecified {
             params.warnings.add(
                 "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
                  them or set propagationPolicy=Orphan to suppress this warning",
@@ -108,12 +108,12 @@ impl Registry {
                 let Some((marked, old)) = marked else {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 };
-                return Self::deleted(target, params, Outcome::Gone(marked), &old).await;
+                return Self::deleted(target, params, Outcome::Removed(marked), &old).await;
             };
             let present = Item::stored(&current)?;
-            let mut old = target.resource.hub_of(present.value()).await?;
+            let mut old = target.resource.stored_to_hub(present.value()).await?;
             check_preconditions(target, &preconditions, &old)?;
-            if admitted != Some(current.modified) && params.consent == AdmissionState::RequestContext {
+            if admitted != Some(current.modified) && params.admission == AdmissionState::Required {
                 old = self.admit_deletion(target, old, params).await?;
             }
             let step = match rules.deletion {
@@ -122,13 +122,13 @@ impl Registry {
                 deletion => self.step(target, deletion, params, &old),
             };
             let outcome = match step {
-                Step::Nothing => Ok(Outcome::Stays(present)),
+                Step::Nothing => Ok(Outcome::Remains(present)),
                 Step::Mark(new) => {
                     let marked = self.mark(target, &current, new, params.dry_run).await?;
                     if let Ok(marked) = &marked {
-                        self.delivered(&key, marked.revision).await;
+                        self.wait_for_delivery(&key, marked.revision).await;
                     }
-                    marked.map(Outcome::Stays)
+                    marked.map(Outcome::Remains)
                 }
                 Step::MarkAndRemove(new) => match self.mark(target, &current, new, params.dry_run).await? {
                     Ok(marked) if params.dry_run == DryRun::No => {
@@ -141,9 +141,9 @@ impl Registry {
                         let progress = Progress { preconditions, admitted, marked };
                         return self.clone().remove_marked(target.clone(), params.clone(), progress).await;
                     }
-                    marked => marked.map(Outcome::Gone),
+                    marked => marked.map(Outcome::Removed),
                 },
-                Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Gone),
+                Step::Remove => self.remove(target, &current, &old, params.dry_run).await?.map(Outcome::Removed),
             };
             match outcome {
                 Ok(outcome) => return Self::deleted(target, params, outcome, &old).await,
@@ -228,8 +228,8 @@ impl Registry {
     }
 
     /// Determines the grace period of a pod and writes it into the pod.
-    fn grace(&self, asked: Option<i64>, new: &mut Value) -> Grace {
-        let asked = asked.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    fn grace(&self, requested: Option<i64>, new: &mut Value) -> Grace {
+        let requested = requested.map(|seconds| if seconds < 0 { 1 } else { seconds });
         let now = self.clock().now();
         if let Some(since) = new.at(&["metadata", "deletionTimestamp"]).and_then(Value::as_str) {
             let given = new.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
@@ -237,7 +237,7 @@ impl Registry {
                 return Grace::None;
             }
             // The grace period can only be shortened.
-            let Some(mut seconds) = asked.filter(|seconds| *seconds < given) else { return Grace::Pending };
+            let Some(mut seconds) = requested.filter(|seconds| *seconds < given) else { return Grace::Pending };
             let moved = |at: Timestamp, seconds| at.saturating_add(go_seconds(seconds)).unwrap_or(now);
             let mut at = parse_time(since).map_or(now, |at| moved(moved(at, given.wrapping_neg()), seconds));
             if at < now {
@@ -249,7 +249,7 @@ impl Registry {
             set_deletion(new, &format_time(at), seconds);
             return Grace::Seconds(seconds);
         }
-        let seconds = asked.or_else(|| new.int(&["spec", "terminationGracePeriodSeconds"])).unwrap_or(30);
+        let seconds = requested.or_else(|| new.int(&["spec", "terminationGracePeriodSeconds"])).unwrap_or(30);
         let over = matches!(new.text(&["status", "phase"]), "Succeeded" | "Failed");
         let runs_nowhere = new.text(&["spec", "nodeName"]).is_empty();
         let seconds = if runs_nowhere || over {
@@ -349,7 +349,7 @@ impl Registry {
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
                 observe_deleted(&target.resource, old);
-                self.delivered(&current.key, committed.revision).await;
+                self.wait_for_delivery(&current.key, committed.revision).await;
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
@@ -360,12 +360,12 @@ impl Registry {
     async fn deleted(target: &Target, params: &DeleteParams, outcome: Outcome, old: &Value) -> Result<Deleted, Status> {
         let rules = target.resource.strategy.rules();
         let (item, stays) = match outcome {
-            Outcome::Stays(item) => (item, true),
-            Outcome::Gone(item) => (item, false),
+            Outcome::Remains(item) => (item, true),
+            Outcome::Removed(item) => (item, false),
         };
         let accepted = stays && params.orphan_dependents == Some(false);
         if stays || rules.returns_deleted {
-            let item = Self::present(&target.resource, item).await?;
+            let item = Self::convert_item(&target.resource, item).await?;
             return Ok(Deleted { answer: ResponseBody::Object(item), accepted });
         }
         let status = Status::success(StatusDetails {
@@ -399,8 +399,8 @@ enum Step {
 }
 
 enum Outcome {
-    Stays(Item),
-    Gone(Item),
+    Remains(Item),
+    Removed(Item),
 }
 
 /// Multiplies seconds as Go does: a duration that overflows wraps around.
@@ -445,18 +445,18 @@ fn finalizers(default: Dependents, params: &DeleteParams, old: &Value) -> Vec<Va
         (Dependents::Orphan | Dependents::OrphanWithWarning, ..) => Propagation::Orphan,
         (Dependents::Background, ..) => Propagation::Background,
     };
-    let wanted = match policy {
+    let required = match policy {
         Propagation::Orphan => Some(ORPHAN),
         Propagation::Foreground => Some(FOREGROUND),
         Propagation::Background => None,
     };
-    if wanted.is_none_or(&has)
-        && !(has(ORPHAN) && wanted != Some(ORPHAN) || has(FOREGROUND) && wanted != Some(FOREGROUND))
+    if required.is_none_or(&has)
+        && !(has(ORPHAN) && required != Some(ORPHAN) || has(FOREGROUND) && required != Some(FOREGROUND))
     {
         return present.to_vec();
     }
     let others = present.iter().filter(|finalizer| *finalizer != ORPHAN && *finalizer != FOREGROUND).cloned();
-    others.chain(wanted.map(Value::from)).collect()
+    others.chain(required.map(Value::from)).collect()
 }
 
 fn check(params: &DeleteParams) -> Result<(), Status> {
@@ -481,8 +481,8 @@ pub(super) fn check_preconditions(target: &Target, preconditions: &Preconditions
     // The conflict names the kind, except for namespaces.
     let is_namespace = target.resource.strategy.rules().deletion == Deletion::Namespace;
     let noun = if is_namespace { &target.resource.plural } else { &target.resource.kind };
-    let about = GroupResource::new(target.resource.group.clone(), noun.clone());
-    let conflict = |why: String| Err(Status::conflict(&about, target.name(), why));
+    let group_resource = GroupResource::new(target.resource.group.clone(), noun.clone());
+    let conflict = |why: String| Err(Status::conflict(&group_resource, target.name(), why));
     let found = old.text(&["metadata", "uid"]);
     if let Some(uid) = preconditions.uid.as_deref().filter(|uid| *uid != found) {
         return conflict(if is_namespace {

@@ -18,7 +18,7 @@ use crate::{
     resource::{Conversions, ResourceInfo, Shape, Target},
 };
 
-pub(super) use crate::field_manager::{DetachedFields, attach, clone_without, detach, is_reset, keep_times};
+pub(super) use crate::field_manager::{DetachedFields, attach, clone_without_managed_fields, detach, is_reset, keep_times};
 
 /// The body of an apply request.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Registry {
         let now = format_time(self.clock().now());
         let style = resource.shape.style();
         self.with_kind(target, old.is_none(), &params.conversions, |kind| {
-            let old = old.map(|old| resource.shown(old));
+            let old = old.map(|old| resource.hub_to_requested(old));
             let old = old.as_deref();
-            let Cow::Owned(mut shown) = resource.shown(new) else {
+            let Cow::Owned(mut shown) = resource.hub_to_requested(new) else {
                 return field_manager::update(kind, old, new, &params.field_manager, &now, style);
             };
             field_manager::update(kind, old, &mut shown, &params.field_manager, &now, style);
@@ -60,7 +60,7 @@ impl Registry {
         if !target.resource.is_translated() {
             return Ok(track(new));
         }
-        params.conversions.settle(|| Ok(track(new.clone()))).await
+        params.conversions.run(|| Ok(track(new.clone()))).await
     }
 
     /// Returns the result of an apply to `old`, with its managedFields.
@@ -72,18 +72,18 @@ impl Registry {
         params: &WriteParams,
     ) -> Result<Value, Status> {
         let resource = &*target.resource;
-        let shown = old.map(|old| resource.shown(old));
+        let shown = old.map(|old| resource.hub_to_requested(old));
         let now = format_time(self.clock().now());
         let applier = Applier { manager: &params.field_manager, force: application.force, now: &now };
         let patch = &application.patch;
         let (object, managed_fields) = self.with_kind(target, true, &params.conversions, |kind| {
             let (object, managed) = field_manager::apply(kind, shown.as_deref(), patch, applier)?;
             let object = match object {
-                Some(object) => Some(in_form(&resource.shape, object, patch)?),
+                Some(object) => Some(to_shape(&resource.shape, object, patch)?),
                 None => None,
             };
             Ok::<_, Status>((
-                object.unwrap_or_else(|| shown.as_deref().map_or_else(|| kind.empty.clone(), clone_without)),
+                object.unwrap_or_else(|| shown.as_deref().map_or_else(|| kind.empty.clone(), clone_without_managed_fields)),
                 managed,
             ))
         })?;
@@ -97,7 +97,7 @@ impl Registry {
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(Status::conflict(&target.group_resource(), name, why));
         }
-        meta::settle_namespace(target, &mut object)?;
+        meta::set_namespace(target, &mut object)?;
         meta::check_name(target, &object)?;
         params.warnings.extend(meta::deduplicate_owners(&mut object));
         resource.strategy.default(&mut object);
@@ -150,29 +150,29 @@ impl Registry {
                         let why = format!("request to convert CR to an invalid group/version: {SCALE}");
                         return Err(not_converted(patch, &why));
                     }
-                    Some(after) => in_form(&scale::shape(), after, patch)?,
-                    None => clone_without(&before),
+                    Some(after) => to_shape(&scale::shape(), after, patch)?,
+                    None => clone_without_managed_fields(&before),
                 };
-                meta::settle_namespace(target, &mut after)?;
+                meta::set_namespace(target, &mut after)?;
                 meta::check_name(target, &after)?;
                 attach(&mut after, managed, style);
                 after
             }
         };
         let of_scale = detach(&mut after);
-        let mut object = scale::scaled(target, &clone_without(old), &after)?;
+        let mut object = scale::scaled(target, &clone_without_managed_fields(old), &after)?;
         let managed_fields = field_manager::from_scale(&paths, managed_fields, of_scale.as_ref());
         attach(&mut object, managed_fields, resource.shape.style());
         Ok(object)
     }
 
-    /// Passes the field manager's view of the target to `use_it`. `whole`: an empty object may be needed.
+    /// Passes the field manager's view of the target to `compute`. `whole`: an empty object may be needed.
     fn with_kind<T>(
         &self,
         target: &Target,
         whole: bool,
         conversions: &Conversions,
-        use_it: impl FnOnce(&Kind<'_>) -> T,
+        compute: impl FnOnce(&Kind<'_>) -> T,
     ) -> T {
         let resource = &target.resource;
         let subresource = target.subresource.as_deref().unwrap_or_default();
@@ -190,7 +190,7 @@ impl Registry {
                 back: convert(&version, resource),
             }))
         };
-        use_it(&Kind {
+        compute(&Kind {
             api_version: resource.api_version(),
             kind: resource.kind.clone(),
             ty: type_of(&resource.shape),
@@ -268,7 +268,7 @@ fn empty(shape: &Shape, kind: &str) -> Value {
 }
 
 /// Converts a merged object to the form of its kind.
-fn in_form(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status> {
+fn to_shape(shape: &Shape, object: Value, patch: &Value) -> Result<Value, Status> {
     match shape {
         Shape::Custom(shape) => shape.arrange(object),
         Shape::BuiltIn(plan) => {

@@ -57,7 +57,7 @@ impl Registry {
         let topic = selection.topic(target);
         let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
         let prefix = target.prefix();
-        let (start, at) = self.place(&params, &prefix).await?;
+        let (start, at) = self.list_start(&params, &prefix).await?;
         // A name selects at most one object. Its key may also be a prefix of other keys; the selector drops those
         // objects.
         let mut query = RangeQuery { prefix: topic, start: start.clone(), limit: None, at };
@@ -79,12 +79,12 @@ impl Registry {
             list.remaining = Some(remaining).filter(|_| selection.is_empty());
         }
         let items = values.iter().map(Item::stored).collect::<Result<_, _>>()?;
-        list.items = Self::present_all(&target.resource, items).await?;
+        list.items = Self::convert_items(&target.resource, items).await?;
         Ok(list)
     }
 
     /// Returns the start of a list, and its revision if the request specifies one.
-    async fn place(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
+    async fn list_start(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
         let token = params.continue_token.as_deref().filter(|token| !token.is_empty());
         let token = token.map(|token| ContinueToken::decode(token, prefix)).transpose()?;
         let version = parse_version(params.resource_version.as_deref())?;
@@ -128,7 +128,7 @@ impl Registry {
             query.start = values.last().map(|last| format!("{}\0", last.key));
             let count = values.len();
             let items = values.iter().map(Item::stored).collect::<Result<_, _>>().map_err(ScanError::Status)?;
-            let items = Self::present_all(resource, items).await.map_err(ScanError::Status)?;
+            let items = Self::convert_items(resource, items).await.map_err(ScanError::Status)?;
             for (read, (value, item)) in values.into_iter().zip(items).enumerate() {
                 if Some(found.values.len()) == limit {
                     found.remaining = remaining + (count - read) as u64;

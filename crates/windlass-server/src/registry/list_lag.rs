@@ -1,7 +1,7 @@
 //! A delay of lists after writes of other kinds.
 //!
 //! In the real server, a consistent list waits until its cache of the kind has reached the revision of the last write.
-//! For writes of other kinds the cache learns the revision from etcd, every 100 ms. Tests of controllers implicitly
+//! For writes of other kinds the cache gets the revision from etcd every 100 ms. Tests of controllers implicitly
 //! rely on that delay: they change an object, list objects of another kind, and expect that a controller has acted in
 //! the meantime.
 //!
@@ -32,16 +32,16 @@ impl ListLag {
     }
 
     /// Records a write.
-    pub(crate) fn wrote(&self, key: &str) {
+    pub(crate) fn record_write(&self, key: &str) {
         if !self.length.is_zero() {
             *self.last.lock() = Some(Write { key: key.to_owned(), at: Instant::now() });
         }
     }
 
     /// Waits before a list of the kind whose keys start with `prefix`.
-    pub(crate) async fn pass(&self, prefix: &str) {
-        let of_others = |write: &Write| (!write.key.starts_with(prefix)).then_some(write.at + self.length);
-        let until = self.last.lock().as_ref().and_then(of_others);
+    pub(crate) async fn wait(&self, prefix: &str) {
+        let end_of_delay = |write: &Write| (!write.key.starts_with(prefix)).then_some(write.at + self.length);
+        let until = self.last.lock().as_ref().and_then(end_of_delay);
         if let Some(until) = until {
             time::sleep_until(until).await;
         }
@@ -56,15 +56,15 @@ mod tests {
 
     async fn delay(lag: &ListLag, prefix: &str) -> Duration {
         let began = Instant::now();
-        lag.pass(prefix).await;
+        lag.wait(prefix).await;
         began.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lists_lag_behind_writes_of_other_kinds_only() {
+    async fn lists_are_delayed_by_writes_of_other_kinds_only() {
         let lag = ListLag::new(LENGTH);
         assert_eq!(delay(&lag, "/registry/pods/").await, Duration::ZERO);
-        lag.wrote("/registry/services/a/b");
+        lag.record_write("/registry/services/a/b");
         assert_eq!(delay(&lag, "/registry/services/").await, Duration::ZERO);
         time::advance(LENGTH / 2).await;
         assert_eq!(delay(&lag, "/registry/pods/").await, LENGTH / 2);
@@ -72,9 +72,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lists_do_not_lag_without_a_length() {
+    async fn lists_are_not_delayed_without_a_configured_lag() {
         let lag = ListLag::default();
-        lag.wrote("/registry/services/a/b");
+        lag.record_write("/registry/services/a/b");
         assert_eq!(delay(&lag, "/registry/pods/").await, Duration::ZERO);
     }
 }

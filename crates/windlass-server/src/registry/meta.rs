@@ -17,7 +17,7 @@ const MAX_GENERATED_PREFIX: usize = 63 - SUFFIX;
 const METADATA: Path<'static> = Path::new("metadata");
 
 /// Removes fields that only the server may set.
-pub(super) fn wipe(object: &mut Value) {
+pub(super) fn clear_system_fields(object: &mut Value) {
     let metadata = metadata_mut(object);
     for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.shift_remove(key);
@@ -25,7 +25,7 @@ pub(super) fn wipe(object: &mut Value) {
 }
 
 /// Sets uid and creationTimestamp.
-pub(super) fn fill(object: &mut Value, clock: &Clock, entropy: &Entropy) {
+pub(super) fn set_system_fields(object: &mut Value, clock: &Clock, entropy: &Entropy) {
     let metadata = metadata_mut(object);
     metadata.insert("uid".to_owned(), entropy.uuid().into());
     metadata.insert("creationTimestamp".to_owned(), format_time(clock.now()).into());
@@ -41,7 +41,7 @@ pub(super) fn generate_name(prefix: &str, entropy: &Entropy) -> String {
 }
 
 /// Sets the object's namespace to that of the request. Returns an error if the object has another one.
-pub(crate) fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn set_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
     let requested = target.namespace();
     let given = object.text(&["metadata", "namespace"]);
     if given == requested {

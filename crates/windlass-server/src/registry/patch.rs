@@ -87,7 +87,7 @@ pub(super) fn patched(
         patch(current)?
     } else {
         // An error message may show the whole object, so the patch is repeated on it.
-        patch(&field_manager::clone_without(current)).or_else(|_| patch(current))?
+        patch(&field_manager::clone_without_managed_fields(current)).or_else(|_| patch(current))?
     };
     params.warnings.extend(decoded.warnings);
     Ok(decoded.value)

@@ -35,7 +35,7 @@ impl Registry {
             return fixed_item(target, fixed);
         }
         let item = self.get_stored(target).await?;
-        let item = Self::present(&target.resource, item).await?;
+        let item = Self::convert_item(&target.resource, item).await?;
         match target.subresource.as_deref() {
             Some("scale") => super::scale::scale_of(target, &item),
             _ => Ok(item),
@@ -56,7 +56,7 @@ impl Registry {
         if now().await? >= revision {
             return Ok(());
         }
-        match tokio::time::timeout(FRESHNESS_WAIT, self.0.watches.reached(revision)).await {
+        match tokio::time::timeout(FRESHNESS_WAIT, self.0.watches.wait_for_revision(revision)).await {
             Ok(reached) => reached.map_err(|error| storage_failure(&error)),
             Err(_) => Err(storage_failure(&StorageError::Future { requested: revision, current: now().await? })),
         }

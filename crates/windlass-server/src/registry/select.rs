@@ -129,12 +129,12 @@ fn check_field(resource: &ResourceInfo, label: &str) -> Result<(), Status> {
     if common || resource.strategy.knows_field(label) {
         return Ok(());
     }
-    let names_its_own = !rules.fields.is_empty() || matches!(resource.shape, crate::resource::Shape::Custom(_));
+    let has_own_fields = !rules.fields.is_empty() || matches!(resource.shape, crate::resource::Shape::Custom(_));
     let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
     Err(Status::bad_request(match rules.unknown_field {
         UnknownField::OfKind => format!("field label {label:?} not supported for {kind}"),
         UnknownField::OfVersion => format!("field label not supported for {group}/{version}, Kind={kind}: {label}"),
-        UnknownField::Listed if names_its_own => format!("field label not supported: {label}"),
+        UnknownField::Listed if has_own_fields => format!("field label not supported: {label}"),
         UnknownField::Listed => {
             format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         }

@@ -72,7 +72,7 @@ mod tests {
     use crate::encoded::Style;
 
     #[test]
-    fn a_transaction_is_as_long_as_the_real_one() {
+    fn transaction_size_equals_etcds() {
         // Recorded from the real server: a Deployment of 2,500,350 bytes at /registry/deployments/x/d, created and
         // updated.
         assert_eq!(transaction(25, Expect::Absent, 2_500_350), 2_500_425);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_more_than_etcd_takes_is_refused() {
+    fn object_above_etcds_limit_is_rejected() {
         let check = |length: usize| {
             let object =
                 json!({"kind": "Foo", "apiVersion": "a.io/v1", "metadata": {"name": "a"}, "x": "y".repeat(length)});

@@ -34,7 +34,7 @@ impl Registry {
         let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
-        super::meta::settle_namespace(target, &mut object)?;
+        super::meta::set_namespace(target, &mut object)?;
         let write = Attributes::new(Operation::Create, target, object, params.context(target));
         let mut write = write.with_kind(SubresourceKind::from(info));
         self.admit(&mut write).await?;
@@ -67,7 +67,7 @@ impl Registry {
         let decoded = target.resource.shape.decode(body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
-        super::meta::settle_namespace(target, &mut object)?;
+        super::meta::set_namespace(target, &mut object)?;
         let name = object.text(&["metadata", "name"]).to_owned();
         if name.is_empty() {
             return Err(Status::bad_request("Name parameter required."));

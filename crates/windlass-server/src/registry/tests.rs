@@ -61,7 +61,7 @@ impl Fixture {
         Self { registry, storage, now }
     }
 
-    fn pass(&self, seconds: i64) {
+    fn advance_clock(&self, seconds: i64) {
         *self.now.lock() += seconds;
     }
 

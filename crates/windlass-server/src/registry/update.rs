@@ -67,7 +67,7 @@ impl Registry {
         {
             field_manager::mark_reset(&mut object);
         }
-        meta::settle_namespace(target, &mut object)?;
+        meta::set_namespace(target, &mut object)?;
         meta::check_name(target, &object)?;
         if !is_scale {
             object = resource.to_hub(object);
@@ -84,18 +84,18 @@ impl Registry {
         edit: &Edit,
         params: &WriteParams,
     ) -> Result<Written, Status> {
-        let aspect = match target.subresource.as_deref() {
+        let scope = match target.subresource.as_deref() {
             None | Some("scale") => WriteScope::Main,
             Some("status") => WriteScope::Status,
             Some("finalize") => WriteScope::Finalize,
             Some(other) => WriteScope::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
         };
         let (item, created) =
-            self.change(target, aspect, params, |old| self.propose(target, edit, old, params)).await?;
+            self.change(target, scope, params, |old| self.propose(target, edit, old, params)).await?;
         let item = if target.subresource.as_deref() == Some("scale") {
-            scale::scale_of(target, &Self::present(&target.resource, item).await?)?
+            scale::scale_of(target, &Self::convert_item(&target.resource, item).await?)?
         } else {
-            Self::present(&target.resource, item).await?
+            Self::convert_item(&target.resource, item).await?
         };
         Ok(Written { answer: ResponseBody::Object(item), created })
     }
@@ -106,7 +106,7 @@ impl Registry {
     pub(super) async fn change(
         &self,
         target: &Target,
-        aspect: WriteScope,
+        scope: WriteScope,
         params: &WriteParams,
         mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<(Item, bool), Status> {
@@ -115,13 +115,13 @@ impl Registry {
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
                 // `propose` decides whether a missing object is created.
-                if aspect != WriteScope::Main || target.subresource.is_some() {
+                if scope != WriteScope::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
                 }
-                let proposed = params.conversions.settle(|| propose(None)).await?;
+                let proposed = params.conversions.run(|| propose(None)).await?;
                 return self.create_by_update(target, proposed, params).await;
             };
-            match self.attempt(target, aspect, params, &current, &mut propose).await? {
+            match self.attempt(target, scope, params, &current, &mut propose).await? {
                 Attempt::Done(item) => return Ok((item, false)),
                 Attempt::Conflict(latest) => stored = latest,
             }
@@ -132,21 +132,21 @@ impl Registry {
     async fn attempt(
         &self,
         target: &Target,
-        aspect: WriteScope,
+        scope: WriteScope,
         params: &WriteParams,
         current: &StoredValue,
         propose: &mut impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<Attempt, Status> {
         let resource = &target.resource;
         let present = Item::stored(current)?;
-        let old = resource.hub_of(present.value()).await?;
-        let new = params.conversions.settle(|| propose(Some(&old))).await?;
+        let old = resource.stored_to_hub(present.value()).await?;
+        let new = params.conversions.run(|| propose(Some(&old))).await?;
         let attributes = Attributes::new(Operation::Update, target, new, params.context(target));
         let mut attributes = attributes.replacing(old);
         let is_scale = target.subresource.as_deref() == Some("scale");
         if is_scale {
             self.admit_scale(target, &mut attributes).await?;
-        } else if aspect != WriteScope::Internal {
+        } else if scope != WriteScope::Internal {
             self.admit(&mut attributes).await?;
         }
         let mut new = attributes.object.take();
@@ -155,14 +155,14 @@ impl Registry {
         let managed_fields = field_manager::detach(&mut new);
         // Preparation copies parts of the old object, but not its managedFields.
         let old_managed_fields = DetachedFields::take(&mut old);
-        let allocation = prepare(resource, aspect, &mut new, &old, &self.write_context(params))?;
+        let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(params))?;
         let new = resource.hub_shape().normalise_stored(new)?;
-        let new = count_generation(resource, aspect, new, &old);
+        let new = count_generation(resource, scope, new, &old);
         let mut errors = Errors::default();
         let rules = resource.strategy.rules();
-        let metadata = if aspect == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
+        let metadata = if scope == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
-        match aspect {
+        match scope {
             WriteScope::Main => {
                 if rules.changes_first {
                     resource.strategy.validate_update(&new, &old, &mut errors);
@@ -178,7 +178,7 @@ impl Registry {
         }
         params.warnings.extend(errors.take_warnings());
         errors.check(&resource.group_kind(), target.name())?;
-        if aspect == WriteScope::Main {
+        if scope == WriteScope::Main {
             params.warnings.extend(resource.strategy.warnings(&new, Some(&old)));
         }
         let mut new = new;
@@ -190,7 +190,7 @@ impl Registry {
         if is_scale {
             let mut scaling = scale::attributes(target, &attributes)?;
             self.validate_admission(&mut scaling).await?;
-        } else if aspect != WriteScope::Internal {
+        } else if scope != WriteScope::Internal {
             self.validate_admission(&mut attributes).await?;
         }
         let (mut new, old) = (attributes.object, attributes.old.unwrap_or_default());
@@ -204,7 +204,7 @@ impl Registry {
             return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
                 Ok(committed) => {
                     observe_deleted(resource, &new);
-                    self.delivered(&current.key, committed.revision).await;
+                    self.wait_for_delivery(&current.key, committed.revision).await;
                     Ok(Attempt::Done(unchanged))
                 }
                 Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
@@ -226,7 +226,7 @@ impl Registry {
                 if let Some(allocation) = allocation {
                     allocation.committed(&item);
                 }
-                self.delivered(&current.key, item.revision).await;
+                self.wait_for_delivery(&current.key, item.revision).await;
                 Ok(Attempt::Done(item))
             }
             Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
@@ -237,9 +237,9 @@ impl Registry {
     /// Runs admission on the scale of an object, and applies the admitted scale to the object.
     async fn admit_scale(&self, target: &Target, write: &mut Attributes) -> Result<(), Status> {
         let mut scaling = scale::attributes(target, write)?;
-        let wanted = scaling.object.clone();
+        let requested = scaling.object.clone();
         self.admit(&mut scaling).await?;
-        if scaling.object != wanted {
+        if scaling.object != requested {
             write.object = scale::scaled(target, &write.object, &scaling.object)?;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Registry {
         let mut attributes = Attributes::new(Operation::Create, target, object, params.context(target));
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take();
-        meta::wipe(&mut object);
+        meta::clear_system_fields(&mut object);
         if params.dry_run == DryRun::No {
             metadata_mut(&mut object).shift_remove("resourceVersion");
         }
@@ -309,10 +309,10 @@ impl Registry {
             }
             Edit::Patch { kind, body } => {
                 let old = old.ok_or_else(not_found)?;
-                let (current, shape) = (resource.shown(old), &resource.shape);
+                let (current, shape) = (resource.hub_to_requested(old), &resource.shape);
                 let patched = patch::patched(*kind, body, &current, shape, params)?;
                 let mut object = resource.to_hub(patched);
-                meta::settle_namespace(target, &mut object)?;
+                meta::set_namespace(target, &mut object)?;
                 meta::check_name(target, &object)?;
                 params.warnings.extend(meta::deduplicate_owners(&mut object));
                 resource.strategy.default(&mut object);
@@ -338,7 +338,7 @@ fn scaling<'e>(target: &Target, edit: &'e Edit, current: &Value, params: &WriteP
         Edit::Patch { kind, body } => {
             let shape = scale::shape();
             let mut patched = patch::patched(*kind, body, current, &shape, params)?;
-            meta::settle_namespace(target, &mut patched)?;
+            meta::set_namespace(target, &mut patched)?;
             meta::check_name(target, &patched)?;
             Ok(Scaling::Given(patched))
         }
@@ -387,7 +387,7 @@ pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str,
 /// Restores the parts that this kind of write does not change.
 fn prepare(
     resource: &ResourceInfo,
-    aspect: WriteScope,
+    scope: WriteScope,
     new: &mut Value,
     old: &Value,
     write: &WriteContext<'_>,
@@ -397,7 +397,7 @@ fn prepare(
         copy_key(metadata_mut(new), old, "generation");
     }
     let mut allocation = None;
-    match aspect {
+    match scope {
         WriteScope::Main => {
             if rules.status != StatusRule::Plain {
                 copy_key(as_object(new), old, "status");
@@ -426,8 +426,8 @@ fn prepare(
 }
 
 /// Increments the generation if the change counts for it. Both states are in normal form.
-fn count_generation(resource: &ResourceInfo, aspect: WriteScope, mut new: Value, old: &Value) -> Value {
-    if !matches!(aspect, WriteScope::Main | WriteScope::Part(_)) {
+fn count_generation(resource: &ResourceInfo, scope: WriteScope, mut new: Value, old: &Value) -> Value {
+    if !matches!(scope, WriteScope::Main | WriteScope::Part(_)) {
         return new;
     }
     let rules = resource.strategy.rules();

@@ -139,7 +139,7 @@ impl Registry {
             pending: None,
             events: None,
             bookmarks: params.bookmarks,
-            next_bookmark: following_bookmark(now, deadline),
+            next_bookmark: next_bookmark_time(now, deadline),
             deadline,
         };
         let after = if send_initial {
@@ -204,7 +204,7 @@ impl WatchSession {
                 event = events.next() => event,
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     let revision = events.progress();
-                    self.next_bookmark = following_bookmark(Instant::now(), self.deadline);
+                    self.next_bookmark = next_bookmark_time(Instant::now(), self.deadline);
                     return Some(WatchItem::Bookmark { revision, initial_end: false });
                 }
             };
@@ -216,7 +216,7 @@ impl WatchSession {
     }
 
     /// Reports whether an event is available. Ignores events after the deadline.
-    pub(crate) fn has_come(&mut self) -> bool {
+    pub(crate) fn is_event_ready(&mut self) -> bool {
         if self.pending.is_none() && self.failure.is_none() && Instant::now() < self.deadline {
             self.pending = self.events.as_mut().and_then(Subscription::take);
         }
@@ -251,7 +251,7 @@ impl Interest {
     async fn initial_events(&self, values: &[StoredValue]) -> Result<VecDeque<WatchEvent>, Status> {
         let values = values.iter().filter(|value| is_about(&self.topic, &value.key));
         let items = values.map(Item::stored).collect::<Result<_, _>>()?;
-        let shown = Registry::present_all(&self.resource, items).await?.into_iter().map(Facts::new);
+        let shown = Registry::convert_items(&self.resource, items).await?.into_iter().map(Facts::new);
         let selected = shown.filter(|facts| self.selection.matches(&self.resource, facts));
         Ok(selected.map(|facts| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
     }
@@ -267,13 +267,13 @@ impl Interest {
             (Some(before), None) => (EventType::Deleted, before),
             (None, None) => return Ok(None),
         };
-        let natural = kind == natural_kind(shared) && self.resource.conversion.is_none();
+        let unfiltered = kind == unfiltered_kind(shared) && self.resource.conversion.is_none();
         let item = match seen {
-            Seen::Stored(item) => Registry::present(&self.resource, item).await?,
+            Seen::Stored(item) => Registry::convert_item(&self.resource, item).await?,
             Seen::Shown(item) => item,
         };
         let item = Item { revision: event.revision, ..item };
-        Ok(Some(WatchEvent { kind, item, shared: natural.then(|| Arc::clone(shared)) }))
+        Ok(Some(WatchEvent { kind, item, shared: unfiltered.then(|| Arc::clone(shared)) }))
     }
 
     async fn selected(
@@ -287,7 +287,7 @@ impl Interest {
             let selected = self.selection.matches(&self.resource, facts);
             return Ok(selected.then(|| Seen::Stored(facts.item.clone())));
         }
-        let facts = Facts::new(Registry::present(&self.resource, facts.item.clone()).await?);
+        let facts = Facts::new(Registry::convert_item(&self.resource, facts.item.clone()).await?);
         Ok(self.selection.matches(&self.resource, &facts).then_some(Seen::Shown(facts.item)))
     }
 }
@@ -346,7 +346,7 @@ pub(crate) fn type_name(kind: EventType) -> &'static str {
 }
 
 /// Returns the event type for watchers without selectors.
-fn natural_kind(shared: &SharedEvent<Derived>) -> EventType {
+fn unfiltered_kind(shared: &SharedEvent<Derived>) -> EventType {
     match (&shared.event.previous, &shared.event.current) {
         (None, _) => EventType::Added,
         (Some(_), Some(_)) => EventType::Modified,
@@ -355,7 +355,7 @@ fn natural_kind(shared: &SharedEvent<Derived>) -> EventType {
 }
 
 /// Returns the time of the next bookmark: periodically, and once shortly before the end.
-fn following_bookmark(now: Instant, deadline: Instant) -> Instant {
+fn next_bookmark_time(now: Instant, deadline: Instant) -> Instant {
     let periodic = now + BOOKMARK_PERIOD;
     match deadline.checked_sub(BOOKMARK_BEFORE_END) {
         Some(last) if last > now => periodic.min(last),

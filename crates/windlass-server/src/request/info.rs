@@ -150,7 +150,7 @@ mod tests {
     }
 
     /// Formats a request as `verb group/version namespace resource name subresource`, with `-` for missing parts.
-    fn words(method: &str, target: &str) -> String {
+    fn describe(method: &str, target: &str) -> String {
         let info = route(method, target).unwrap();
         let Some(resource) = info.resource else { return format!("{} {}", info.verb, info.path) };
         let or = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
@@ -191,12 +191,12 @@ mod tests {
             ("POST", "/version", "post /version"),
             ("GET", "/", "get /"),
         ] {
-            assert_eq!(words(method, target), expected, "{method} {target}");
+            assert_eq!(describe(method, target), expected, "{method} {target}");
         }
     }
 
     #[test]
-    fn a_watch_of_nothing_cannot_be_routed() {
+    fn watch_path_without_resource_is_not_routed() {
         assert!(route("GET", "/api/v1/watch").is_err());
         assert!(route("GET", "/api/v1/watch/").is_err());
     }

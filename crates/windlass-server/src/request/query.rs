@@ -89,7 +89,7 @@ mod tests {
     use crate::request::query::*;
 
     #[test]
-    fn values_are_read_as_go_reads_them() {
+    fn query_values_are_parsed_like_go() {
         let query = Query::parse("a=1&a=2&b=%41+x&%6cimit=5&bad=%zz&semi=1;2&empty=&flag&n=-1&big=9223372036854775808");
         assert_eq!(query.get("a"), Some("1"));
         assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);

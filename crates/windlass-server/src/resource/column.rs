@@ -12,7 +12,7 @@ pub(crate) struct Column {
     /// `name` for the column that holds the name.
     pub(crate) format: String,
     pub(crate) description: String,
-    /// The `schema#property` whose description the column takes if it has none of its own.
+    /// The `schema#property` whose description is used if the column has none.
     pub(crate) source: &'static str,
     /// 0 for columns that are always shown, greater for wide output only.
     pub(crate) priority: i64,

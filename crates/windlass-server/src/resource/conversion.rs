@@ -4,7 +4,7 @@
 //! The server itself converts between most versions; a webhook converts the others. Objects that are read or written
 //! are converted before the computation of a write, a whole list in one request. The managed fields of an object may
 //! belong to further versions, which only the computation itself finds. It cannot wait for the webhook, so it is
-//! repeated once these conversions have arrived: see [`Conversions::settle`].
+//! repeated once these conversions have arrived: see [`Conversions::run`].
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -57,21 +57,21 @@ pub(crate) struct Conversions(Arc<Mutex<ConversionCache>>);
 #[derive(Debug, Default)]
 struct ConversionCache {
     known: BTreeMap<ConversionKey, Result<Value, Status>>,
-    wanted: BTreeMap<ConversionKey, Wanted>,
+    pending: BTreeMap<ConversionKey, PendingConversion>,
 }
 
 /// An apiVersion, and the object to convert to it as JSON.
 type ConversionKey = (String, String);
 
 #[derive(Debug)]
-struct Wanted {
+struct PendingConversion {
     translator: Arc<dyn VersionConverter>,
     object: Value,
 }
 
 /// The maximum number of passes of a computation. Each pass resolves at least one conversion; a version that owns
 /// fields of the object needs four in a row.
-const MOST_ROUNDS: usize = 1000;
+const MAX_PASSES: usize = 1000;
 
 impl fmt::Debug for Conversion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,36 +85,36 @@ impl Conversions {
     /// Runs a computation, and repeats it while it requests new conversions. A computation fails at the first missing
     /// conversion, so that only objects that exist are converted. The computation decides how to handle a failed
     /// conversion.
-    pub(crate) async fn settle<T>(&self, mut compute: impl FnMut() -> Result<T, Status>) -> Result<T, Status> {
-        for _ in 0..MOST_ROUNDS {
+    pub(crate) async fn run<T>(&self, mut compute: impl FnMut() -> Result<T, Status>) -> Result<T, Status> {
+        for _ in 0..MAX_PASSES {
             let computed = compute();
-            let wanted = std::mem::take(&mut self.0.lock().wanted);
-            if wanted.is_empty() {
+            let pending = std::mem::take(&mut self.0.lock().pending);
+            if pending.is_empty() {
                 return computed;
             }
             drop(computed);
-            for (question, Wanted { translator, object }) in wanted {
-                let translated = translated(&*translator, vec![object], &question.0).await;
+            for (key, PendingConversion { translator, object }) in pending {
+                let translated = translate_checked(&*translator, vec![object], &key.0).await;
                 let translated = translated.map(|mut objects| objects.pop().unwrap_or_default());
-                self.0.lock().known.insert(question, translated);
+                self.0.lock().known.insert(key, translated);
             }
         }
         Err(Status::internal("the conversions of an object do not terminate"))
     }
 
     /// Returns the converted object. Returns an error if the conversion is not known yet, and records it as wanted.
-    fn look(&self, translator: &Arc<dyn VersionConverter>, object: Value, to: &str) -> Result<Value, Status> {
-        let mut learned = self.0.lock();
-        let question = (to.to_owned(), object.to_string());
-        if let Some(known) = learned.known.get(&question) {
+    fn lookup(&self, translator: &Arc<dyn VersionConverter>, object: Value, to: &str) -> Result<Value, Status> {
+        let mut cache = self.0.lock();
+        let key = (to.to_owned(), object.to_string());
+        if let Some(known) = cache.known.get(&key) {
             return known.clone();
         }
-        learned.wanted.insert(question, Wanted { translator: Arc::clone(translator), object });
+        cache.pending.insert(key, PendingConversion { translator: Arc::clone(translator), object });
         Err(Status::internal("an object has not been converted yet"))
     }
 }
 
-async fn translated(translator: &dyn VersionConverter, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
+async fn translate_checked(translator: &dyn VersionConverter, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
     let count = objects.len();
     let translated = translator.translate(objects, to).await?;
     if translated.len() == count { Ok(translated) } else { Err(Status::internal("a conversion has lost objects")) }
@@ -149,14 +149,14 @@ impl ResourceInfo {
     }
 
     /// Converts stored objects to this version.
-    pub(crate) async fn show_all(&self, stored: Vec<Value>) -> Result<Vec<Value>, Status> {
-        let hubs = self.hubs_of(stored).await?;
+    pub(crate) async fn convert_stored(&self, stored: Vec<Value>) -> Result<Vec<Value>, Status> {
+        let hubs = self.all_stored_to_hub(stored).await?;
         let Some(conversion) = self.with_hub(Hub::Stored) else { return Ok(hubs) };
         Ok(hubs.into_iter().map(|hub| (conversion.from_stored)(hub)).collect())
     }
 
     /// Converts stored objects to the hub version.
-    async fn hubs_of(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Status> {
+    async fn all_stored_to_hub(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Status> {
         let Some(conversion) = self.with_hub(Hub::Requested) else { return Ok(stored) };
         for object in &mut stored {
             (conversion.complete)(object);
@@ -166,8 +166,8 @@ impl ResourceInfo {
     }
 
     /// Converts a stored object to the hub version.
-    pub(crate) async fn hub_of(&self, stored: Value) -> Result<Value, Status> {
-        Ok(self.hubs_of(vec![stored]).await?.pop().unwrap_or_default())
+    pub(crate) async fn stored_to_hub(&self, stored: Value) -> Result<Value, Status> {
+        Ok(self.all_stored_to_hub(vec![stored]).await?.pop().unwrap_or_default())
     }
 
     /// Converts an object from the hub version to the stored form, without a copy if they are equal. Drops fields that
@@ -182,7 +182,7 @@ impl ResourceInfo {
     }
 
     /// Converts an object from the hub version to this version, without a copy if they are equal.
-    pub(crate) fn shown<'v>(&self, hub: &'v Value) -> Cow<'v, Value> {
+    pub(crate) fn hub_to_requested<'v>(&self, hub: &'v Value) -> Cow<'v, Value> {
         match self.with_hub(Hub::Stored) {
             None => Cow::Borrowed(hub),
             Some(conversion) => Cow::Owned((conversion.from_stored)(hub.clone())),
@@ -198,7 +198,7 @@ impl ResourceInfo {
     }
 
     /// Converts an object from the hub version of another version of the same resource to the hub version of this one.
-    pub(crate) async fn adopt(&self, other: Value) -> Result<Value, Status> {
+    pub(crate) async fn convert_to_own_hub(&self, other: Value) -> Result<Value, Status> {
         let api_version = self.api_version();
         match self.with_hub(Hub::Requested) {
             Some(conversion) if is_other(&other, &api_version) => {
@@ -209,13 +209,13 @@ impl ResourceInfo {
         }
     }
 
-    /// Converts an object of another version of the same resource to this version, within a computation that
-    /// [`settle`](Conversions::settle) runs.
+    /// Converts an object of another version of the same resource to this version, within a computation of
+    /// [`Conversions::run`].
     pub(crate) fn convert_from(&self, other: &Self, object: Value, conversions: &Conversions) -> Result<Value, Status> {
         match self.with_hub(Hub::Requested) {
-            None => Ok(self.shown(&other.to_hub(object)).into_owned()),
+            None => Ok(self.hub_to_requested(&other.to_hub(object)).into_owned()),
             Some(conversion) => {
-                let object = conversion.look(object, &self.api_version(), conversions)?;
+                let object = conversion.lookup(object, &self.api_version(), conversions)?;
                 Ok((conversion.from_stored)(object))
             }
         }
@@ -234,15 +234,15 @@ impl Conversion {
         if others.is_empty() {
             return Ok(objects);
         }
-        for (place, object) in places.into_iter().zip(translated(&**translator, others, to).await?) {
+        for (place, object) in places.into_iter().zip(translate_checked(&**translator, others, to).await?) {
             objects[place] = object;
         }
         Ok(objects)
     }
 
-    fn look(&self, object: Value, to: &str, conversions: &Conversions) -> Result<Value, Status> {
+    fn lookup(&self, object: Value, to: &str, conversions: &Conversions) -> Result<Value, Status> {
         match &self.translator {
-            Some(translator) if is_other(&object, to) => conversions.look(translator, object, to),
+            Some(translator) if is_other(&object, to) => conversions.lookup(translator, object, to),
             _ => Ok(object),
         }
     }
@@ -276,27 +276,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_objects_that_exist_are_converted() {
+    async fn chained_conversions_use_converted_objects() {
         let strict = Arc::new(Strict::default());
         let translator: Arc<dyn VersionConverter> = Arc::clone(&strict) as _;
         let conversions = Conversions::default();
         let chain = || {
             let first = json!({"apiVersion": "v1", "in": "v1"});
-            let second = conversions.look(&translator, first, "v2")?;
-            conversions.look(&translator, second, "v3")
+            let second = conversions.lookup(&translator, first, "v2")?;
+            conversions.lookup(&translator, second, "v3")
         };
-        assert_eq!(conversions.settle(chain).await.unwrap(), json!({"apiVersion": "v3", "in": "v3"}));
-        let asked = strict.0.lock().clone();
-        assert_eq!(asked, [json!({"apiVersion": "v1", "in": "v1"}), json!({"apiVersion": "v2", "in": "v2"})]);
+        assert_eq!(conversions.run(chain).await.unwrap(), json!({"apiVersion": "v3", "in": "v3"}));
+        let converted = strict.0.lock().clone();
+        assert_eq!(converted, [json!({"apiVersion": "v1", "in": "v1"}), json!({"apiVersion": "v2", "in": "v2"})]);
     }
 
     #[tokio::test]
-    async fn failed_conversion_is_left_to_the_computation() {
+    async fn failed_conversion_is_an_error_of_the_computation() {
         let translator: Arc<dyn VersionConverter> = Arc::new(Strict::default());
         let conversions = Conversions::default();
-        let attempt = || conversions.look(&translator, json!({"apiVersion": "v1", "in": "v9"}), "v2");
-        let failure = conversions.settle(attempt).await.unwrap_err();
+        let attempt = || conversions.lookup(&translator, json!({"apiVersion": "v1", "in": "v9"}), "v2");
+        let failure = conversions.run(attempt).await.unwrap_err();
         assert!(failure.message.starts_with("no such object: "), "{}", failure.message);
-        assert!(conversions.settle(|| Ok(attempt().is_err())).await.unwrap());
+        assert!(conversions.run(|| Ok(attempt().is_err())).await.unwrap());
     }
 }

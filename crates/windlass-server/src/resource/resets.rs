@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    pub(crate) fn a_write_of_the_status_changes_the_status_and_what_of_metadata_is_not_reset() {
+    pub(crate) fn status_write_keeps_reset_fields() {
         let old =
             json!({"metadata": {"labels": {"a": "1"}, "uid": "u"}, "spec": {"n": 1}, "other": 1, "status": {"n": 1}});
         let new = json!({"metadata": {"labels": {"a": "2"}, "annotations": {"b": "2"}}, "spec": {"n": 2}, "status": {"n": 2}});
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    pub(crate) fn each_part_resets_what_it_is_not_about() {
+    pub(crate) fn each_subresource_resets_the_other_fields() {
         assert_eq!(Resets::STATUS.of(""), ["status"]);
         assert_eq!(Resets::STATUS.of("finalize"), ["status"]);
         assert_eq!(Resets::STATUS.of("status"), ["spec"]);

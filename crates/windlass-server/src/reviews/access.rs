@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
-use super::{Review, Reviewer, check, selectors};
+use super::{Review, ReviewContext, check, selectors};
 use crate::{
-    authz::{AccessAttributes, Object, RoleName, Rule, complaint},
+    authz::{AccessAttributes, Object, RoleName, Rule, missing_roles_error},
     identity::User,
     object::{Errors, Field, Path, Tree, as_object},
 };
@@ -13,30 +13,30 @@ use crate::{
 const SPEC: Path<'static> = Path::new("spec");
 
 /// Answers a `SelfSubjectAccessReview`.
-pub(super) async fn may_i(mut question: Review<'_>) -> Result<Value, Status> {
+pub(super) async fn create_self_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
-    validate_attributes(&question.object, &mut errors);
-    validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
+    validate_attributes(&review.object, &mut errors);
+    validate_metadata(&review.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
-    question.admit().await?;
-    decided(question.reviewer, question.object, question.reviewer.user).await
+    review.admit().await?;
+    with_decision(review.context, review.object, review.context.user).await
 }
 
 /// Answers a `SubjectAccessReview`.
-pub(super) async fn may_they(mut question: Review<'_>) -> Result<Value, Status> {
+pub(super) async fn create_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
     let mut errors = Errors::default();
-    validate_attributes(&question.object, &mut errors);
-    validate_subject(&question.object, &mut errors);
-    validate_metadata(&question.object, &["managedFields"], "must be empty", &mut errors);
+    validate_attributes(&review.object, &mut errors);
+    validate_subject(&review.object, &mut errors);
+    validate_metadata(&review.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
-    question.admit().await?;
-    let user = subject(&question.object);
-    decided(question.reviewer, question.object, &user).await
+    review.admit().await?;
+    let user = subject(&review.object);
+    with_decision(review.context, review.object, &user).await
 }
 
 /// Answers a `LocalSubjectAccessReview`.
-pub(super) async fn may_they_here(mut question: Review<'_>) -> Result<Value, Status> {
-    let object = &question.object;
+pub(super) async fn create_local_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
+    let object = &review.object;
     let mut errors = Errors::default();
     validate_attributes(object, &mut errors);
     validate_subject(object, &mut errors);
@@ -53,36 +53,36 @@ pub(super) async fn may_they_here(mut question: Review<'_>) -> Result<Value, Sta
         errors.invalid(&path, &path_attributes(attributes), "disallowed on this kind of request");
     }
     check(errors)?;
-    question.admit().await?;
-    let user = subject(&question.object);
-    decided(question.reviewer, question.object, &user).await
+    review.admit().await?;
+    let user = subject(&review.object);
+    with_decision(review.context, review.object, &user).await
 }
 
 /// Answers a `SelfSubjectRulesReview`.
-pub(super) async fn what_may_i(mut question: Review<'_>) -> Result<Value, Status> {
-    let namespace = question.object.text(&["spec", "namespace"]).to_owned();
+pub(super) async fn create_self_subject_rules_review(mut review: Review<'_>) -> Result<Value, Status> {
+    let namespace = review.object.text(&["spec", "namespace"]).to_owned();
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    question.admit().await?;
-    let Review { reviewer, mut object, .. } = question;
-    let (rules, lost) = reviewer.server.rules_of(reviewer.user, &namespace).await?;
-    let is_incomplete = reviewer.server.asks_webhooks();
-    let with = |with: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
-        rules.iter().filter(|rule| with(rule)).map(show).collect()
+    review.admit().await?;
+    let Review { context, mut object, .. } = review;
+    let (rules, missing_roles) = context.server.rules_of(context.user, &namespace).await?;
+    let is_incomplete = context.server.has_webhooks();
+    let list = |has_part: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
+        rules.iter().filter(|rule| has_part(rule)).map(show).collect()
     };
     let mut status = json!({
-        "resourceRules": with(|rule| !rule.resources.is_empty(), |rule| {
+        "resourceRules": list(|rule| !rule.resources.is_empty(), |rule| {
             let Rule { verbs, groups, resources, names, .. } = rule;
             json!({"verbs": verbs, "apiGroups": groups, "resources": resources, "resourceNames": names})
         }),
-        "nonResourceRules": with(|rule| !rule.paths.is_empty(), |rule| {
+        "nonResourceRules": list(|rule| !rule.paths.is_empty(), |rule| {
             json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths})
         }),
         "incomplete": is_incomplete,
     });
     let unresolved = is_incomplete.then(|| "webhook authorizer does not support user rule resolution".to_owned());
-    let problems: Vec<String> = unresolved.into_iter().chain(complaint(&lost, RoleName::singular)).collect();
+    let problems: Vec<String> = unresolved.into_iter().chain(missing_roles_error(&missing_roles, RoleName::singular)).collect();
     if !problems.is_empty() {
         status["evaluationError"] = problems.join(", ").into();
     }
@@ -94,9 +94,9 @@ pub(super) async fn what_may_i(mut question: Review<'_>) -> Result<Value, Status
 }
 
 /// Returns the review with the decision.
-async fn decided(reviewer: &Reviewer<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
-    let attempt = attempt(&review);
-    let decision = reviewer.server.decide(user, &attempt).await?;
+async fn with_decision(context: &ReviewContext<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
+    let attributes = attributes(&review);
+    let decision = context.server.decide(user, &attributes).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
     if decision.is_denied() {
         status["denied"] = true.into();
@@ -113,7 +113,7 @@ async fn decided(reviewer: &Reviewer<'_>, mut review: Value, user: &User) -> Res
 }
 
 /// Returns the attributes of the request in a review.
-fn attempt(review: &Value) -> AccessAttributes<'_> {
+fn attributes(review: &Value) -> AccessAttributes<'_> {
     if let Some(path) = review.at(&["spec", "nonResourceAttributes"]) {
         return AccessAttributes { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
     }

@@ -10,30 +10,30 @@ use crate::{
 };
 
 /// Answers a `SelfSubjectReview`. The response contains nothing from the request.
-pub(super) async fn who_am_i(mut question: Review<'_>) -> Result<Value, Status> {
-    question.admit().await?;
-    let Review { reviewer, mut object, .. } = question;
+pub(super) async fn create_self_subject_review(mut review: Review<'_>) -> Result<Value, Status> {
+    review.admit().await?;
+    let Review { context, mut object, .. } = review;
     let review = as_object(&mut object);
-    let now = format_time(reviewer.registry.clock().now());
+    let now = format_time(context.registry.clock().now());
     review.insert("metadata".to_owned(), json!({"creationTimestamp": now}));
-    review.insert("status".to_owned(), json!({"userInfo": reviewer.user.to_value()}));
+    review.insert("status".to_owned(), json!({"userInfo": context.user.to_value()}));
     Ok(object)
 }
 
 /// Answers a `TokenReview`.
-pub(super) async fn whose_token(mut question: Review<'_>) -> Result<Value, Status> {
-    if question.object.text(&["spec", "token"]).is_empty() {
+pub(super) async fn create_token_review(mut review: Review<'_>) -> Result<Value, Status> {
+    if review.object.text(&["spec", "token"]).is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    question.admit().await?;
-    let Review { reviewer, mut object, .. } = question;
+    review.admit().await?;
+    let Review { context, mut object, .. } = review;
     let token = object.text(&["spec", "token"]);
-    let named = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
-    let mut audiences: Vec<String> = named.collect();
+    let requested = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
+    let mut audiences: Vec<String> = requested.collect();
     if audiences.is_empty() {
-        audiences.push(reviewer.server.authenticator().issuer().audience().to_owned());
+        audiences.push(context.server.authenticator().issuer().audience().to_owned());
     }
-    let found = reviewer.server.authenticator().identify(reviewer.server, token.as_bytes(), &audiences).await;
+    let found = context.server.authenticator().identify(context.server, token.as_bytes(), &audiences).await;
     let status = match found {
         Ok(identity) => {
             json!({"authenticated": true, "user": identity.user.to_value(), "audiences": identity.audiences})

@@ -13,7 +13,7 @@ struct Rules {
     name: &'static str,
     parses: fn(&str) -> bool,
     /// Reports whether a valid requirement is supported.
-    is_understood: fn(&Value) -> bool,
+    is_supported: fn(&Value) -> bool,
     validate: fn(&Field<'_>, &mut Errors),
 }
 
@@ -21,7 +21,7 @@ const RULES: [Rules; 2] = [
     Rules {
         name: "fieldSelector",
         parses: |raw| raw.parse::<FieldSelector>().is_ok(),
-        is_understood: |requirement| {
+        is_supported: |requirement| {
             matches!(requirement.text(&["operator"]), "In" | "NotIn") && requirement.items(&["values"]).len() == 1
         },
         validate: |requirement, errors| {
@@ -35,7 +35,7 @@ const RULES: [Rules; 2] = [
     Rules {
         name: "labelSelector",
         parses: |raw| raw.parse::<LabelSelector>().is_ok(),
-        is_understood: |requirement| {
+        is_supported: |requirement| {
             matches!(requirement.text(&["operator"]), "In" | "NotIn" | "Exists" | "DoesNotExist")
         },
         validate: |requirement, errors| {
@@ -74,11 +74,11 @@ pub(super) fn problem(review: &Value) -> String {
     let problems = RULES.iter().filter_map(|rules| {
         let selector = review.at(&["spec", "resourceAttributes", rules.name])?;
         let requirements = selector.items(&["requirements"]);
-        let understood = requirements.iter().filter(|requirement| (rules.is_understood)(requirement)).count();
+        let supported = requirements.iter().filter(|requirement| (rules.is_supported)(requirement)).count();
         let how = match requirements.len() {
             0 if (rules.parses)(selector.text(&["rawSelector"])) => return None,
-            all if all > 0 && understood == all => return None,
-            _ if understood > 0 => "partially ignored",
+            all if all > 0 && supported == all => return None,
+            _ if supported > 0 => "partially ignored",
             _ => "ignored",
         };
         Some(format!("spec.resourceAttributes.{} {how} due to parse error", rules.name))

@@ -19,11 +19,11 @@ use crate::{
     tls::ClientCertificate,
 };
 
-const SELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const SELF_SUBJECT_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
-const MAY_I: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const MAY_THEY: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const SELF_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 struct Fixture {
     server: Server,
@@ -78,18 +78,18 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn everybody_learns_who_they_are() {
+async fn self_subject_review_returns_the_caller() {
     let fixture = Fixture::new();
-    let (code, review) = fixture.post(SELF, "TOKEN", json!({"metadata": {"name": "x"}})).await;
+    let (code, review) = fixture.post(SELF_SUBJECT_REVIEWS, "TOKEN", json!({"metadata": {"name": "x"}})).await;
     assert_eq!(code, 201);
     assert_eq!(review["metadata"], json!({"creationTimestamp": "2027-01-15T08:00:00Z"}));
     let info = json!({"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]});
     assert_eq!(review["status"], json!({"userInfo": info}));
-    let (code, refusal) = fixture.post(SELF, "", json!({})).await;
+    let (code, refusal) = fixture.post(SELF_SUBJECT_REVIEWS, "", json!({})).await;
     assert_eq!(code, 403);
     assert!(refusal["message"].as_str().unwrap().contains("system:anonymous"), "{refusal}");
     let headers = [("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-extra-x%2fy", "z")];
-    let (_, review) = fixture.send(Method::POST, SELF, "TOKEN", &headers, json!({})).await;
+    let (_, review) = fixture.send(Method::POST, SELF_SUBJECT_REVIEWS, "TOKEN", &headers, json!({})).await;
     assert_eq!(
         review["status"]["userInfo"],
         json!({"username": "system:serviceaccount:a:b",
@@ -99,24 +99,24 @@ async fn everybody_learns_who_they_are() {
 }
 
 #[tokio::test]
-async fn a_service_account_is_known_by_its_token_until_it_or_the_token_ends() {
+async fn token_is_valid_until_it_expires_or_account_is_deleted() {
     let fixture = Fixture::new();
     let token = fixture.account(json!({"expirationSeconds": 600})).await;
-    let (code, review) = fixture.post(SELF, &token, json!({})).await;
+    let (code, review) = fixture.post(SELF_SUBJECT_REVIEWS, &token, json!({})).await;
     assert_eq!(code, 201);
     assert_eq!(review["status"]["userInfo"]["username"], "system:serviceaccount:default:robot");
-    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+    let (_, review) = fixture.post(TOKEN_REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
     assert_eq!(review["status"]["authenticated"], true);
     assert_eq!(review["status"]["audiences"], json!(["https://kubernetes.default.svc"]));
 
     fixture.now.fetch_add(700, Ordering::Relaxed);
-    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
+    assert_eq!(fixture.post(SELF_SUBJECT_REVIEWS, &token, json!({})).await.0, 401);
     fixture.now.fetch_sub(700, Ordering::Relaxed);
-    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 201);
+    assert_eq!(fixture.post(SELF_SUBJECT_REVIEWS, &token, json!({})).await.0, 201);
     let gone = fixture.send(Method::DELETE, &format!("{ACCOUNTS}/robot"), "TOKEN", &[], json!({})).await;
     assert_eq!(gone.0, 200);
-    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
-    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+    assert_eq!(fixture.post(SELF_SUBJECT_REVIEWS, &token, json!({})).await.0, 401);
+    let (_, review) = fixture.post(TOKEN_REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
     assert_eq!(review["status"]["error"], "[invalid bearer token, serviceaccounts \"robot\" not found]");
 }
 
@@ -131,9 +131,9 @@ impl Fixture {
     }
 
     /// Returns the code of a request with the token, and the error that a review reports.
-    async fn judged(&self, token: &str) -> (u16, String) {
-        let (code, _) = self.post(SELF, token, json!({})).await;
-        let (_, review) = self.post(REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
+    async fn review_token(&self, token: &str) -> (u16, String) {
+        let (code, _) = self.post(SELF_SUBJECT_REVIEWS, token, json!({})).await;
+        let (_, review) = self.post(TOKEN_REVIEWS, "TOKEN", json!({"spec": {"token": token}})).await;
         (code, review["status"]["error"].as_str().unwrap_or_default().to_owned())
     }
 }
@@ -145,13 +145,13 @@ async fn token_of_terminating_account_is_rejected() {
     fixture.put(Method::POST, ACCOUNTS, account).await;
     let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), json!({"spec": {}})).await;
     let token = request["status"]["token"].as_str().unwrap();
-    assert_eq!(fixture.judged(token).await, (201, String::new()));
+    assert_eq!(fixture.review_token(token).await, (201, String::new()));
     fixture.put(Method::DELETE, &format!("{ACCOUNTS}/robot"), json!({})).await;
     fixture.now.fetch_add(LEEWAY, Ordering::Relaxed);
-    assert_eq!(fixture.judged(token).await, (201, String::new()));
+    assert_eq!(fixture.review_token(token).await, (201, String::new()));
     fixture.now.fetch_add(1, Ordering::Relaxed);
     let gone = "[invalid bearer token, service account default/robot has been deleted]";
-    assert_eq!(fixture.judged(token).await, (401, gone.to_owned()));
+    assert_eq!(fixture.review_token(token).await, (401, gone.to_owned()));
 }
 
 #[tokio::test]
@@ -172,12 +172,12 @@ async fn token_bound_to_terminating_object_is_rejected() {
         let bound = json!({"spec": {"boundObjectRef": {"kind": kind, "apiVersion": "v1", "name": "bound"}}});
         let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), bound).await;
         let token = request["status"]["token"].as_str().unwrap();
-        assert_eq!(fixture.judged(token).await, (201, String::new()), "{kind}");
+        assert_eq!(fixture.review_token(token).await, (201, String::new()), "{kind}");
         let options = json!({"gracePeriodSeconds": 0});
         fixture.put(Method::DELETE, &format!("{collection}/bound"), options).await;
         fixture.now.fetch_add(LEEWAY + 1, Ordering::Relaxed);
         let gone = "[invalid bearer token, service account token has been invalidated]";
-        assert_eq!(fixture.judged(token).await, (401, gone.to_owned()), "{kind}");
+        assert_eq!(fixture.review_token(token).await, (401, gone.to_owned()), "{kind}");
     }
 }
 
@@ -191,31 +191,31 @@ async fn token_of_deleted_pod_is_rejected_at_once() {
     let bound = json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}});
     let request = fixture.put(Method::POST, &format!("{ACCOUNTS}/robot/token"), bound).await;
     let token = request["status"]["token"].as_str().unwrap();
-    assert_eq!(fixture.judged(token).await.0, 201);
+    assert_eq!(fixture.review_token(token).await.0, 201);
     fixture.put(Method::DELETE, &format!("{pods}/p"), json!({"gracePeriodSeconds": 0})).await;
-    assert_eq!(fixture.judged(token).await.0, 401);
+    assert_eq!(fixture.review_token(token).await.0, 401);
 }
 
 #[tokio::test]
-async fn a_token_for_somebody_else_opens_nothing_here() {
+async fn token_for_another_audience_is_rejected() {
     let fixture = Fixture::new();
     let token = fixture.account(json!({"audiences": ["vault"]})).await;
-    assert_eq!(fixture.post(SELF, &token, json!({})).await.0, 401);
+    assert_eq!(fixture.post(SELF_SUBJECT_REVIEWS, &token, json!({})).await.0, 401);
     let spec = json!({"token": token, "audiences": ["vault", "other"]});
-    let (_, review) = fixture.post(REVIEWS, "TOKEN", json!({"spec": spec})).await;
+    let (_, review) = fixture.post(TOKEN_REVIEWS, "TOKEN", json!({"spec": spec})).await;
     assert_eq!(review["status"]["audiences"], json!(["vault"]));
 }
 
 #[tokio::test]
-async fn masters_may_do_everything_and_others_what_roles_give_them() {
+async fn access_reviews_allow_masters_and_roles_only() {
     let fixture = Fixture::new();
     let pods = json!({"verb": "list", "resource": "pods"});
-    let (code, review) = fixture.post(MAY_I, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
+    let (code, review) = fixture.post(SELF_ACCESS_REVIEWS, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
     assert_eq!((code, &review["status"]), (201, &json!({"allowed": true})));
     let spec = json!({"user": "eve", "resourceAttributes": pods});
-    let (_, review) = fixture.post(MAY_THEY, "TOKEN", json!({"spec": spec})).await;
+    let (_, review) = fixture.post(ACCESS_REVIEWS, "TOKEN", json!({"spec": spec})).await;
     assert_eq!(review["status"], json!({"allowed": false}));
-    let (code, refusal) = fixture.post(MAY_THEY, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
+    let (code, refusal) = fixture.post(ACCESS_REVIEWS, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
     assert_eq!(code, 422);
     assert_eq!(
         refusal["message"],

@@ -26,11 +26,11 @@ pub(super) fn default(request: &mut Value) {
 }
 
 /// Answers a `TokenRequest`.
-pub(super) async fn request(mut question: Review<'_>) -> Result<Value, Status> {
-    let (reviewer, target) = (question.reviewer, question.target);
-    let object = &mut question.object;
+pub(super) async fn create_token_request(mut review: Review<'_>) -> Result<Value, Status> {
+    let (context, target) = (review.context, review.target);
+    let object = &mut review.object;
     let kind = GroupKind::new("authentication.k8s.io", KIND);
-    let (registry, issuer) = (reviewer.registry, reviewer.server.authenticator().issuer());
+    let (registry, issuer) = (context.registry, context.server.authenticator().issuer());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let given = object.text(&["metadata", "name"]);
@@ -62,8 +62,8 @@ pub(super) async fn request(mut question: Review<'_>) -> Result<Value, Status> {
         errors.invalid(&path, &requested, "may not specify a duration larger than 2^32 seconds");
     }
     errors.check(&kind, "")?;
-    question.admit().await?;
-    let Review { mut object, write, .. } = question;
+    review.admit().await?;
+    let Review { mut object, write, .. } = review;
     let bound = match object.at(&["spec", "boundObjectRef"]) {
         Some(reference) => bound_to(registry, namespace, name, reference).await?,
         None => Vec::new(),

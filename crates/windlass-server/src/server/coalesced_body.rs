@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_frames_travel_together_and_large_ones_alone() {
+    async fn small_frames_are_coalesced_and_large_ones_are_not() {
         assert_eq!(joined(vec![100, 200, 300]).await, [600]);
         assert_eq!(joined(vec![100, MOST, 300, 400]).await, [100, MOST, 700]);
         assert_eq!(joined(vec![MOST - 1, 1, 1]).await, [MOST, 1]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_there_does_not_wait_for_what_is_not() {
+    async fn available_frames_do_not_wait_for_pending_ones() {
         let frames = stream::iter([Bytes::from_static(b"one "), Bytes::from_static(b"two")]).chain(stream::pending());
         let mut body = CoalescedBody::new(Body::frames(frames));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one two");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_whole_keeps_its_length() {
+    async fn complete_body_keeps_its_length() {
         let mut body = CoalescedBody::new(Body::whole("all of it"));
         assert_eq!(body.size_hint().exact(), Some(9));
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "all of it");

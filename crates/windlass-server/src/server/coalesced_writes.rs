@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_until_the_work_pauses_goes_out_in_one_piece() {
+    async fn writes_before_a_pause_are_sent_together() {
         let (gathered, mut peer, writes) = gathered(1 << 20);
         let mut stream = gathered.stream();
         let work = async move {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_holds_the_work_up() {
+    async fn unread_data_blocks_the_writer() {
         let (gathered, mut peer, _) = gathered(1);
         let mut stream = gathered.stream();
         let work = std::pin::pin!(async move {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_breaks_ends_the_work() {
+    async fn broken_connection_ends_the_task() {
         let (gathered, peer, _) = gathered(1);
         let mut stream = gathered.stream();
         drop(peer);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_is_taken_at_a_time_whatever_the_stream_takes() {
+    fn coalesced_stream_is_never_vectored() {
         let (stream, _other) = tokio::io::duplex(1);
         assert!(stream.is_write_vectored(), "otherwise the test proves nothing");
         assert!(!CoalescedConnection::new(stream).stream().is_write_vectored());

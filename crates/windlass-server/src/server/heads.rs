@@ -106,7 +106,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(32);
 
     #[tokio::test(start_paused = true)]
-    async fn head_that_comes_byte_by_byte_times_out() {
+    async fn slow_request_head_times_out() {
         let account = Budget::new(Limits::default()).open();
         let (ours, mut theirs) = tokio::io::duplex(64);
         let mut heads = Heads::new(ours, account, LIMIT);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn body_after_a_whole_head_has_no_deadline_here() {
+    async fn body_after_a_complete_head_has_no_head_deadline() {
         let account = Budget::new(Limits::default()).open();
         let (ours, mut theirs) = tokio::io::duplex(64);
         let mut heads = Heads::new(ours, Arc::clone(&account), LIMIT);

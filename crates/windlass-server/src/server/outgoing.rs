@@ -124,7 +124,7 @@ mod tests {
     use crate::budget::{Budget, Limits};
 
     #[tokio::test]
-    async fn pieces_are_charged_until_the_body_ends() {
+    async fn frames_are_charged_until_the_body_ends() {
         let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
         let pieces = vec![Bytes::from(vec![b'x'; PIECE]); 6];
         let mut body = Outgoing::new(Body::pieces(pieces), &account, account.begin()).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_body_is_cut_and_charged_until_its_last_piece_is_gone() {
+    async fn large_body_is_split_and_charged_until_all_parts_drop() {
         let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
         let mut body = Outgoing::new(Body::whole(vec![b'x'; 3 * PIECE + 1]), &account, account.begin()).unwrap();
         assert_eq!(body.size_hint().exact(), Some(3 * PIECE as u64 + 1));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stream_that_waits_for_the_server_is_kept() {
+    async fn stream_waiting_for_the_server_is_kept() {
         let mut stream = pin!(serve(
             async {
                 let progress = Progress::of_task().unwrap();

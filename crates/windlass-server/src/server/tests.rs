@@ -100,7 +100,7 @@ async fn frame(body: &mut Body) -> Option<String> {
 }
 
 #[tokio::test]
-async fn roles_and_what_the_server_says_of_itself_are_there_when_they_are_asked_for() {
+async fn deferred_objects_exist_on_first_request() {
     for (path, count, name) in [
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles", 69, "cluster-admin"),
         ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", 11, "exempt"),
@@ -162,7 +162,7 @@ async fn objects_are_created_read_updated_patched_and_deleted() {
 }
 
 #[tokio::test]
-async fn bad_requests_get_the_real_servers_code_and_reason() {
+async fn bad_requests_have_kube_apiservers_code_and_reason() {
     let service = server().service();
     assert_eq!(post(&service, CONFIG_MAPS, config_map("a")).await.code, 201);
     let reason = |code: u16, reason: &str| (code, reason.to_owned());
@@ -193,7 +193,7 @@ async fn bad_requests_get_the_real_servers_code_and_reason() {
 }
 
 #[tokio::test]
-async fn unknown_paths_are_told_apart() {
+async fn unknown_paths_have_distinct_errors() {
     let service = server().service();
     for path in ["/nope", "/apis/nope.io", "/apis/nope.io/v1/foos/x", "//api/v1/pods", "/livez/nope", "/healthz/"] {
         let answer = get(&service, path).await;
@@ -218,7 +218,7 @@ async fn unknown_paths_are_told_apart() {
 }
 
 #[tokio::test]
-async fn answers_take_the_form_that_is_accepted() {
+async fn responses_use_the_accepted_media_type() {
     let service = server().service();
     assert_eq!(post(&service, CONFIG_MAPS, config_map("a")).await.code, 201);
     let path = format!("{CONFIG_MAPS}/a");
@@ -260,7 +260,7 @@ async fn answers_take_the_form_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_long_list_comes_in_pieces_and_whole() {
+async fn long_list_is_streamed_completely() {
     let service = server().service();
     let data = "x".repeat(1_000);
     for number in 0..300 {
@@ -280,7 +280,7 @@ async fn a_long_list_comes_in_pieces_and_whole() {
 }
 
 #[tokio::test]
-async fn a_long_table_comes_in_pieces_and_is_the_table_of_its_rows() {
+async fn long_table_is_streamed_completely() {
     let service = server().service();
     for number in 0..300 {
         assert_eq!(post(&service, CONFIG_MAPS, config_map(&format!("c{number:03}"))).await.code, 201);
@@ -311,7 +311,7 @@ async fn a_long_table_comes_in_pieces_and_is_the_table_of_its_rows() {
 }
 
 #[tokio::test]
-async fn warnings_come_as_headers() {
+async fn warnings_are_sent_as_headers() {
     let service = server().service();
     let object = json!({"metadata": {"name": "a"}, "bogus": 1});
     let answer = post(&service, CONFIG_MAPS, &object).await;
@@ -321,14 +321,14 @@ async fn warnings_come_as_headers() {
 }
 
 #[tokio::test]
-async fn the_audit_id_of_the_client_is_kept() {
+async fn audit_id_of_the_client_is_kept() {
     let service = server().service();
     let request = request("GET", "/version").header("Audit-ID", "mine").body(String::new()).unwrap();
     assert_eq!(send(&service, request).await.header("audit-id"), "mine");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_sends_one_frame_per_event_and_ends_at_its_timeout() {
+async fn watch_sends_one_frame_per_event_until_its_timeout() {
     let service = server().service();
     assert_eq!(post(&service, CONFIG_MAPS, config_map("a")).await.code, 201);
     let path = format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds=10");
@@ -358,7 +358,7 @@ async fn a_watch_sends_one_frame_per_event_and_ends_at_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_tables_names_its_columns_once() {
+async fn watch_of_tables_sends_columns_once() {
     let service = server().service();
     for name in ["a", "b"] {
         assert_eq!(post(&service, CONFIG_MAPS, config_map(name)).await.code, 201);
@@ -374,7 +374,7 @@ async fn a_watch_of_tables_names_its_columns_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_server_ends_its_watches() {
+async fn stopped_server_ends_its_watches() {
     let server = server();
     let service = server.service();
     let mut body = watch(&service, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1")).await.into_body();
@@ -389,7 +389,7 @@ async fn a_stopped_server_ends_its_watches() {
 }
 
 #[tokio::test]
-async fn a_server_says_how_it_is_and_what_it_is() {
+async fn server_reports_health_and_version() {
     let service = server().service();
     for path in ["/healthz", "/livez", "/readyz", "/livez/ping"] {
         let answer = get(&service, path).await;
@@ -412,7 +412,7 @@ async fn a_server_says_how_it_is_and_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_served_can_be_discovered() {
+async fn served_resources_are_in_discovery() {
     let service = server().service();
     assert_eq!(get(&service, "/api").await.json()["versions"], json!(["v1"]));
     let groups = get(&service, "/apis").await.json();
@@ -433,7 +433,7 @@ async fn what_is_served_can_be_discovered() {
 }
 
 #[tokio::test]
-async fn namespaces_and_pods_are_there_from_the_first_request() {
+async fn namespaces_and_pods_are_served_from_the_first_request() {
     let service = server().service();
     let namespaces = get(&service, "/api/v1/namespaces").await.json();
     let names: Vec<&str> =
@@ -442,7 +442,7 @@ async fn namespaces_and_pods_are_there_from_the_first_request() {
 }
 
 #[tokio::test]
-async fn custom_resources_are_served_from_their_definition_on() {
+async fn custom_resources_are_served_once_their_crd_exists() {
     let service = server().service();
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer"}, "color": {"type": "string", "default": "red"}}}}});

@@ -5,7 +5,7 @@
 //! consumer, runs under the lock. For the same reason, discarded items are returned to be dropped outside of the lock.
 //!
 //! A third party can wait until the consumer has finished with an item. The consumer indicates this by polling for the
-//! next item. Only a consumer that was waiting for items is waited for, see [`Mailbox::expected`].
+//! next item. Only a consumer that was waiting for items is waited for, see [`Mailbox::unfinished_item`].
 
 use std::{
     collections::VecDeque,
@@ -64,7 +64,7 @@ struct State<T> {
     closed: Option<Closed>,
     added: u64,    // the number of the last item
     finished: u64, // the consumer has finished with the items up to this number
-    attention: ConsumerState,
+    consumer_state: ConsumerState,
     waiting: Vec<(u64, Waker)>, // tasks that wait until the consumer has finished with this item
 }
 
@@ -96,7 +96,7 @@ impl<T> Mailbox<T> {
             closed: None,
             added: 0,
             finished: 0,
-            attention: ConsumerState::Absent(None),
+            consumer_state: ConsumerState::Absent(None),
             waiting: Vec::new(),
         };
         Self { state: Mutex::new(state), consumer: AtomicWaker::new(), capacity }
@@ -146,16 +146,16 @@ impl<T> Mailbox<T> {
 
     /// Returns the number of the last item if the consumer was waiting for items and has not finished with that item.
     /// Returns `None` if waiting for the consumer is pointless.
-    pub(crate) fn expected(&self) -> Option<u64> {
+    pub(crate) fn unfinished_item(&self) -> Option<u64> {
         let state = self.state.lock();
-        let expected = state.attention == ConsumerState::Waiting && state.finished < state.added;
+        let expected = state.consumer_state == ConsumerState::Waiting && state.finished < state.added;
         expected.then_some(state.added)
     }
 
     /// Is ready when the consumer has finished with this item: it has polled for the next one, or was dropped.
     pub(crate) fn poll_finished(&self, number: u64, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        if state.finished >= number || state.attention != ConsumerState::Waiting {
+        if state.finished >= number || state.consumer_state != ConsumerState::Waiting {
             return Poll::Ready(());
         }
         match state.waiting.iter_mut().find(|(_, waker)| waker.will_wake(cx.waker())) {
@@ -168,15 +168,15 @@ impl<T> Mailbox<T> {
     /// Reports whether the consumer has finished with this item, or is not waited for.
     pub(crate) fn has_finished(&self, number: u64) -> bool {
         let state = self.state.lock();
-        state.finished >= number || state.attention != ConsumerState::Waiting
+        state.finished >= number || state.consumer_state != ConsumerState::Waiting
     }
 
     /// Stops waiting for a consumer that was too slow, now and for a limited time.
     pub(crate) fn ignore_consumer(&self) {
         let finished = {
             let mut state = self.state.lock();
-            state.attention = ConsumerState::Absent(Some(Instant::now() + IGNORE_AFTER_TIMEOUT));
-            state.everything_finished()
+            state.consumer_state = ConsumerState::Absent(Some(Instant::now() + IGNORE_AFTER_TIMEOUT));
+            state.wake_all_waiting()
         };
         drop(finished);
     }
@@ -190,19 +190,19 @@ impl<T> Mailbox<T> {
     fn try_take(&self, empty: Empty) -> Option<Result<T, Closed>> {
         let (taken, finished) = {
             let mut state = self.state.lock();
-            let finished = state.finish_taken();
+            let finished = state.mark_taken_finished();
             (state.take(empty), finished)
         };
         drop(finished);
         taken
     }
 
-    /// Inspects the next item without taking it. `look` runs under the mailbox's lock and must be trivial.
-    pub(crate) fn front<R>(&self, look: impl FnOnce(&T) -> R) -> Front<R> {
+    /// Inspects the next item without taking it. `inspect` runs under the mailbox's lock and must be trivial.
+    pub(crate) fn front<R>(&self, inspect: impl FnOnce(&T) -> R) -> Front<R> {
         let state = self.state.lock();
         match (state.closed, state.items.front()) {
             (Some(_), _) => Front::Closed,
-            (None, Some((item, _))) => Front::Item(look(item)),
+            (None, Some((item, _))) => Front::Item(inspect(item)),
             (None, None) => Front::Empty,
         }
     }
@@ -223,7 +223,7 @@ impl<T> State<T> {
         }
         let Some((item, cost)) = self.items.pop_front() else {
             if empty == Empty::Wait {
-                self.attend();
+                self.set_waiting();
             }
             return None;
         };
@@ -234,15 +234,15 @@ impl<T> State<T> {
         Some(Ok(item))
     }
 
-    fn attend(&mut self) {
-        match self.attention {
+    fn set_waiting(&mut self) {
+        match self.consumer_state {
             ConsumerState::Absent(Some(until)) if Instant::now() < until => {}
-            _ => self.attention = ConsumerState::Waiting,
+            _ => self.consumer_state = ConsumerState::Waiting,
         }
     }
 
     /// Marks all taken items as finished, because the consumer polls again.
-    fn finish_taken(&mut self) -> Finished {
+    fn mark_taken_finished(&mut self) -> Finished {
         self.finished = self.added - self.items.len() as u64;
         if self.waiting.is_empty() {
             return Finished::default();
@@ -252,14 +252,14 @@ impl<T> State<T> {
         Finished(woken.map(|(_, waker)| waker).collect())
     }
 
-    fn everything_finished(&mut self) -> Finished {
+    fn wake_all_waiting(&mut self) -> Finished {
         Finished(self.waiting.drain(..).map(|(_, waker)| waker).collect())
     }
 
     fn discard(&mut self) -> Discarded<T> {
         self.bytes = 0;
         self.finished = self.added;
-        Discarded { items: std::mem::take(&mut self.items), _finished: self.everything_finished() }
+        Discarded { items: std::mem::take(&mut self.items), _finished: self.wake_all_waiting() }
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn items_come_out_in_the_order_in_which_they_were_put() {
+    async fn items_are_taken_in_order() {
         let mailbox = mailbox(2, 100);
         mailbox.put(1, 1).unwrap();
         mailbox.put(2, 1).unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_manyitems_close_it_at_once() {
+    async fn too_many_items_close_the_mailbox() {
         let mailbox = mailbox(2, 100);
         mailbox.put(1, 1).unwrap();
         mailbox.put(2, 1).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_many_bytes_close_it_but_one_large_item_fits() {
+    async fn too_many_bytes_close_the_mailbox_except_a_single_item() {
         let mailbox = mailbox(10, 100);
         mailbox.put(1, 1000).unwrap();
         assert_eq!(take(&mailbox).await, Ok(1));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_consumer_is_woken_by_an_item_and_by_the_end() {
+    async fn items_and_close_wake_a_waiting_consumer() {
         let mailbox = Arc::new(mailbox(2, 100));
         let consumer = tokio::spawn({
             let mailbox = mailbox.clone();
@@ -335,37 +335,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn consumer_that_never_asked_is_not_expected() {
+    async fn consumer_that_never_polled_is_not_expected() {
         let mailbox = mailbox(10, 100);
         mailbox.put(1, 1).unwrap();
-        assert_eq!(mailbox.expected(), None);
+        assert_eq!(mailbox.unfinished_item(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
         mailbox.put(2, 1).unwrap();
-        assert_eq!(mailbox.expected(), None, "the consumer has not waited yet");
+        assert_eq!(mailbox.unfinished_item(), None, "the consumer has not waited yet");
     }
 
     #[tokio::test]
-    async fn waiting_consumer_finishes_an_item_by_asking_again() {
+    async fn waiting_consumer_finishes_an_item_by_polling_again() {
         let mailbox = mailbox(10, 100);
         assert!(take(&mailbox).now_or_never().is_none());
-        assert_eq!(mailbox.expected(), None, "no item is pending");
+        assert_eq!(mailbox.unfinished_item(), None, "no item is pending");
         mailbox.put(1, 1).unwrap();
-        let number = mailbox.expected().unwrap();
+        let number = mailbox.unfinished_item().unwrap();
         let finished = || poll_fn(|cx| mailbox.poll_finished(number, cx)).now_or_never();
         assert_eq!(finished(), None);
         assert_eq!(take(&mailbox).await, Ok(1));
         assert_eq!(finished(), None, "the consumer has taken the item and may still process it");
         assert!(take(&mailbox).now_or_never().is_none());
         assert_eq!(finished(), Some(()));
-        assert_eq!(mailbox.expected(), None);
+        assert_eq!(mailbox.unfinished_item(), None);
     }
 
     #[tokio::test]
-    async fn closing_the_mailbox_wakes_who_waits_for_the_consumer() {
+    async fn closing_the_mailbox_ends_the_wait_for_the_consumer() {
         let mailbox = Arc::new(mailbox(10, 100));
         assert!(take(&mailbox).now_or_never().is_none());
         mailbox.put(1, 1).unwrap();
-        let number = mailbox.expected().unwrap();
+        let number = mailbox.unfinished_item().unwrap();
         let waiter = tokio::spawn({
             let mailbox = mailbox.clone();
             async move { poll_fn(|cx| mailbox.poll_finished(number, cx)).await }
@@ -376,17 +376,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn consumer_that_was_given_up_is_expected_again_after_a_while() {
+    async fn ignored_consumer_is_expected_again_after_a_while() {
         let mailbox = mailbox(10, 100);
         assert!(take(&mailbox).now_or_never().is_none());
         mailbox.put(1, 1).unwrap();
-        let number = mailbox.expected().unwrap();
+        let number = mailbox.unfinished_item().unwrap();
         mailbox.ignore_consumer();
         assert_eq!(poll_fn(|cx| mailbox.poll_finished(number, cx)).now_or_never(), Some(()));
         let expected_after_asking = || {
             while take(&mailbox).now_or_never().is_some() {}
             mailbox.put(2, 1).unwrap();
-            mailbox.expected().is_some()
+            mailbox.unfinished_item().is_some()
         };
         assert!(!expected_after_asking());
         tokio::time::advance(IGNORE_AFTER_TIMEOUT).await;

@@ -61,7 +61,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    fn most_bytes(self, live_bytes: usize) -> usize {
+    fn max_bytes(self, live_bytes: usize) -> usize {
         self.bytes.max(live_bytes / 100 * self.percent_of_live)
     }
 }
@@ -218,12 +218,12 @@ impl Store {
             match last {
                 Some(last) => next = Some(last),
                 None if range.remaining > 0 => {
-                    index.pins().hold(revision, &query.prefix, Instant::now());
+                    index.pins().pin_list(revision, &query.prefix, Instant::now());
                     return Ok(range);
                 }
                 None => {
                     if query.at.is_some() && query.limit.is_some() {
-                        index.pins().last_page(revision, &query.prefix, Instant::now());
+                        index.pins().shorten_pin(revision, &query.prefix, Instant::now());
                     }
                     return Ok(range);
                 }
@@ -324,11 +324,11 @@ struct Freed {
 }
 
 impl Freed {
-    /// Removes up to `most` compacted events from the log, and the versions that they replaced from the index. Returns
+    /// Removes up to `max` compacted events from the log, and the versions that they replaced from the index. Returns
     /// `true` if none are left.
-    fn trim(&mut self, index: &mut Index, log: &mut Log, most: usize) -> bool {
-        for _ in 0..most {
-            let Some(event) = log.pop_forgotten() else { return true };
+    fn trim(&mut self, index: &mut Index, log: &mut Log, max: usize) -> bool {
+        for _ in 0..max {
+            let Some(event) = log.pop_compacted() else { return true };
             index.trim(&event.key, &mut self.versions);
             self.events.push(event);
         }

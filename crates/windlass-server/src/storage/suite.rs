@@ -41,31 +41,31 @@ macro_rules! storage_suite {
     };
     ($factory:expr) => {
         $crate::storage_suite! { @cases $factory;
-            an_empty_store_is_at_revision_one
-            creating_what_exists_is_a_conflict
-            a_put_needs_the_last_modified_revision
-            a_deletion_consumes_a_revision
-            a_failed_commit_consumes_no_revision
-            concurrent_updates_of_one_key_lose_none
-            ranges_are_in_byte_order_and_stay_within_their_prefix
-            limits_count_what_remains
-            pages_at_one_revision_are_one_snapshot
-            old_revisions_stay_readable
-            future_revisions_are_refused
-            compaction_forgets_what_is_older
-            compaction_does_not_disturb_running_watches
-            a_watch_replays_history_and_goes_on_live
-            a_watch_sees_only_its_prefix
-            a_watch_of_the_future_is_silent_until_then
-            events_carry_the_values_before_and_after
-            list_and_watch_miss_and_repeat_nothing_under_concurrent_writes
-            a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing
+            empty_store_is_at_revision_one
+            creating_an_existing_key_is_a_conflict
+            put_requires_the_last_modified_revision
+            deletion_consumes_a_revision
+            failed_commit_consumes_no_revision
+            concurrent_updates_of_one_key_are_not_lost
+            ranges_are_in_byte_order_within_their_prefix
+            limited_range_reports_the_remaining_count
+            pages_of_one_revision_are_one_snapshot
+            old_revisions_remain_readable
+            future_revisions_are_rejected
+            compaction_removes_older_revisions
+            compaction_does_not_affect_running_watches
+            watch_replays_history_and_continues_live
+            watch_sees_only_its_prefix
+            watch_from_a_future_revision_waits_for_it
+            events_contain_previous_and_new_values
+            list_and_watch_are_gapless_under_concurrent_writes
+            unread_watch_does_not_block_writers_or_skip_events
         }
     };
 }
 
 /// An empty store is at revision 1, and supports reads at and watches after that revision.
-pub async fn an_empty_store_is_at_revision_one(store: Store) {
+pub async fn empty_store_is_at_revision_one(store: Store) {
     assert_eq!(store.revision().await.unwrap(), Revision(1));
     assert_eq!(store.get("/a", None).await.unwrap(), (Revision(1), None));
     let everything = store.range(RangeQuery::default()).await.unwrap();
@@ -77,7 +77,7 @@ pub async fn an_empty_store_is_at_revision_one(store: Store) {
 }
 
 /// `Expect::Absent` succeeds once. The conflict returns the current value.
-pub async fn creating_what_exists_is_a_conflict(store: Store) {
+pub async fn creating_an_existing_key_is_a_conflict(store: Store) {
     let created = create(&store, "/a", "1").await;
     let value = created.value.clone().unwrap();
     assert_eq!((&*value.key, &*value.body), ("/a", &b"1"[..]));
@@ -88,7 +88,7 @@ pub async fn creating_what_exists_is_a_conflict(store: Store) {
 }
 
 /// `Expect::Unchanged` compares with the revision of the last put.
-pub async fn a_put_needs_the_last_modified_revision(store: Store) {
+pub async fn put_requires_the_last_modified_revision(store: Store) {
     let created = create(&store, "/a", "1").await.revision;
     create(&store, "/b", "1").await;
     let updated = store.commit("/a", Expect::Unchanged(created), put("2")).await.unwrap();
@@ -101,7 +101,7 @@ pub async fn a_put_needs_the_last_modified_revision(store: Store) {
 }
 
 /// A deletion consumes a revision, and a recreated key is new.
-pub async fn a_deletion_consumes_a_revision(store: Store) {
+pub async fn deletion_consumes_a_revision(store: Store) {
     let created = create(&store, "/a", "1").await;
     let deleted = delete(&store, "/a", created.revision).await;
     assert_eq!(deleted.revision, created.revision.next());
@@ -115,7 +115,7 @@ pub async fn a_deletion_consumes_a_revision(store: Store) {
 }
 
 /// Conflicts and failed reads don't change the revision.
-pub async fn a_failed_commit_consumes_no_revision(store: Store) {
+pub async fn failed_commit_consumes_no_revision(store: Store) {
     let created = create(&store, "/a", "1").await.revision;
     conflict(store.commit("/a", Expect::Absent, put("2")).await);
     conflict(store.commit("/b", Expect::Unchanged(created), Change::Delete).await);
@@ -124,7 +124,7 @@ pub async fn a_failed_commit_consumes_no_revision(store: Store) {
 }
 
 /// Many tasks read, add one, and put if unchanged. No addition is lost, and every commit has its own revision.
-pub async fn concurrent_updates_of_one_key_lose_none(store: Store) {
+pub async fn concurrent_updates_of_one_key_are_not_lost(store: Store) {
     let first = create(&store, "/counter", "0").await.revision;
     let tasks = (0..8).map(|_| {
         let store = Arc::clone(&store);
@@ -152,7 +152,7 @@ pub async fn concurrent_updates_of_one_key_lose_none(store: Store) {
 }
 
 /// Keys are compared byte by byte. Keys next to the prefix are not included.
-pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store) {
+pub async fn ranges_are_in_byte_order_within_their_prefix(store: Store) {
     for key in ["/b/z", "/b/a", "/b/a/x", "/b/a-x", "/b/ä", "/a/a", "/b", "/b0", "/c/a", "/b/A"] {
         create(&store, key, key).await;
     }
@@ -168,7 +168,7 @@ pub async fn ranges_are_in_byte_order_and_stay_within_their_prefix(store: Store)
 }
 
 /// `remaining` is exact, with and without a start key.
-pub async fn limits_count_what_remains(store: Store) {
+pub async fn limited_range_reports_the_remaining_count(store: Store) {
     for n in 0..10 {
         create(&store, &format!("/a/{n}"), "").await;
     }
@@ -186,7 +186,7 @@ pub async fn limits_count_what_remains(store: Store) {
 }
 
 /// Pages at the revision of the first page don't contain later writes.
-pub async fn pages_at_one_revision_are_one_snapshot(store: Store) {
+pub async fn pages_of_one_revision_are_one_snapshot(store: Store) {
     let mut revisions = Vec::new();
     for n in 0..6 {
         revisions.push(create(&store, &format!("/a/{n}"), "old").await.revision);
@@ -213,7 +213,7 @@ pub async fn pages_at_one_revision_are_one_snapshot(store: Store) {
 }
 
 /// Every earlier state can be read until compaction.
-pub async fn old_revisions_stay_readable(store: Store) {
+pub async fn old_revisions_remain_readable(store: Store) {
     let one = create(&store, "/a/x", "1").await.revision;
     let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
     let other = create(&store, "/a/y", "1").await.revision;
@@ -239,7 +239,7 @@ pub async fn old_revisions_stay_readable(store: Store) {
 }
 
 /// Reads of a future revision fail immediately and return both revisions.
-pub async fn future_revisions_are_refused(store: Store) {
+pub async fn future_revisions_are_rejected(store: Store) {
     let now = create(&store, "/a", "1").await.revision;
     let future = Revision(now.0 + 5);
     let is_future = |error: StorageError| {
@@ -254,7 +254,7 @@ pub async fn future_revisions_are_refused(store: Store) {
 }
 
 /// The compacted revision is the oldest that can be read and watched from.
-pub async fn compaction_forgets_what_is_older(store: Store) {
+pub async fn compaction_removes_older_revisions(store: Store) {
     let one = create(&store, "/a/x", "1").await.revision;
     let two = store.commit("/a/x", Expect::Unchanged(one), put("2")).await.unwrap().revision;
     let dead = create(&store, "/a/dead", "").await.revision;
@@ -282,7 +282,7 @@ pub async fn compaction_forgets_what_is_older(store: Store) {
 }
 
 /// A running watch still gets the events that it has not read yet.
-pub async fn compaction_does_not_disturb_running_watches(store: Store) {
+pub async fn compaction_does_not_affect_running_watches(store: Store) {
     let first = create(&store, "/a/0", "").await.revision;
     let mut events = watch(&store, "/a/", Revision(1)).await;
     for n in 1..20 {
@@ -297,7 +297,7 @@ pub async fn compaction_does_not_disturb_running_watches(store: Store) {
 }
 
 /// A watch delivers history first and then live events, without a gap.
-pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
+pub async fn watch_replays_history_and_continues_live(store: Store) {
     let one = create(&store, "/a", "1").await.revision;
     let two = store.commit("/a", Expect::Unchanged(one), put("2")).await.unwrap().revision;
     let mut all = watch(&store, "", Revision(1)).await;
@@ -312,7 +312,7 @@ pub async fn a_watch_replays_history_and_goes_on_live(store: Store) {
 }
 
 /// A watch gets only events under its prefix, in replay and live.
-pub async fn a_watch_sees_only_its_prefix(store: Store) {
+pub async fn watch_sees_only_its_prefix(store: Store) {
     let write = async || {
         for key in ["/a", "/a/1", "/a0", "/b/a/1", "/a/1/2"] {
             match store.get(key, None).await.unwrap().1 {
@@ -330,7 +330,7 @@ pub async fn a_watch_sees_only_its_prefix(store: Store) {
 }
 
 /// A watch after a future revision starts with the first event after it.
-pub async fn a_watch_of_the_future_is_silent_until_then(store: Store) {
+pub async fn watch_from_a_future_revision_waits_for_it(store: Store) {
     let now = store.revision().await.unwrap();
     let mut events = watch(&store, "", Revision(now.0 + 2)).await;
     for n in 0..4 {
@@ -340,7 +340,7 @@ pub async fn a_watch_of_the_future_is_silent_until_then(store: Store) {
 }
 
 /// Events distinguish creation, update and deletion, and selectors can be evaluated on both values.
-pub async fn events_carry_the_values_before_and_after(store: Store) {
+pub async fn events_contain_previous_and_new_values(store: Store) {
     let mut live = watch(&store, "/", Revision(1)).await;
     let created = create(&store, "/a", "1").await;
     let updated = store.commit("/a", Expect::Unchanged(created.revision), put("2")).await.unwrap();
@@ -359,7 +359,7 @@ pub async fn events_carry_the_values_before_and_after(store: Store) {
 }
 
 /// Readers that repeatedly list and then watch during concurrent writes always reach the correct state.
-pub async fn list_and_watch_miss_and_repeat_nothing_under_concurrent_writes(store: Store) {
+pub async fn list_and_watch_are_gapless_under_concurrent_writes(store: Store) {
     const WRITERS: u64 = 4;
     const COMMITS: u64 = 100;
     let first = store.revision().await.unwrap();
@@ -415,7 +415,7 @@ async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, 
 }
 
 /// Writers finish while a watch is not read. When it is read, it has every event up to the end or up to an error.
-pub async fn a_watch_that_nobody_reads_delays_no_writer_and_skips_nothing(store: Store) {
+pub async fn unread_watch_does_not_block_writers_or_skip_events(store: Store) {
     let mut events = watch(&store, "", Revision(1)).await;
     let mut modified = create(&store, "/a", "").await.revision;
     for n in 0..2000 {

@@ -11,12 +11,12 @@ const SHOWN: usize = 2;
 pub(super) fn autoscaler(autoscaler: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&autoscaler["spec"], &autoscaler["status"]);
     let target = &spec["scaleTargetRef"];
-    let least = spec["minReplicas"].as_i64().map_or_else(|| "<unset>".to_owned(), |least| least.to_string());
+    let min = spec["minReplicas"].as_i64().map_or_else(|| "<unset>".to_owned(), |min| min.to_string());
     vec![
         name(autoscaler),
         format!("{}/{}", text(&target["kind"]), text(&target["name"])).into(),
         metrics(items(&spec["metrics"]), items(&status["currentMetrics"])).into(),
-        least.into(),
+        min.into(),
         int(&spec["maxReplicas"]),
         int(&status["currentReplicas"]),
         age(autoscaler, now),

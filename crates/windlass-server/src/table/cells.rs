@@ -73,16 +73,16 @@ pub(super) fn name(object: &Value) -> Value {
 
 /// Returns the time since the object was created.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
-    ago(moment(&object["metadata"]["creationTimestamp"]), now).into()
+    time_since(parse_timestamp(&object["metadata"]["creationTimestamp"]), now).into()
 }
 
 /// Returns the time since a moment.
-pub(super) fn ago(then: Option<Timestamp>, now: Timestamp) -> String {
+pub(super) fn time_since(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| duration::since(then, now))
 }
 
 /// Returns the time in a field; `None` if there is none.
-pub(super) fn moment(value: &Value) -> Option<Timestamp> {
+pub(super) fn parse_timestamp(value: &Value) -> Option<Timestamp> {
     parse_time(value.as_str()?).ok()
 }
 

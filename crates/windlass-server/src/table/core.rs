@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cells::{age, ago, first_three, items, labels, length, moment, name, none_if_empty, number, text};
+use super::cells::{age, time_since, first_three, items, labels, length, parse_timestamp, name, none_if_empty, number, text};
 
 pub(super) fn component_status(component: &Value, _now: Timestamp) -> Vec<Value> {
     let nothing = Value::Null;
@@ -153,12 +153,12 @@ struct EventFields<'v> {
 }
 
 fn event_cells(event: &Value, fields: &EventFields<'_>, now: Timestamp) -> Vec<Value> {
-    let first = ago(moment(fields.first).or_else(|| moment(&event["eventTime"])), now);
+    let first = time_since(parse_timestamp(fields.first).or_else(|| parse_timestamp(&event["eventTime"])), now);
     let series = &event["series"];
     let (last, count) = if series.is_object() {
-        (ago(moment(&series["lastObservedTime"]), now), number(&series["count"]))
+        (time_since(parse_timestamp(&series["lastObservedTime"]), now), number(&series["count"]))
     } else {
-        let last = moment(fields.last).map_or_else(|| first.clone(), |last| ago(Some(last), now));
+        let last = parse_timestamp(fields.last).map_or_else(|| first.clone(), |last| time_since(Some(last), now));
         (last, number(fields.count).max(1))
     };
     let kind = text(&fields.about["kind"]).to_lowercase();

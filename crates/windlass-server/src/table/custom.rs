@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cells::{ago, moment, name};
+use super::cells::{time_since, parse_timestamp, name};
 use crate::resource::{Column, CustomColumn};
 
 /// Returns the name column, then the columns of the CRD, or the age if it has none.
@@ -58,8 +58,8 @@ fn number_cell(number: &serde_json::Number) -> Value {
 
 /// Returns the time since a date: null if there is none, `<invalid>` for any other value.
 fn date(value: &Value, now: Timestamp) -> Value {
-    match (value, moment(value)) {
-        (Value::String(_), Some(then)) => ago(Some(then), now).into(),
+    match (value, parse_timestamp(value)) {
+        (Value::String(_), Some(then)) => time_since(Some(then), now).into(),
         (Value::String(_), None) => "<invalid>".into(),
         _ => Value::Null,
     }

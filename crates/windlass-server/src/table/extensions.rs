@@ -120,7 +120,7 @@ fn signing_request(request: &Value, now: Timestamp) -> Vec<Value> {
         state.push_str(",Issued");
     }
     let lifetime = match spec["expirationSeconds"].as_i64() {
-        Some(seconds) => duration::human(seconds.saturating_mul(1000)),
+        Some(seconds) => duration::format_millis(seconds.saturating_mul(1000)),
         None => "<none>".to_owned(),
     };
     let signer = none_if_empty(text(&spec["signerName"]));

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::cells::{age, ago, items, list, moment, name, none_if_empty, text};
+use super::cells::{age, time_since, items, list, parse_timestamp, name, none_if_empty, text};
 
 /// Returns name, readiness, status, restarts, age, address, node, nominated node and readiness gates.
 pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let restarts = match summary.last_restart {
-        Some(last) if summary.restarts != 0 => format!("{} ({} ago)", summary.restarts, ago(Some(last), now)),
+        Some(last) if summary.restarts != 0 => format!("{} ({} ago)", summary.restarts, time_since(Some(last), now)),
         _ => summary.restarts.to_string(),
     };
     let (spec, status) = (&pod["spec"], &pod["status"]);
@@ -54,7 +54,7 @@ struct Restarts {
 impl Restarts {
     fn add(&mut self, container: &Value) {
         self.count += container["restartCount"].as_i64().unwrap_or_default();
-        self.last = self.last.max(moment(&container["lastState"]["terminated"]["finishedAt"]));
+        self.last = self.last.max(parse_timestamp(&container["lastState"]["terminated"]["finishedAt"]));
     }
 }
 

@@ -26,7 +26,7 @@ fn time(value: &Value) -> Timestamp {
 }
 
 #[test]
-fn cells_are_those_that_the_real_server_prints() {
+fn cells_equal_those_of_kube_apiserver() {
     let resources = resources();
     let (mut lines, mut wrong) = (0, Vec::new());
     for line in RECORDED.lines() {
@@ -59,7 +59,7 @@ fn cells_are_those_that_the_real_server_prints() {
 }
 
 #[test]
-fn a_bookmark_is_printed_as_the_real_server_prints_it() {
+fn bookmark_table_equals_kube_apiservers() {
     let bookmark = json!({"metadata": {"resourceVersion": "5"}});
     let cells = |group, plural| Value::from(built_in_cells(group, plural, &bookmark, Timestamp::UNIX_EPOCH));
     assert_eq!(cells("", "pods"), json!(["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"]));
@@ -70,7 +70,7 @@ fn a_bookmark_is_printed_as_the_real_server_prints_it() {
 }
 
 #[test]
-fn custom_columns_show_the_first_value_of_the_right_type() {
+fn custom_columns_show_the_first_value_of_matching_type() {
     let columns = CustomColumn::read_all(&json!([
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1, "description": "the color"},
@@ -104,7 +104,7 @@ fn custom_columns_show_the_first_value_of_the_right_type() {
 }
 
 #[test]
-fn kinds_without_a_printer_show_name_and_age() {
+fn kinds_without_printer_show_name_and_age() {
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let now = Timestamp::from_second(60).unwrap();
     assert_eq!(built_in_cells("example.com", "novelties", &object, now), [json!("a"), json!("60s")]);
@@ -115,7 +115,7 @@ fn kinds_without_a_printer_show_name_and_age() {
 }
 
 #[test]
-fn partial_objects_hold_their_metadata_in_the_order_of_the_struct() {
+fn partial_metadata_keeps_the_order_of_the_go_struct() {
     let object = json!({"apiVersion": "e.io/v1", "kind": "A", "metadata": {"labels": {}, "name": "a"}, "spec": 1});
     assert_eq!(
         partial(object).to_string(),
@@ -124,7 +124,7 @@ fn partial_objects_hold_their_metadata_in_the_order_of_the_struct() {
 }
 
 #[test]
-fn an_unknown_include_object_is_refused_with_the_real_message() {
+fn unknown_include_object_is_rejected() {
     let status = IncludeObject::parse("Nope").unwrap_err();
     assert_eq!(
         status.message,

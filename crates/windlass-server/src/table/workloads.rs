@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     cells::{
-        age, ago, containers, flag, int, int_or_string, is_true, items, labels, moment, name, number, selector,
+        age, time_since, containers, flag, int, int_or_string, is_true, items, labels, parse_timestamp, name, number, selector,
         selector_text, text,
     },
     duration,
@@ -109,8 +109,8 @@ pub(super) fn job(job: &Value, now: Timestamp) -> Vec<Value> {
         (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         (None, _) => format!("{succeeded}/1"),
     };
-    let took = moment(&status["startTime"])
-        .map(|start| duration::since(start, moment(&status["completionTime"]).unwrap_or(now)))
+    let took = parse_timestamp(&status["startTime"])
+        .map(|start| duration::since(start, parse_timestamp(&status["completionTime"]).unwrap_or(now)))
         .unwrap_or_default();
     let conditions = &status["conditions"];
     let deleting = job["metadata"].get("deletionTimestamp").is_some();
@@ -145,7 +145,7 @@ pub(super) fn cron_job(job: &Value, now: Timestamp) -> Vec<Value> {
         spec["timeZone"].as_str().unwrap_or("<none>").into(),
         flag(&spec["suspend"]),
         items(&status["active"]).len().into(),
-        moment(&status["lastScheduleTime"]).map_or_else(|| "<none>".into(), |last| ago(Some(last), now).into()),
+        parse_timestamp(&status["lastScheduleTime"]).map_or_else(|| "<none>".into(), |last| time_since(Some(last), now).into()),
         age(job, now),
         names,
         images,

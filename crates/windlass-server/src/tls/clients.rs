@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_of_the_authority_is_its_subject_and_any_other_is_nobody() {
+    fn client_certificate_authenticates_only_if_ca_signed() {
         let key = KeyPair::generate().unwrap();
         let mut authority = params("ca", &[]);
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The part of the interval per subscriber: about twenty times the cost of waking it.
-const EACH: Duration = Duration::from_micros(50);
+const INTERVAL_PER_SUBSCRIBER: Duration = Duration::from_micros(50);
 
 /// Intervals up to this length are ignored, because timers have a resolution of a millisecond.
-const FEW: Duration = Duration::from_millis(2);
+const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The maximum interval, and so the maximum delay of an event.
-pub(super) const MOST: Duration = Duration::from_millis(50);
+pub(super) const MAX_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The time of the last notification of a topic's subscribers, and of the pending one, if any.
 #[derive(Debug, Default)]
@@ -37,12 +37,12 @@ pub(super) enum Notification {
 impl Debounce {
     /// Decides about the notification of an event for this number of subscribers. It is delayed while subscribers of
     /// other topics are being notified.
-    pub(super) fn event(&mut self, subscribers: usize, now: Instant, delivering: bool) -> Notification {
+    pub(super) fn on_event(&mut self, subscribers: usize, now: Instant, delivering: bool) -> Notification {
         if let Some(due) = self.due {
             return Notification::At(due);
         }
-        let debounce = EACH.saturating_mul(u32::try_from(subscribers).unwrap_or(u32::MAX)).min(MOST);
-        if debounce <= FEW {
+        let debounce = INTERVAL_PER_SUBSCRIBER.saturating_mul(u32::try_from(subscribers).unwrap_or(u32::MAX)).min(MAX_INTERVAL);
+        if debounce <= MIN_INTERVAL {
             return Notification::Now;
         }
         let due = self.delivered.map_or(now, |delivered| delivered + debounce);
@@ -56,7 +56,7 @@ impl Debounce {
     }
 
     /// Decides about the pending notification at a later time.
-    pub(super) fn passed(&mut self, now: Instant) -> Notification {
+    pub(super) fn on_timer(&mut self, now: Instant) -> Notification {
         match self.due {
             Some(due) if due > now => Notification::At(due),
             Some(_) => {
@@ -73,40 +73,40 @@ mod tests {
     use crate::watch_cache::debounce::*;
 
     #[test]
-    fn few_are_told_at_once() {
+    fn small_fan_out_is_notified_immediately() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
-        assert!((0..10).all(|_| debounce.event(40, now, true) == Notification::Now));
-        assert_eq!(debounce.passed(now), Notification::Nothing);
+        assert!((0..10).all(|_| debounce.on_event(40, now, true) == Notification::Now));
+        assert_eq!(debounce.on_timer(now), Notification::Nothing);
     }
 
     #[test]
-    fn many_are_told_at_once_after_a_rest_and_of_what_follows_together() {
+    fn large_fan_out_is_debounced_after_the_first_event() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
         let after = |micros| now + Duration::from_micros(micros);
-        assert_eq!(debounce.event(100, now, false), Notification::Now);
-        assert_eq!(debounce.event(100, after(1), false), Notification::At(after(5_000)));
-        assert_eq!(debounce.event(100, after(2), false), Notification::At(after(5_000)));
-        assert_eq!(debounce.passed(after(4_999)), Notification::At(after(5_000)));
-        assert_eq!(debounce.passed(after(5_100)), Notification::Now);
-        assert_eq!(debounce.passed(after(5_100)), Notification::Nothing);
+        assert_eq!(debounce.on_event(100, now, false), Notification::Now);
+        assert_eq!(debounce.on_event(100, after(1), false), Notification::At(after(5_000)));
+        assert_eq!(debounce.on_event(100, after(2), false), Notification::At(after(5_000)));
+        assert_eq!(debounce.on_timer(after(4_999)), Notification::At(after(5_000)));
+        assert_eq!(debounce.on_timer(after(5_100)), Notification::Now);
+        assert_eq!(debounce.on_timer(after(5_100)), Notification::Nothing);
         // The interval starts with the actual notification, not with its due time.
-        assert_eq!(debounce.event(100, after(6_000), false), Notification::At(after(10_100)));
-        assert_eq!(debounce.passed(after(10_100)), Notification::Now);
-        assert_eq!(debounce.event(100, after(15_100), false), Notification::Now, "the interval has passed");
+        assert_eq!(debounce.on_event(100, after(6_000), false), Notification::At(after(10_100)));
+        assert_eq!(debounce.on_timer(after(10_100)), Notification::Now);
+        assert_eq!(debounce.on_event(100, after(15_100), false), Notification::Now, "the interval has passed");
     }
 
     #[test]
-    fn who_comes_while_others_are_told_is_told_next() {
+    fn event_during_notification_is_delivered_next() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
-        assert_eq!(debounce.event(41, now, true), Notification::At(now));
-        assert_eq!(debounce.passed(now), Notification::Now);
-        assert!(matches!(debounce.event(41, now, false), Notification::At(due) if due > now));
+        assert_eq!(debounce.on_event(41, now, true), Notification::At(now));
+        assert_eq!(debounce.on_timer(now), Notification::Now);
+        assert!(matches!(debounce.on_event(41, now, false), Notification::At(due) if due > now));
     }
 
     #[test]
-    fn nobody_waits_longer_than_the_longest_gap() {
+    fn debounce_interval_has_an_upper_limit() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
-        assert_eq!(debounce.event(1_000_000, now, false), Notification::Now);
-        assert_eq!(debounce.event(1_000_000, now, false), Notification::At(now + MOST));
+        assert_eq!(debounce.on_event(1_000_000, now, false), Notification::Now);
+        assert_eq!(debounce.on_event(1_000_000, now, false), Notification::At(now + MAX_INTERVAL));
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! A writer waits until each subscriber polls for its next event. By then the event has been passed to the connection,
 //! or to the in-process consumer. It waits only for subscribers that were waiting when the event came, see
-//! [`Mailbox::expected`](crate::storage::mailbox::Mailbox::expected). A client that does not read keeps its subscriber
-//! from polling. It can delay one write by [`PATIENCE`]; after that it is not waited for during one second.
+//! [`Mailbox::unfinished_item`](crate::storage::mailbox::Mailbox::unfinished_item). A client that does not read
+//! keeps its subscriber from polling. It can delay one write by [`PATIENCE`]; after that it is not waited for
+//! during one second.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -27,7 +28,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
 
     /// Waits until the waiting subscribers to `key` have processed the events up to `revision`, for at most
     /// [`PATIENCE`]. Topics with very many subscribers are not waited for.
-    pub(crate) async fn delivered(&self, key: &str, revision: Revision) {
+    pub(crate) async fn wait_for_delivery(&self, key: &str, revision: Revision) {
         if !self.shared.is_watched(key) {
             return;
         }
@@ -40,7 +41,7 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
                 let mut position = self.shared.position.subscribe();
                 let _ = position.wait_for(|position| *position >= revision).await;
             }
-            expected = self.shared.expected(key);
+            expected = self.shared.busy_subscribers(key);
             for (subscriber, number) in &expected {
                 poll_fn(|cx| subscriber.mailbox.poll_finished(*number, cx)).await;
             }
@@ -64,12 +65,12 @@ impl<D> Shared<D> {
     }
 
     /// Returns the subscribers that are processing an event of this key, each with the number of the event.
-    fn expected(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
+    fn busy_subscribers(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
         let fan_out = self.fan_out.lock();
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
-        let few = topics.filter(|topic| topic.subscribers.len() <= WAKE_BATCH);
-        let subscribers = few.flat_map(|topic| &topic.subscribers);
-        subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.expected()?))).collect()
+        let small_topics = topics.filter(|topic| topic.subscribers.len() <= WAKE_BATCH);
+        let subscribers = small_topics.flat_map(|topic| &topic.subscribers);
+        subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.unfinished_item()?))).collect()
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
     async fn deliver(cache: &WatchCache<()>, storage: &MemoryStorage, name: &str) -> (Revision, Duration) {
         let (key, began) = (format!("{PODS}ns/{name}"), Instant::now());
         let revision = write(storage, &key).await;
-        cache.delivered(&key, revision).await;
+        cache.wait_for_delivery(&key, revision).await;
         (revision, began.elapsed())
     }
 
@@ -120,14 +121,14 @@ mod tests {
     }
 
     /// Returns a subscription that waits for its first event and is then not polled.
-    async fn distracted(cache: &WatchCache<()>) -> Subscription<()> {
+    async fn idle_subscription(cache: &WatchCache<()>) -> Subscription<()> {
         let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
         assert!(events.next().now_or_never().is_none());
         events
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_subscribers_have_the_event_when_the_writer_goes_on() {
+    async fn waiting_subscribers_get_the_event_before_writer_continues() {
         let storage = MemoryStorage::new();
         let cache = WatchCache::new(Arc::new(storage.clone()));
         let (seen, _task) = reader(&cache, Duration::ZERO).await;
@@ -137,11 +138,11 @@ mod tests {
             assert_eq!(took, Duration::ZERO);
         }
         let undelivered = write(&storage, "/registry/pods/ns/last").await;
-        assert_ne!(seen.lock().last(), Some(&undelivered), "the commit alone waits for nobody");
+        assert_ne!(seen.lock().last(), Some(&undelivered), "the commit itself does not wait");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn waiting_subscribers_on_other_threads_have_the_event_first() {
+    async fn subscribers_on_other_threads_get_the_event_first() {
         let storage = MemoryStorage::new();
         let cache = WatchCache::new(Arc::new(storage.clone()));
         let (seen, _task) = reader(&cache, Duration::ZERO).await;
@@ -156,10 +157,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn subscriber_that_stops_asking_delays_one_write_by_the_patience() {
+    async fn subscriber_that_stops_polling_delays_one_write() {
         let storage = MemoryStorage::new();
         let cache = WatchCache::new(Arc::new(storage.clone()));
-        let mut idle = distracted(&cache).await;
+        let mut idle = idle_subscription(&cache).await;
         let (seen, _task) = reader(&cache, Duration::ZERO).await;
         let (revision, took) = deliver(&cache, &storage, "a").await;
         assert_eq!(seen.lock().last(), Some(&revision), "other subscribers are not delayed");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn subscriber_that_has_not_waited_yet_delays_no_write() {
+    async fn subscriber_that_never_waited_delays_no_write() {
         let storage = MemoryStorage::new();
         let cache = WatchCache::new(Arc::new(storage.clone()));
         let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn subscriber_that_works_for_long_delays_one_write_only() {
+    async fn busy_subscriber_delays_one_write_only() {
         let storage = MemoryStorage::new();
         let cache = WatchCache::new(Arc::new(storage.clone()));
         let (seen, _task) = reader(&cache, Duration::from_mins(1)).await;
@@ -197,10 +198,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn dropped_subscription_delays_nobody() {
+    async fn dropped_subscription_unblocks_the_writer() {
         let storage = MemoryStorage::new();
         let cache = Arc::new(WatchCache::new(Arc::new(storage.clone())));
-        let idle = distracted(&cache).await;
+        let idle = idle_subscription(&cache).await;
         let writer = tokio::spawn({
             let (cache, storage) = (Arc::clone(&cache), storage.clone());
             async move { deliver(&cache, &storage, "a").await.1 }

@@ -29,7 +29,7 @@ pub(super) struct Source<D> {
 /// The result of one step of the pump.
 #[derive(Debug)]
 pub(super) enum PumpStep {
-    HandedOut,
+    Dispatched,
     Failed(StorageError),
     Ended,
 }
@@ -40,7 +40,7 @@ impl<D> Source<D> {
     }
 
     /// Continues with another stream where the last one ended.
-    pub(super) fn renew(&mut self, events: EventStream) {
+    pub(super) fn resume(&mut self, events: EventStream) {
         self.events = Some(events);
     }
 }
@@ -65,7 +65,7 @@ impl<D: Default> Shared<D> {
             source.pump = Some(cx.waker().clone());
         }
         if std::mem::take(&mut source.changed) {
-            return Poll::Ready(PumpStep::HandedOut);
+            return Poll::Ready(PumpStep::Dispatched);
         }
         self.poll_dispatch(&mut source, cx)
     }
@@ -79,7 +79,7 @@ impl<D: Default> Shared<D> {
         let due = source.round.due;
         while *self.position.borrow() < revision {
             match self.poll_dispatch(&mut source, &mut cx) {
-                Poll::Ready(PumpStep::HandedOut) => {}
+                Poll::Ready(PumpStep::Dispatched) => {}
                 Poll::Ready(ended) => {
                     source.ended = Some(ended);
                     pump.wake_by_ref();
@@ -103,7 +103,7 @@ impl<D: Default> Shared<D> {
         let ended = match ready!(events.poll_next_unpin(cx)) {
             Some(Ok(event)) => {
                 self.dispatch(&Arc::new(SharedEvent::new(event)), &mut source.round);
-                return Poll::Ready(PumpStep::HandedOut);
+                return Poll::Ready(PumpStep::Dispatched);
             }
             Some(Err(error)) => PumpStep::Failed(error),
             None => PumpStep::Ended,
@@ -126,7 +126,7 @@ impl<D: Default> Shared<D> {
     /// Notifies all subscribers of all pending events.
     pub(super) fn notify_all(&self) {
         let round = &mut self.source.lock().round;
-        self.notify_due(Instant::now() + debounce::MOST, round);
+        self.notify_due(Instant::now() + debounce::MAX_INTERVAL, round);
         while !round.pending.is_empty() {
             round.notify_some();
         }

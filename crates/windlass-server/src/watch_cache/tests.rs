@@ -41,7 +41,7 @@ async fn ended(subscription: &mut Subscription<Frame>) {
 }
 
 #[test]
-fn the_topics_of_a_key_are_its_folders_and_itself() {
+fn topics_of_a_key_are_its_prefixes_and_itself() {
     let topics: Vec<_> = topics_of("/registry/pods/ns/a").collect();
     assert_eq!(topics, ["", "/", "/registry/", "/registry/pods/", "/registry/pods/ns/", "/registry/pods/ns/a"]);
     assert!(topics.iter().all(|topic| is_under("/registry/pods/ns/a", topic)));
@@ -49,7 +49,7 @@ fn the_topics_of_a_key_are_its_folders_and_itself() {
 }
 
 #[tokio::test]
-async fn subscribers_share_one_event_and_what_is_derived_from_it() {
+async fn subscribers_share_one_event_and_its_derived_data() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let mut first = cache.subscribe(PODS, Revision(1)).await.unwrap();
@@ -62,7 +62,7 @@ async fn subscribers_share_one_event_and_what_is_derived_from_it() {
 }
 
 #[tokio::test]
-async fn a_topic_is_a_resource_a_namespace_or_one_object() {
+async fn topic_is_a_resource_a_namespace_or_one_object() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let mut resource = cache.subscribe(PODS, Revision(1)).await.unwrap();
@@ -81,14 +81,14 @@ async fn a_topic_is_a_resource_a_namespace_or_one_object() {
 }
 
 #[tokio::test]
-async fn what_the_pump_has_read_already_is_replayed() {
+async fn events_before_the_subscription_are_replayed() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let start = write(&storage, "/registry/pods/ns/a").await;
     for key in ["/registry/nodes/n", "/registry/pods/ns/b", "/registry/nodes/n"] {
         write(&storage, key).await;
     }
-    cache.reached(Revision(5)).await.unwrap();
+    cache.wait_for_revision(Revision(5)).await.unwrap();
     let mut subscription = cache.subscribe(PODS, start).await.unwrap();
     assert_eq!(subscription.progress(), start);
     write(&storage, "/registry/pods/ns/c").await;
@@ -99,7 +99,7 @@ async fn what_the_pump_has_read_already_is_replayed() {
 }
 
 #[tokio::test]
-async fn history_that_is_gone_cannot_be_subscribed_to() {
+async fn subscription_from_compacted_history_is_rejected() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     write(&storage, "/registry/pods/ns/a").await;
@@ -112,7 +112,7 @@ async fn history_that_is_gone_cannot_be_subscribed_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writes() {
+async fn events_are_exact_under_concurrent_writes() {
     const COMMITS: u64 = 2000;
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
@@ -133,7 +133,7 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
         let range = storage.range(RangeQuery::prefix(PODS)).await.unwrap();
         // Some subscribe late, when the pump is already ahead.
         if n % 2 == 0 {
-            cache.reached(range.revision).await.unwrap();
+            cache.wait_for_revision(range.revision).await.unwrap();
             tokio::task::yield_now().await;
         }
         let mut subscription = cache.subscribe(PODS, range.revision).await.unwrap();
@@ -174,23 +174,23 @@ async fn nothing_is_lost_or_repeated_and_progress_is_exact_under_concurrent_writ
 }
 
 #[tokio::test]
-async fn progress_advances_with_other_resources_but_not_past_what_waits() {
+async fn progress_does_not_pass_pending_events() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
     let node = write(&storage, "/registry/nodes/n").await;
-    cache.reached(node).await.unwrap();
+    cache.wait_for_revision(node).await.unwrap();
     assert_eq!(subscription.progress(), node);
     let pod = write(&storage, "/registry/pods/ns/a").await;
     let node = write(&storage, "/registry/nodes/n").await;
-    cache.reached(node).await.unwrap();
+    cache.wait_for_revision(node).await.unwrap();
     assert_eq!(subscription.progress(), pod.previous());
     next(&mut subscription).await;
     assert_eq!(subscription.progress(), node);
 }
 
 #[tokio::test]
-async fn a_subscriber_that_is_too_slow_is_closed_and_the_others_go_on() {
+async fn slow_subscriber_is_closed_without_affecting_others() {
     let storage = MemoryStorage::new();
     let cache = Cache::with_capacity(Arc::new(storage.clone()), Capacity { items: 3, bytes: usize::MAX });
     let mut slow = cache.subscribe(PODS, Revision(1)).await.unwrap();
@@ -206,12 +206,12 @@ async fn a_subscriber_that_is_too_slow_is_closed_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn drop_all_ends_every_subscription_and_new_ones_go_on_where_those_were() {
+async fn drop_all_ends_subscriptions_that_can_be_resumed() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
     write(&storage, "/registry/pods/ns/a").await;
-    cache.reached(Revision(2)).await.unwrap();
+    cache.wait_for_revision(Revision(2)).await.unwrap();
     cache.drop_all();
     ended(&mut subscription).await;
     let mut again = cache.subscribe(PODS, subscription.progress()).await.unwrap();
@@ -219,7 +219,7 @@ async fn drop_all_ends_every_subscription_and_new_ones_go_on_where_those_were() 
 }
 
 #[tokio::test]
-async fn the_last_cache_takes_its_task_and_its_subscriptions_along() {
+async fn dropping_the_cache_ends_its_task_and_subscriptions() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
@@ -236,7 +236,7 @@ async fn the_last_cache_takes_its_task_and_its_subscriptions_along() {
 }
 
 #[tokio::test]
-async fn a_dropped_subscription_is_forgotten() {
+async fn dropped_subscription_is_unregistered() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     drop(cache.subscribe(PODS, Revision(1)).await.unwrap());
@@ -244,7 +244,7 @@ async fn a_dropped_subscription_is_forgotten() {
 }
 
 #[test]
-fn another_runtime_takes_over_when_the_one_of_the_pump_ends() {
+fn pump_is_restarted_on_another_runtime() {
     let storage = MemoryStorage::new();
     let cache = cache(&storage);
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
@@ -317,7 +317,7 @@ impl Storage for Flaky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_the_storage_are_outlived_without_loss() {
+async fn storage_failures_lose_no_events() {
     let inner = MemoryStorage::new();
     let down = Arc::new(AtomicBool::new(false));
     let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::clone(&down), error: unavailable }));
@@ -337,7 +337,7 @@ async fn failures_of_the_storage_are_outlived_without_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failure_that_a_writer_meets_loses_nothing() {
+async fn failure_during_writes_loses_no_events() {
     let inner = MemoryStorage::new();
     let down = Arc::new(AtomicBool::new(false));
     let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::clone(&down), error: unavailable }));
@@ -350,7 +350,7 @@ async fn failure_that_a_writer_meets_loses_nothing() {
         for _ in 0..3 {
             let revision = write(&inner, "/registry/pods/ns/a").await;
             down.store(true, Ordering::SeqCst);
-            cache.delivered("/registry/pods/ns/a", revision).await;
+            cache.wait_for_delivery("/registry/pods/ns/a", revision).await;
         }
         down.store(false, Ordering::SeqCst);
         for revision in 2..=4 {
@@ -360,7 +360,7 @@ async fn failure_that_a_writer_meets_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_pump_that_fell_behind_compaction_closes_its_subscribers() {
+async fn compaction_past_the_pump_closes_subscribers() {
     let inner = MemoryStorage::new();
     let error = || StorageError::Compacted { oldest: Revision(9) };
     let cache = Cache::new(Arc::new(Flaky { inner: inner.clone(), down: Arc::default(), error }));
@@ -371,7 +371,7 @@ async fn a_pump_that_fell_behind_compaction_closes_its_subscribers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_what_follows_at_once_many_subscribers_are_told_together_and_all_in_order() {
+async fn many_subscribers_are_notified_in_batches_in_order() {
     const SUBSCRIBERS: usize = 200;
     let storage = MemoryStorage::new();
     let cache = cache(&storage);

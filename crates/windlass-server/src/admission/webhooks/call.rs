@@ -47,7 +47,7 @@ impl fmt::Display for Failure {
 pub(super) async fn call(hook: &Hook, version: &str, uid: &str, review: &Value) -> Result<Answer, Failure> {
     let call = Call { config: hook.client_config(), timeout: hook.timeout(), user_agent: "kube-apiserver-admission" };
     let answer = call.post(review).await.map_err(|error| match error {
-        CallError::Nowhere(why) => Failure::other(format!("could not get REST client: {why}")),
+        CallError::NoEndpoint(why) => Failure::other(format!("could not get REST client: {why}")),
         error @ CallError::Failed { .. } => Failure::other(format!("failed to call webhook: {error}")),
     })?;
     verified(answer, version, uid)

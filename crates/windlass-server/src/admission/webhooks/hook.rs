@@ -21,7 +21,7 @@ use crate::{
 /// One entry of a configuration.
 pub(super) struct Hook {
     configuration: String,
-    place: usize,
+    index: usize,
     webhook: Value,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct Invocation {
 }
 
 impl Hook {
-    pub(super) const fn new(configuration: String, place: usize, webhook: Value) -> Self {
-        Self { configuration, place, webhook }
+    pub(super) const fn new(configuration: String, index: usize, webhook: Value) -> Self {
+        Self { configuration, index, webhook }
     }
 
     pub(super) fn id(&self) -> HookId {
-        (self.configuration.clone(), self.place)
+        (self.configuration.clone(), self.index)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -62,7 +62,7 @@ impl Hook {
         matches!(self.webhook.text(&["sideEffects"]), "None" | "NoneOnDryRun")
     }
 
-    pub(super) fn wants_changes(&self) -> bool {
+    pub(super) fn is_reinvoked(&self) -> bool {
         self.webhook.text(&["reinvocationPolicy"]) == "IfNeeded"
     }
 
@@ -75,14 +75,14 @@ impl Hook {
     }
 
     /// Reports whether a write fails if this webhook cannot be called.
-    pub(super) fn must_be_asked(&self) -> bool {
+    pub(super) fn fails_closed(&self) -> bool {
         self.webhook.text(&["failurePolicy"]) != "Ignore"
     }
 
     /// Handles a failed call. Returns an error if the failure policy is `Fail`.
     pub(super) fn failed(&self, failure: &Failure) -> Result<(), Status> {
         let why = format!("failed calling webhook {:?}: {failure}", self.name());
-        if !self.must_be_asked() {
+        if !self.fails_closed() {
             tracing::warn!(why, "ignored a failed webhook call");
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Hook {
     }
 
     /// Decides whether the webhook is called, and in which version it gets the object.
-    pub(super) async fn invoked(&self, registry: &Registry, write: &Attributes) -> Result<Option<Invocation>, Status> {
+    pub(super) async fn matching_invocation(&self, registry: &Registry, write: &Attributes) -> Result<Option<Invocation>, Status> {
         if !self.selects_object(write) {
             return Ok(None);
         }
@@ -148,23 +148,23 @@ impl Invocation {
             return Ok(Value::Null);
         }
         if let Some(part) = &write.subresource_kind {
-            return Ok(part.shown(hub));
+            return Ok(part.with_type_meta(hub));
         }
         let ResourceInfo { group, version, kind, .. } = &*self.resource;
-        let object = self.resource.shown(&self.resource.adopt(hub.clone()).await?).into_owned();
-        Ok(typed(object, group, version, kind))
+        let object = self.resource.hub_to_requested(&self.resource.convert_to_own_hub(hub.clone()).await?).into_owned();
+        Ok(set_type_meta(object, group, version, kind))
     }
 }
 
 impl SubresourceKind {
     /// Returns the kind as reviews name it.
-    pub(super) fn named(&self) -> Value {
+    pub(super) fn to_review_value(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})
     }
 
     /// Returns an object of this kind as webhooks see it.
-    pub(super) fn shown(&self, object: &Value) -> Value {
-        typed(object.clone(), &self.group, &self.version, &self.kind)
+    pub(super) fn with_type_meta(&self, object: &Value) -> Value {
+        set_type_meta(object.clone(), &self.group, &self.version, &self.kind)
     }
 
     pub(super) fn shape(&self) -> Result<Shape, Status> {
@@ -174,7 +174,7 @@ impl SubresourceKind {
 }
 
 /// Returns the object with its kind and API version set.
-fn typed(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
+fn set_type_meta(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
     if let Some(fields) = object.as_object_mut() {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         fields.insert("apiVersion".to_owned(), api_version.into());
@@ -185,7 +185,7 @@ fn typed(mut object: Value, group: &str, version: &str, kind: &str) -> Value {
 
 impl ResourceInfo {
     /// Returns the kind and the resource as reviews name them.
-    pub(super) fn named(&self) -> (Value, Value) {
+    pub(super) fn to_review_value(&self) -> (Value, Value) {
         let Self { group, version, kind, plural, .. } = self;
         let kind = json!({"group": group, "version": version, "kind": kind});
         (kind, json!({"group": group, "version": version, "resource": plural}))
@@ -198,8 +198,8 @@ fn selects(selector: &LabelSelector, object: &Value) -> bool {
 
 /// Reports whether a rule matches the write, if its object is treated as an object of `resource`.
 fn matches(rule: &Value, resource: &ResourceInfo, write: &Attributes) -> bool {
-    let names = |field: &str, wanted: &str| {
-        rule.items(&[field]).iter().filter_map(Value::as_str).any(|name| name == "*" || name == wanted)
+    let names = |field: &str, requested: &str| {
+        rule.items(&[field]).iter().filter_map(Value::as_str).any(|name| name == "*" || name == requested)
     };
     let operation = match write.operation {
         Operation::Create => "CREATE",

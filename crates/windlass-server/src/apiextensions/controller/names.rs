@@ -60,7 +60,7 @@ impl NameTable {
         &mut self,
         group: &str,
         definition: &str,
-        asked: &Names,
+        requested: &Names,
         accepted: &Names,
     ) -> (Names, Option<Conflict>) {
         let names = self.groups.entry(group.to_owned()).or_default();
@@ -69,28 +69,28 @@ impl NameTable {
         let mut granted = accepted.clone();
         let mut conflict = None;
         let in_use = |name: &str| format!("{} is already in use", go_quote(name));
-        let mut grant = |asked: &str, granted: &mut String, taken: bool, reason: &'static str| {
-            if asked != granted.as_str() && taken {
-                conflict = Some((reason, in_use(asked)));
+        let mut grant = |requested: &str, granted: &mut String, taken: bool, reason: &'static str| {
+            if requested != granted.as_str() && taken {
+                conflict = Some((reason, in_use(requested)));
             } else {
-                asked.clone_into(granted);
+                requested.clone_into(granted);
             }
         };
-        grant(&asked.plural, &mut granted.plural, is_resource(&asked.plural), "PluralConflict");
-        grant(&asked.singular, &mut granted.singular, is_resource(&asked.singular), "SingularConflict");
-        grant(&asked.kind, &mut granted.kind, is_kind(&asked.kind), "KindConflict");
-        grant(&asked.list_kind, &mut granted.list_kind, is_kind(&asked.list_kind), "ListKindConflict");
+        grant(&requested.plural, &mut granted.plural, is_resource(&requested.plural), "PluralConflict");
+        grant(&requested.singular, &mut granted.singular, is_resource(&requested.singular), "SingularConflict");
+        grant(&requested.kind, &mut granted.kind, is_kind(&requested.kind), "KindConflict");
+        grant(&requested.list_kind, &mut granted.list_kind, is_kind(&requested.list_kind), "ListKindConflict");
         let held: BTreeSet<&String> = accepted.short_names.iter().collect();
-        let new = asked.short_names.iter().filter(|short| !held.contains(short));
+        let new = requested.short_names.iter().filter(|short| !held.contains(short));
         let taken = new.filter(|short| is_resource(short)).map(|short| in_use(short)).collect::<Vec<_>>();
         match &taken[..] {
-            [] => granted.short_names.clone_from(&asked.short_names),
+            [] => granted.short_names.clone_from(&requested.short_names),
             // Conflicts of kinds take precedence over those of short names.
             _ if conflict.as_ref().is_some_and(|(reason, _)| reason.ends_with("KindConflict")) => {}
             [one] => conflict = Some(("ShortNamesConflict", one.clone())),
             several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
         }
-        granted.categories.clone_from(&asked.categories);
+        granted.categories.clone_from(&requested.categories);
         if conflict.is_some() {
             names.waiting.insert(definition.to_owned());
         } else {

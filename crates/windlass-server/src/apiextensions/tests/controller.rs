@@ -25,7 +25,7 @@ async fn delete(registry: &Registry, name: &str) {
 }
 
 #[tokio::test]
-async fn clean_up_spares_a_recreated_definition() {
+async fn instance_deletion_spares_a_recreated_crd() {
     let registry = registry().await;
     create(&registry, &definitions(&registry), &foos()).await.unwrap();
     let new = established(&registry, "foos.ex.io").await;
@@ -41,7 +41,7 @@ async fn clean_up_spares_a_recreated_definition() {
 }
 
 #[tokio::test]
-async fn definition_recreated_at_once_takes_objects() {
+async fn crd_recreated_immediately_accepts_objects() {
     let registry = registry().await;
     for round in 0..20 {
         create(&registry, &definitions(&registry), &bar(0)).await.unwrap();
@@ -56,7 +56,7 @@ async fn definition_recreated_at_once_takes_objects() {
 }
 
 #[tokio::test]
-async fn work_for_a_definition_ignores_all_others() {
+async fn reads_for_one_crd_are_independent_of_other_crds() {
     let registry = registry().await;
     let mut counts = Vec::new();
     for number in 0..60 {
@@ -74,7 +74,7 @@ async fn work_for_a_definition_ignores_all_others() {
 }
 
 #[tokio::test]
-async fn many_definitions_at_once_are_read_a_few_times_each() {
+async fn simultaneous_crds_are_each_read_a_few_times() {
     let registry = registry().await;
     let before = reads();
     for number in 0..60 {

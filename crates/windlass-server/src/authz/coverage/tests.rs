@@ -21,27 +21,27 @@ fn large() -> Rule {
 }
 
 #[test]
-fn products_are_compared_without_expansion() {
+fn rules_are_compared_without_expansion() {
     let held: Vec<Rule> = (0..40).map(|number| Rule { names: vec![format!("n{number}")], ..large() }).collect();
-    let wanted = [large()];
+    let requested = [large()];
     let mut comparison = Comparison::new(&held);
-    assert!(comparison.missing(&wanted).describe().is_empty());
+    assert!(comparison.missing(&requested).describe().is_empty());
     assert!(comparison.work < 20_000, "{}", comparison.work);
 }
 
 #[test]
-fn the_list_of_missing_permissions_is_bounded() {
-    let wanted = [large()];
+fn list_of_missing_permissions_is_bounded() {
+    let requested = [large()];
     let mut comparison = Comparison::new(&[]);
-    let missing = comparison.missing(&wanted);
-    assert!(missing.cut && missing.bytes < 2 * MAX_TEXT);
+    let missing = comparison.missing(&requested);
+    assert!(missing.truncated && missing.bytes < 2 * MAX_TEXT);
     let lines = missing.describe();
     assert_eq!(lines.last().map(String::as_str), Some("~ and more"));
     assert!(lines.iter().map(String::len).sum::<usize>() < 3 * MAX_TEXT);
 }
 
 #[test]
-fn rules_that_cut_each_other_to_pieces_are_refused_in_bounded_work() {
+fn overlapping_rules_are_rejected_within_bounded_work() {
     // Each held rule covers another corner of the requested permissions.
     let corner = |number: usize| {
         let half = |prefix: &str, shift: usize| {
@@ -59,18 +59,18 @@ fn rules_that_cut_each_other_to_pieces_are_refused_in_bounded_work() {
         }
     };
     let held: Vec<Rule> = (0..20_000).map(corner).collect();
-    let wanted = vec![large(); 200];
+    let requested = vec![large(); 200];
     let mut comparison = Comparison::new(&held);
-    drop(comparison.missing(&wanted));
+    drop(comparison.missing(&requested));
     assert!(comparison.work < MAX_WORK + MAX_WORK / 2, "{}", comparison.work);
-    assert!(!missing(&held, &wanted).is_empty());
+    assert!(!missing(&held, &requested).is_empty());
 }
 
 #[test]
-fn what_is_left_is_listed_in_the_order_of_the_rule() {
+fn missing_permissions_keep_the_order_of_the_rule() {
     let held = [rule(&["a"], &["pods"], &["get"], &["x"]), rule(&["a"], &["*/log"], &["*"], &[])];
-    let wanted = [rule(&["a"], &["pods", "pods/log"], &["list", "get", "watch"], &["y", "x"])];
-    let lines: Vec<String> = missing(&held, &wanted).into_iter().collect();
+    let requested = [rule(&["a"], &["pods", "pods/log"], &["list", "get", "watch"], &["y", "x"])];
+    let lines: Vec<String> = missing(&held, &requested).into_iter().collect();
     assert_eq!(
         lines,
         [
@@ -81,18 +81,18 @@ fn what_is_left_is_listed_in_the_order_of_the_rule() {
 }
 
 #[test]
-fn a_rule_for_names_covers_no_paths() {
+fn rule_with_resource_names_covers_no_paths() {
     let path = |names: &[&str]| Rule { paths: vec!["/a".into()], ..rule(&[], &[], &["get"], names) };
     assert!(missing(&[path(&[])], &[path(&[])]).is_empty());
     assert_eq!(missing(&[path(&["x"])], &[path(&[])]).len(), 1);
 }
 
 #[test]
-fn a_path_is_covered_by_the_beginning_it_has() {
+fn path_is_covered_by_a_matching_prefix() {
     let paths = ["/a*", "/ab*", "/b/", "/c*"].map(str::to_owned);
     let paths = Paths::new(&paths);
-    assert_eq!(paths.beginnings, ["/a", "/c"]);
+    assert_eq!(paths.prefixes, ["/a", "/c"]);
     for (path, covered) in [("/abc", true), ("/b/", true), ("/b/x", false), ("/c", true), ("/", false), ("/d", false)] {
-        assert_eq!(paths.cover(path), covered, "{path}");
+        assert_eq!(paths.contains(path), covered, "{path}");
     }
 }

@@ -69,7 +69,7 @@ impl Fixture {
         (parts.status.as_u16(), status["message"].as_str().unwrap_or_default().to_owned())
     }
 
-    fn asked(&self) -> usize {
+    fn review_count(&self) -> usize {
         self.webhook.0.lock().len()
     }
 }
@@ -78,7 +78,7 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const CANNOT: &str = "cannot list resource \"secrets\" in API group \"\" in the namespace \"default\"";
 
 #[tokio::test(start_paused = true)]
-async fn webhook_allows_forbids_or_leaves_it_to_roles() {
+async fn webhook_allows_denies_or_falls_back_to_roles() {
     let fixture = Fixture::new(json!({}));
     assert_eq!(fixture.get("allowed", SECRETS).await.0, 200);
     let refused = |user: &str, why: &str| (403, format!("secrets is forbidden: User \"{user}\" {CANNOT}: {why}"));
@@ -93,19 +93,19 @@ async fn webhook_allows_forbids_or_leaves_it_to_roles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn review_names_user_and_attempt() {
+async fn review_contains_user_and_request_attributes() {
     let fixture = Fixture::new(json!({}));
     fixture.get("allowed", "/api/v1/namespaces/default/pods/p/log").await;
     fixture.get("allowed", "/metrics").await;
-    let asked = fixture.webhook.0.lock().clone();
+    let reviews = fixture.webhook.0.lock().clone();
     let resource = json!({"namespace": "default", "verb": "get", "version": "v1", "resource": "pods",
         "subresource": "log", "name": "p"});
     assert_eq!(
-        asked[0]["spec"],
+        reviews[0]["spec"],
         json!({"resourceAttributes": resource, "user": "allowed", "groups": ["system:authenticated"]})
     );
-    assert_eq!(asked[0]["apiVersion"], "authorization.k8s.io/v1");
-    assert_eq!(asked[1]["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
+    assert_eq!(reviews[0]["apiVersion"], "authorization.k8s.io/v1");
+    assert_eq!(reviews[1]["spec"]["nonResourceAttributes"], json!({"path": "/metrics", "verb": "get"}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,29 +122,29 @@ async fn failed_webhook_denies_or_has_no_opinion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_count_for_their_time_and_for_one_user() {
+async fn decisions_are_cached_per_user_until_their_ttl() {
     let fixture = Fixture::new(json!({"authorizedTTL": "10s", "unauthorizedTTL": "5s"}));
-    let asks = async |user: &str| {
-        let before = fixture.asked();
+    let new_reviews = async |user: &str| {
+        let before = fixture.review_count();
         fixture.get(user, SECRETS).await;
-        fixture.asked() - before
+        fixture.review_count() - before
     };
-    assert_eq!((asks("allowed").await, asks("allowed").await, asks("allowed-2").await), (1, 0, 1));
-    assert_eq!((asks("nobody").await, asks("nobody").await), (1, 0));
+    assert_eq!((new_reviews("allowed").await, new_reviews("allowed").await, new_reviews("allowed-2").await), (1, 0, 1));
+    assert_eq!((new_reviews("nobody").await, new_reviews("nobody").await), (1, 0));
     time::advance(Duration::from_secs(5)).await;
-    assert_eq!((asks("allowed").await, asks("nobody").await), (0, 1));
+    assert_eq!((new_reviews("allowed").await, new_reviews("nobody").await), (0, 1));
     time::advance(Duration::from_secs(5)).await;
-    assert_eq!(asks("allowed").await, 1);
+    assert_eq!(new_reviews("allowed").await, 1);
     // Failures are not cached.
-    assert_eq!((asks("lost").await, asks("lost").await), (1, 1));
+    assert_eq!((new_reviews("lost").await, new_reviews("lost").await), (1, 1));
     let fixture = Fixture::new(json!({"cacheAuthorizedRequests": false}));
     fixture.get("allowed", SECRETS).await;
     fixture.get("allowed", SECRETS).await;
-    assert_eq!(fixture.asked(), 2);
+    assert_eq!(fixture.review_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_choose_what_a_webhook_is_asked() {
+async fn match_conditions_select_the_reviewed_requests() {
     let conditions = |expressions: &[&str]| {
         let conditions: Vec<Value> = expressions.iter().map(|text| json!({"expression": text})).collect();
         json!({"matchConditions": conditions, "matchConditionSubjectAccessReviewVersion": "v1"})
@@ -155,27 +155,27 @@ async fn conditions_choose_what_a_webhook_is_asked() {
     ]));
     assert_eq!(fixture.get("denied", "/version").await.0, 200);
     assert_eq!(fixture.get("allowed", "/api/v1/namespaces/other/secrets").await.0, 403);
-    assert_eq!(fixture.asked(), 0);
+    assert_eq!(fixture.review_count(), 0);
     assert_eq!(fixture.get("allowed", SECRETS).await.0, 200);
-    assert_eq!(fixture.asked(), 1);
+    assert_eq!(fixture.review_count(), 1);
     // A condition that cannot be evaluated is a failure, unless another condition is false.
     let fixture = Fixture::new(conditions(&["request.resourceAttributes.name == 'x'", "request.user != 'root'"]));
     assert_eq!(fixture.get("allowed", "/version").await.0, 500);
     assert_eq!(fixture.get("root", "/version").await.0, 200);
-    assert_eq!(fixture.asked(), 0);
+    assert_eq!(fixture.review_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn masters_are_not_asked_about() {
+async fn requests_of_masters_are_not_reviewed() {
     let fixture = Fixture::new(json!({}));
     let service = fixture.server.service();
     let request = Request::get(SECRETS).body(String::new()).unwrap();
     assert_eq!(service.oneshot(request).await.unwrap().status(), 200);
-    assert_eq!(fixture.asked(), 0);
+    assert_eq!(fixture.review_count(), 0);
 }
 
 #[test]
-fn wrong_configuration_is_rejected_with_every_place() {
+fn configuration_error_lists_every_invalid_field() {
     let parse = |authorizers: Value| {
         let file = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
             "authorizers": authorizers});

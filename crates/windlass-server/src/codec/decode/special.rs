@@ -113,7 +113,7 @@ impl Decoder<'_> {
                 if self.peek() != b'n' {
                     let word = self.word();
                     let error = self.type_error(word.into(), types::json_schema().go_name().into());
-                    self.save(Failure::Type(error));
+                    self.record_failure(Failure::Type(error));
                 }
                 self.skip();
                 items.push(shape::zero_struct(shape));
@@ -132,7 +132,7 @@ impl Decoder<'_> {
                     if first != b'n' {
                         let word = self.word();
                         let error = self.type_error(word.into(), "string".into());
-                        self.save(Failure::Type(error));
+                        self.record_failure(Failure::Type(error));
                     }
                     self.skip();
                     items.push(Value::from(""));

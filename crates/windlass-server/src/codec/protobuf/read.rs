@@ -86,19 +86,19 @@ impl Decoder {
                 if wire == wire::BYTES && element.wire() == wire::VARINT {
                     let mut packed = Reader { data: reader.bytes(wire, name)?, owner: reader.owner };
                     while !packed.data.is_empty() {
-                        self.count()?;
+                        self.count_element()?;
                         items.push(
                             self.single(&mut packed, wire::VARINT, name, element, depth + 1)?.unwrap_or_default(),
                         );
                     }
                 } else {
-                    self.count()?;
+                    self.count_element()?;
                     let item = self.single(reader, wire, name, element, depth + 1)?;
                     items.push(item.unwrap_or_else(|| shape::zero(element)));
                 }
             }
             Kind::Map { value, .. } => {
-                self.count()?;
+                self.count_element()?;
                 let (key, entry) = self.entry(reader.bytes(wire, name)?, name, value, depth + 1)?;
                 let entries = slot.get_or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(entries) = entries {
@@ -167,7 +167,7 @@ impl Decoder {
                 let mut items = Vec::new();
                 while let Some((number, wire)) = list.tag()? {
                     if number == 1 {
-                        self.count()?;
+                        self.count_element()?;
                         let item = self.single(&mut list, wire, name, element, depth + 1)?;
                         items.push(item.unwrap_or_else(|| shape::zero(element)));
                     } else {
@@ -191,7 +191,7 @@ impl Decoder {
             match (number, wire) {
                 (1, 2) => bytes = Some(reader.bytes(wire, "Raw")?),
                 (2, 2) => {
-                    self.count()?;
+                    self.count_element()?;
                     second.push(reader.bytes(wire, "Items")?);
                 }
                 (3, 2) => third = Some(reader.bytes(wire, "StrVal")?),
@@ -246,7 +246,7 @@ impl Decoder {
         })
     }
 
-    fn count(&mut self) -> Result<(), String> {
+    fn count_element(&mut self) -> Result<(), String> {
         self.elements += 1;
         if self.elements > MAX_ELEMENTS { Err(format!("more than {MAX_ELEMENTS} elements")) } else { Ok(()) }
     }

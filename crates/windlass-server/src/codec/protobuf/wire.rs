@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_from_the_end_is_read_from_the_front() {
+    fn fields_written_backwards_are_read_forwards() {
         let mut writer = Writer::default();
         writer.float(4, -0.5);
         let end = writer.end();

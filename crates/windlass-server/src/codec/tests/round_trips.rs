@@ -18,7 +18,7 @@ fn decoded(plan: &Plan, body: &[u8], format: Format) -> Value {
 }
 
 #[test]
-fn objects_of_every_kind_survive_every_encoding() {
+fn objects_of_every_kind_round_trip_in_every_encoding() {
     let mut reached = BTreeSet::new();
     let mut kinds: Vec<_> = types::all_kinds().collect();
     kinds.sort_unstable();
@@ -49,22 +49,22 @@ fn objects_of_every_kind_survive_every_encoding() {
             );
         }
     }
-    assert_eq!(missed(&reached), Vec::<String>::new(), "fields that no object had");
+    assert_eq!(missing_fields(&reached), Vec::<String>::new(), "fields that no object had");
 }
 
 #[test]
-fn a_tree_is_settled_in_place_as_its_text_would_be_decoded() {
-    let (mut settled, mut unfit) = (0, BTreeSet::new());
+fn in_place_conversion_equals_decoding_of_the_text() {
+    let (mut normalised, mut unfit) = (0, BTreeSet::new());
     for (index, (group, version, kind)) in types::all_kinds().enumerate() {
         let plan = plan(group, version, kind).unwrap();
         for (round, density) in DENSITIES.into_iter().enumerate() {
             let sent = Generator::new((index * 100 + round) as u64, density).object(plan.shape());
             let expected = decoded(plan, sent.to_string().as_bytes(), Format::Json);
             // The sent tree may contain numbers for quantities, and the decoder keeps their text.
-            for (mut tree, must_fit) in [(expected.clone(), true), (upside_down(&expected), true), (sent, false)] {
+            for (mut tree, must_fit) in [(expected.clone(), true), (with_reversed_keys(&expected), true), (sent, false)] {
                 if plan.in_place(&mut tree) {
                     assert_eq!(tree.to_string(), expected.to_string(), "{kind}");
-                    settled += 1;
+                    normalised += 1;
                 } else if must_fit {
                     unfit.insert(kind);
                 }
@@ -73,26 +73,26 @@ fn a_tree_is_settled_in_place_as_its_text_would_be_decoded() {
     }
     let has_schemas = ["CustomResourceDefinition", "CustomResourceDefinitionList", "WatchEvent"];
     unfit.retain(|kind| !has_schemas.contains(kind));
-    assert!(settled > 1_000 && unfit.is_empty(), "not settled: {unfit:?}");
+    assert!(normalised > 1_000 && unfit.is_empty(), "not normalised: {unfit:?}");
 }
 
 /// Returns the object with its fields, and those of its metadata, in reverse order.
-fn upside_down(value: &Value) -> Value {
-    let turned = |(key, value): (&String, &Value)| {
-        (key.clone(), if key == "metadata" { upside_down(value) } else { value.clone() })
+fn with_reversed_keys(value: &Value) -> Value {
+    let reversed = |(key, value): (&String, &Value)| {
+        (key.clone(), if key == "metadata" { with_reversed_keys(value) } else { value.clone() })
     };
-    value.as_object().map_or_else(|| value.clone(), |entries| entries.iter().rev().map(turned).collect())
+    value.as_object().map_or_else(|| value.clone(), |entries| entries.iter().rev().map(reversed).collect())
 }
 
 /// Returns the fields of all kinds' structs that are not in `reached`.
-fn missed(reached: &BTreeSet<(&str, &str)>) -> Vec<String> {
-    let mut missed = Vec::new();
+fn missing_fields(reached: &BTreeSet<(&str, &str)>) -> Vec<String> {
+    let mut missing_fields = Vec::new();
     for shape in types::all_structs() {
         for field in &shape.fields {
             if field.embedded != ["TypeMeta"] && !reached.contains(&(shape.name, field.name)) {
-                missed.push(format!("{}.{}", shape.name, field.name));
+                missing_fields.push(format!("{}.{}", shape.name, field.name));
             }
         }
     }
-    missed
+    missing_fields
 }

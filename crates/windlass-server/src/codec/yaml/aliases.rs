@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 3 << 20;
 
 /// Returns the anchors that aliases refer to; the builder only keeps the nodes of these.
 pub(super) fn referenced(text: &str) -> Result<HashSet<usize>, String> {
-    Ok(Counter::over(text)?.referenced)
+    Ok(Counter::count_nodes(text)?.referenced)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Counter {
 }
 
 impl Counter {
-    fn over(text: &str) -> Result<Self, String> {
+    fn count_nodes(text: &str) -> Result<Self, String> {
         let mut counter = Self::default();
         let mut events = Events::new(text);
         while let Some((event, _)) = events.next()? {
@@ -62,7 +62,7 @@ impl Counter {
                         counter.finish(anchor, before);
                     }
                 }
-                Event::Alias(anchor) => counter.refer(anchor)?,
+                Event::Alias(anchor) => counter.count_alias(anchor)?,
                 Event::DocumentEnd | Event::StreamEnd => break,
                 _ => {}
             }
@@ -77,7 +77,7 @@ impl Counter {
         }
     }
 
-    fn refer(&mut self, anchor: usize) -> Result<(), String> {
+    fn count_alias(&mut self, anchor: usize) -> Result<(), String> {
         self.referenced.insert(anchor);
         self.built.nodes += 1;
         // The builder rejects an anchor that contains an alias to itself.
@@ -111,11 +111,11 @@ mod tests {
     use super::*;
 
     fn built(text: &str) -> Size {
-        Counter::over(text).unwrap().built
+        Counter::count_nodes(text).unwrap().built
     }
 
     #[test]
-    fn nodes_are_counted_as_go_counts_them() {
+    fn nodes_are_counted_like_go() {
         // The list and its two texts; the map, its keys, the alias and its expansion.
         assert_eq!(built("a: &a [x, yy]\nb: *a\n"), Size { nodes: 1 + 1 + 3 + 1 + 1 + 3, bytes: 1 + 3 + 1 + 3 });
         assert_eq!(allowed_share(400_000).to_bits(), 0.99_f64.to_bits());
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn nested_anchors_that_nothing_refers_to_are_not_kept() {
+    fn unreferenced_nested_anchors_are_not_kept() {
         let text = (0..100).map(|level| format!("&a{level} [")).collect::<String>() + "x" + &"]".repeat(100);
         assert!(referenced(&text).unwrap().is_empty());
     }
 
     #[test]
-    fn aliases_to_long_texts_are_refused_by_their_bytes() {
+    fn aliases_of_long_texts_are_limited_by_bytes() {
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(50));
         assert_eq!(referenced(&text).unwrap_err(), "yaml: document contains excessive aliasing");
     }

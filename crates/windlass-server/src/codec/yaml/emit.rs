@@ -350,7 +350,7 @@ fn is_printable(character: char) -> bool {
 /// Reports whether yaml.v2 would parse the text as a time.
 fn is_timestamp(text: &str) -> bool {
     let number =
-        |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        |text: &str, max: usize| (1..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let in_range =
         |text: &str, range: std::ops::RangeInclusive<u32>| text.parse().is_ok_and(|value| range.contains(&value));
     let Some((year, rest)) = text.split_once('-') else { return false };

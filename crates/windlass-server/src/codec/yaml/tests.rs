@@ -7,7 +7,7 @@ fn read(text: &str) -> Value {
 }
 
 #[test]
-fn scalars_are_those_of_yaml_1_1() {
+fn scalars_follow_yaml_1_1() {
     let value = read(concat!(
         "a: [yes, No, on, off, y, n, 'yes']\n",
         "b: [0644, 0x1F, 0b101, 0o17, 08, 1_000, +5, -7, 18446744073709551615]\n",
@@ -21,14 +21,14 @@ fn scalars_are_those_of_yaml_1_1() {
 }
 
 #[test]
-fn keys_become_strings_and_only_the_first_document_counts() {
+fn keys_become_strings_and_later_documents_are_ignored() {
     assert_eq!(read("1: a\ntrue: b\nyes: c\n1.5: d\n---\nother: x\n"), json!({"1": "a", "true": "c", "1.5": "d"}));
     assert_eq!(read(""), json!(null));
     assert_eq!(read("{\"a\": [1, \"b\"]}"), json!({"a": [1, "b"]}));
 }
 
 #[test]
-fn comments_say_nothing() {
+fn comments_are_ignored() {
     let text = format!("# first\n{}a: 1 # one\nb:\n# before\n- 2\n# last\n", "# and more\n".repeat(200));
     assert_eq!(read(&text), json!({"a": 1, "b": [2]}));
 }
@@ -42,14 +42,14 @@ fn anchors_and_merges_are_expanded() {
 }
 
 #[test]
-fn duplicate_keys_are_listed_with_their_lines_and_the_last_one_counts() {
+fn duplicate_keys_are_listed_and_the_last_one_applies() {
     let document = parse(b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n").unwrap();
     assert_eq!(document.value, json!({"a": 3, "b": {"c": 2}}));
     assert_eq!(document.duplicates, [r#"line 4: key "c" already set in map"#, r#"line 5: key "a" already set in map"#]);
 }
 
 #[test]
-fn hostile_documents_are_refused() {
+fn hostile_documents_are_rejected() {
     for (text, part) in [
         ("a: &a [*a]".to_owned(), "contains itself"),
         ("a: .nan".into(), "json: unsupported value: NaN"),
@@ -73,7 +73,7 @@ fn hostile_documents_are_refused() {
 }
 
 #[test]
-fn what_is_written_looks_like_gos() {
+fn yaml_output_equals_gos() {
     let value = json!({
         "kind": "ConfigMap",
         "apiVersion": "v1",
@@ -141,7 +141,7 @@ list:
 }
 
 #[test]
-fn the_real_servers_yaml_is_reproduced_and_read_back() {
+fn yaml_of_kube_apiserver_round_trips() {
     let value: Value = serde_json::from_str(include_str!("../../../testdata/scalars.json")).unwrap();
     let expected = include_str!("../../../testdata/scalars.yaml");
     for (ours, theirs) in to_yaml(&value).split('\n').zip(expected.split('\n')) {
@@ -155,7 +155,7 @@ fn the_real_servers_yaml_is_reproduced_and_read_back() {
 }
 
 #[test]
-fn common_errors_read_as_gos() {
+fn common_errors_equal_those_of_go() {
     for (text, expected) in [
         ("a: b: c\n", "yaml: mapping values are not allowed in this context"),
         ("a: *x\n", "yaml: unknown anchor 'x' referenced"),
@@ -167,7 +167,7 @@ fn common_errors_read_as_gos() {
 }
 
 #[test]
-fn long_lines_are_folded_at_eighty() {
+fn long_lines_are_folded_at_80_columns() {
     let text = "word ".repeat(30).trim_end().to_owned();
     let yaml = to_yaml(&json!({ "a": text }));
     assert!(yaml.lines().count() > 1 && yaml.lines().skip(1).all(|line| line.starts_with("  word")), "{yaml}");
@@ -175,7 +175,7 @@ fn long_lines_are_folded_at_eighty() {
 }
 
 #[test]
-fn aliases_expand_as_far_as_go_lets_them() {
+fn aliases_are_expanded_up_to_gos_limit() {
     let document = |aliases: usize| format!("a: &a [{}]\nb: [{}]\n", "x, ".repeat(1_000), "*a, ".repeat(aliases));
     let expanded = parse(document(90).as_bytes()).unwrap().value;
     assert_eq!(expanded["b"].as_array().map(Vec::len), Some(90));

@@ -15,7 +15,7 @@ use crate::{
         },
     },
     object::{
-        Errors, Field, Rule, Tree, as_object, default_pointer, default_to, dns_label, items_mut, metadata_mut,
+        Errors, Field, Tree, as_object, default_pointer, default_to, dns_label, items_mut, metadata_mut,
         object_mut, qualified_name, validate_domain_prefixed,
     },
     resource::{Dependents, FieldRule, MetadataRule, Rules, Strategy, UnknownField, WriteContext},
@@ -25,8 +25,6 @@ use crate::{
 const MAX_INDEXED_PODS: i64 = 100_000;
 /// The maximum length of `managedBy`, in bytes.
 const MAX_MANAGER_LENGTH: usize = 63;
-
-const REQUIRES_INDEXES: &str = "requires indexed completion mode";
 
 pub(super) const KIND: Kind = Kind {
     group: "batch",
@@ -239,7 +237,7 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
             for name in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
                 let field = spec.child(name);
                 if field.is_set() {
-                    field.invalid(REQUIRES_INDEXES, errors);
+                    field.invalid("requires indexed completion mode", errors);
                 }
             }
         }

@@ -3,153 +3,162 @@
 use serde_json::Value;
 use windlass_api::parse_time;
 
-use crate::kinds::batch::success_policy;
-use crate::object::{Errors, Path, Tree, same};
-
-const STATUS: Path<'static> = Path::new("status");
+use super::success_policy;
+use crate::object::{Errors, Field};
 
 /// Validates that a status is consistent. Existing inconsistencies are only reported if the affected fields change.
-pub(in crate::kinds) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors) {
-    for field in ["active", "succeeded", "failed", "ready", "terminating"] {
-        errors.not_negative(&STATUS.child(field), new.int(&["status", field]));
+pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors) {
+    let (job, old_job) = (Field::object(new), Field::object(old));
+    let (status, old_status) = (job.child("status"), old_job.child("status"));
+    for name in ["active", "succeeded", "failed", "ready", "terminating"] {
+        status.child(name).not_negative(errors);
     }
-    let is = |job: &Value, kind: &str| {
-        let is_it = |condition: &Value| condition.text(&["type"]) == kind && condition.text(&["status"]) == "True";
-        job.items(&["status", "conditions"]).iter().any(is_it)
-    };
-    let finished = |job: &Value| is(job, "Complete") || is(job, "Failed");
-    let turned = |kind: &str| is(new, kind) != is(old, kind);
-    let changed = |field: &str| !same(new.at(&["status", field]), old.at(&["status", field]));
-    let ended = finished(new) != finished(old);
-    let conditions = STATUS.child("conditions");
-    let (complete, failed) = (is(new, "Complete"), is(new, "Failed"));
-    let time = |field: &str| new.at(&["status", field]).and_then(Value::as_str);
-    let (started, completed) = (time("startTime"), time("completionTime"));
+    let is = |kind: &str| has_condition(&status, kind);
+    let turned = |kind: &str| is(kind) != has_condition(&old_status, kind);
+    let changed = |name: &str| !status.child(name).same(&old_status.child(name));
+    let (complete, failed, finished) = (is("Complete"), is("Failed"), is_finished(&status));
+    let has_ended = finished != is_finished(&old_status);
+    let conditions = status.child("conditions");
+    let (started, completed) = (status.child("startTime"), status.child("completionTime"));
 
     if (turned("Complete") || turned("Failed")) && complete && failed {
-        errors.invalid_without_value(&conditions, "cannot set Complete=True and Failed=true conditions");
+        errors.invalid_without_value(conditions.path(), "cannot set Complete=True and Failed=true conditions");
     }
-    if (turned("Complete") || turned("FailureTarget")) && complete && is(new, "FailureTarget") {
-        errors.invalid_without_value(&conditions, "cannot set Complete=True and FailureTarget=true conditions");
+    if (turned("Complete") || turned("FailureTarget")) && complete && is("FailureTarget") {
+        errors.invalid_without_value(conditions.path(), "cannot set Complete=True and FailureTarget=true conditions");
     }
-    let place = STATUS.child("completionTime");
     if turned("Complete") || changed("completionTime") {
-        match completed {
-            Some(at) if !complete => {
-                errors.invalid(&place, at, "cannot set completionTime when there is no Complete=True condition");
+        match (completed.is_set(), complete) {
+            (true, false) => {
+                completed.invalid("cannot set completionTime when there is no Complete=True condition", errors);
             }
-            None if complete => errors.required(&place, "completionTime is required for Complete jobs"),
+            (false, true) => completed.required("completionTime is required for Complete jobs", errors),
             _ => {}
         }
     }
     if (changed("startTime") || changed("completionTime"))
-        && let (Some(started), Some(at)) = (started, completed)
-        && parse_time(at).ok() < parse_time(started).ok()
+        && started.is_set()
+        && completed.is_set()
+        && parse_time(completed.text()).ok() < parse_time(started.text()).ok()
     {
-        errors.invalid(&place, at, "must be equal to or after `startTime`");
+        completed.invalid("must be equal to or after `startTime`", errors);
     }
-    if turned("Failed") && failed && !is(new, "FailureTarget") {
+    if turned("Failed") && failed && !is("FailureTarget") {
         let text = "cannot set Failed=True condition without the FailureTarget=true condition";
-        errors.invalid_without_value(&conditions, text);
+        errors.invalid_without_value(conditions.path(), text);
     }
-    if (turned("Complete") || turned("SuccessCriteriaMet")) && complete && !is(new, "SuccessCriteriaMet") {
+    if (turned("Complete") || turned("SuccessCriteriaMet")) && complete && !is("SuccessCriteriaMet") {
         let text = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        errors.invalid_without_value(&conditions, text);
+        errors.invalid_without_value(conditions.path(), text);
     }
-    let active = new.int(&["status", "active"]).unwrap_or_default();
-    if (ended || changed("active")) && active > 0 && finished(new) {
-        errors.invalid(&STATUS.child("active"), &active, "active>0 is invalid for finished job");
+    let active = status.child("active");
+    let active_pods = active.int().unwrap_or_default();
+    if (has_ended || changed("active")) && active_pods > 0 && finished {
+        active.invalid("active>0 is invalid for finished job", errors);
     }
-    let empty = new.flag(&["spec", "suspend"]) && new.int(&["spec", "completions"]) == Some(0);
-    if (ended || changed("startTime")) && !empty && started.is_none() && finished(new) {
-        errors.required(&STATUS.child("startTime"), "startTime is required for finished job");
+    let runs_no_pods = job.child("spec.suspend").flag() && job.child("spec.completions").int() == Some(0);
+    if (has_ended || changed("startTime")) && !runs_no_pods && !started.is_set() && finished {
+        started.required("startTime is required for finished job", errors);
     }
-    validate_job_indexes(new, old, errors);
-    let terminating = new.int(&["status", "terminating"]).unwrap_or_default();
-    if (ended || changed("terminating")) && terminating > 0 && finished(new) {
-        errors.invalid(&STATUS.child("terminating"), &terminating, "terminating>0 is invalid for finished job");
+    validate_indexes(&job, &old_job, errors);
+    let terminating = status.child("terminating");
+    if (has_ended || changed("terminating")) && terminating.int().is_some_and(|pods| pods > 0) && finished {
+        terminating.invalid("terminating>0 is invalid for finished job", errors);
     }
-    let ready = new.int(&["status", "ready"]).filter(|ready| *ready > active);
-    if let Some(ready) = ready.filter(|_| changed("ready") || changed("active")) {
-        errors.invalid(&STATUS.child("ready"), &ready, "cannot set more ready pods than active");
+    let ready = status.child("ready");
+    if (changed("ready") || changed("active")) && ready.int().is_some_and(|pods| pods > active_pods) {
+        ready.invalid("cannot set more ready pods than active", errors);
     }
     for kind in ["Failed", "FailureTarget"] {
-        if is(new, "SuccessCriteriaMet") && is(new, kind) {
+        if is("SuccessCriteriaMet") && is(kind) {
             let text = format!("cannot set SuccessCriteriaMet=True and {kind}=true conditions");
-            errors.invalid_without_value(&conditions, &text);
+            errors.invalid_without_value(conditions.path(), &text);
         }
     }
-    validate_job_progress(new, old, &is, errors);
+    validate_progress(&job, &old_job, errors);
+}
+
+/// Reports whether a condition of a status is true.
+fn has_condition(status: &Field<'_>, kind: &str) -> bool {
+    let is_it = |condition: Field<'_>| {
+        condition.child("type").text() == kind && condition.child("status").text() == "True"
+    };
+    status.child("conditions").items().any(is_it)
+}
+
+fn is_finished(status: &Field<'_>) -> bool {
+    has_condition(status, "Complete") || has_condition(status, "Failed")
 }
 
 /// Validates the completed and failed indexes.
-fn validate_job_indexes(new: &Value, old: &Value, errors: &mut Errors) {
-    const FIELDS: [&str; 2] = ["completedIndexes", "failedIndexes"];
-    let changed = |field: &str| new.at(&["status", field]) != old.at(&["status", field]);
-    let list = |field: &str| new.at(&["status", field]).and_then(Value::as_str);
-    let (completed, failed) = (list("completedIndexes").unwrap_or_default(), list("failedIndexes"));
-    let by_index = new.at(&["spec", "backoffLimitPerIndex"]).is_some();
-    let total = new.int(&["spec", "completions"]);
-    let read = |field: &str, text: &str, total: i64, errors: &mut Errors| {
-        if let Err(why) = success_policy::count_indexes(text, total) {
-            errors.invalid(&STATUS.child(field), text, &format!("error parsing {field}: {why}"));
+fn validate_indexes(job: &Field<'_>, old_job: &Field<'_>, errors: &mut Errors) {
+    let (status, old_status) = (job.child("status"), old_job.child("status"));
+    let (completed, failed) = (status.child("completedIndexes"), status.child("failedIndexes"));
+    let completed_changed = completed.value() != old_status.child("completedIndexes").value();
+    let failed_changed = failed.value() != old_status.child("failedIndexes").value();
+    let has_limit = job.child("spec.backoffLimitPerIndex").is_set();
+    let total = job.child("spec.completions").int();
+    let validate_list = |name: &str, total: i64, errors: &mut Errors| {
+        let list = status.child(name);
+        if let Err(problem) = success_policy::count_indexes(list.text(), total) {
+            list.invalid_as(list.text(), &format!("error parsing {name}: {problem}"), errors);
         }
     };
     if let Some(total) = total {
-        if changed("completedIndexes") {
-            read("completedIndexes", completed, total, errors);
+        if completed_changed {
+            validate_list("completedIndexes", total, errors);
         }
-        if let Some(failed) = failed.filter(|_| by_index && changed("failedIndexes")) {
-            read("failedIndexes", failed, total, errors);
+        if failed.is_set() && has_limit && failed_changed {
+            validate_list("failedIndexes", total, errors);
         }
     }
-    if changed("completedIndexes") && !completed.is_empty() && new.text(&["spec", "completionMode"]) != "Indexed" {
-        let text = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        errors.invalid(&STATUS.child("completedIndexes"), completed, text);
+    if completed_changed && !completed.is_empty() && job.child("spec.completionMode").text() != "Indexed" {
+        completed.invalid("cannot set non-empty completedIndexes when non-indexed completion mode", errors);
     }
-    let Some(failed) = failed else { return };
-    let place = STATUS.child("failedIndexes");
-    if changed("failedIndexes") && !by_index {
-        errors.invalid(&place, failed, "cannot set non-null failedIndexes when backoffLimitPerIndex is null");
+    if !failed.is_set() {
+        return;
+    }
+    if failed_changed && !has_limit {
+        failed.invalid("cannot set non-null failedIndexes when backoffLimitPerIndex is null", errors);
     }
     if let Some(total) = total
-        && FIELDS.into_iter().any(changed)
-        && let Some(index) = success_policy::common_index(completed, failed, total)
+        && (completed_changed || failed_changed)
+        && let Some(index) = success_policy::common_index(completed.text(), failed.text(), total)
     {
-        let text = format!("failedIndexes and completedIndexes overlap at index: {index}");
-        errors.invalid(&place, failed, &text);
+        failed.invalid(&format!("failedIndexes and completedIndexes overlap at index: {index}"), errors);
     }
 }
 
 /// Validates that progress is not undone.
-fn validate_job_progress(new: &Value, old: &Value, is: &dyn Fn(&Value, &str) -> bool, errors: &mut Errors) {
-    let conditions = STATUS.child("conditions");
+fn validate_progress(job: &Field<'_>, old_job: &Field<'_>, errors: &mut Errors) {
+    let (status, old_status) = (job.child("status"), old_job.child("status"));
+    let conditions = status.child("conditions");
+    let lost = |kind: &str| has_condition(&old_status, kind) && !has_condition(&status, kind);
     for kind in ["Failed", "Complete", "FailureTarget"] {
-        if is(old, kind) && !is(new, kind) {
-            errors.invalid_without_value(&conditions, &format!("cannot disable the terminal {kind}=True condition"));
+        if lost(kind) {
+            let text = format!("cannot disable the terminal {kind}=True condition");
+            errors.invalid_without_value(conditions.path(), &text);
         }
     }
-    for field in ["failed", "succeeded"] {
-        let count = |job: &Value| job.int(&["status", field]).unwrap_or_default();
-        let elastic = field == "succeeded"
-            && new.text(&["spec", "completionMode"]) == "Indexed"
-            && new.int(&["spec", "completions"]) == new.int(&["spec", "parallelism"]);
-        if count(new) < count(old) && !elastic {
-            errors.invalid(&STATUS.child(field), &count(new), &format!("cannot decrease the {field} counter"));
+    // An indexed job with as many completions as parallel pods can be scaled down.
+    let is_elastic = job.child("spec.completionMode").text() == "Indexed"
+        && job.child("spec.completions").int() == job.child("spec.parallelism").int();
+    for name in ["failed", "succeeded"] {
+        let count = status.child(name).int().unwrap_or_default();
+        let decreases = count < old_status.child(name).int().unwrap_or_default();
+        if decreases && !(name == "succeeded" && is_elastic) {
+            status.child(name).invalid_as(&count, &format!("cannot decrease the {name} counter"), errors);
         }
     }
-    let time = |job: &Value, field: &str| job.at(&["status", field]).cloned();
-    if let (Some(new), Some(old)) = (time(new, "completionTime"), time(old, "completionTime"))
-        && new != old
-    {
-        errors.invalid(&STATUS.child("completionTime"), &new, "field is immutable");
+    let (completed, old_completed) = (status.child("completionTime"), old_status.child("completionTime"));
+    if completed.is_set() && old_completed.is_set() {
+        completed.immutable(&old_completed, errors);
     }
-    let (started, before) = (time(new, "startTime"), time(old, "startTime"));
-    if before.is_some() && started != before && !new.flag(&["spec", "suspend"]) {
-        let text = "field is immutable for unsuspended job once set";
-        errors.invalid(&STATUS.child("startTime"), &started.unwrap_or_default(), text);
+    let (started, old_started) = (status.child("startTime"), old_status.child("startTime"));
+    if old_started.is_set() && started.value() != old_started.value() && !job.child("spec.suspend").flag() {
+        started.invalid("field is immutable for unsuspended job once set", errors);
     }
-    if is(old, "SuccessCriteriaMet") && !is(new, "SuccessCriteriaMet") {
-        errors.invalid_without_value(&conditions, "cannot disable the SuccessCriteriaMet=True condition");
+    if lost("SuccessCriteriaMet") {
+        errors.invalid_without_value(conditions.path(), "cannot disable the SuccessCriteriaMet=True condition");
     }
 }

@@ -1,55 +1,49 @@
 //! The success policy, by which an indexed job succeeds before all of its pods do.
 
-use serde_json::Value;
-
-use crate::object::{Errors, Path, Tree};
+use crate::object::{Errors, Field};
 
 const MAX_RULES: usize = 20;
 /// The maximum length of a list of indexes, in bytes.
-const MAX_INDEXES: usize = 64 << 10;
+const MAX_INDEXES_LENGTH: usize = 64 << 10;
 
-/// Validates the policy of a spec with this number of completions.
-pub(super) fn validate(spec: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.child("successPolicy");
-    let list = path.child("rules");
-    let rules = spec.items(&["successPolicy", "rules"]);
+/// Validates the success policy of a job with this number of completions.
+pub(super) fn validate(policy: &Field<'_>, completions: i64, errors: &mut Errors) {
+    let rules = policy.child("rules");
     if rules.is_empty() {
-        errors.required(&list, "at least one rules must be specified when the successPolicy is specified");
+        rules.required("at least one rules must be specified when the successPolicy is specified", errors);
     }
-    if rules.len() > MAX_RULES {
-        errors.too_many(&list, rules.len(), MAX_RULES);
+    rules.at_most(MAX_RULES, errors);
+    for rule in rules.items() {
+        validate_rule(&rule, completions, errors);
     }
-    for (index, rule) in rules.iter().enumerate() {
-        let place = list.index(index);
-        let indexes = rule.at(&["succeededIndexes"]).and_then(Value::as_str);
-        let count = rule.int(&["succeededCount"]);
-        if indexes.is_none() && count.is_none() {
-            errors.required(&place, "at least one of succeededCount or succeededIndexes must be specified");
+}
+
+fn validate_rule(rule: &Field<'_>, completions: i64, errors: &mut Errors) {
+    let (indexes, count) = (rule.child("succeededIndexes"), rule.child("succeededCount"));
+    if !indexes.is_set() && !count.is_set() {
+        rule.required("at least one of succeededCount or succeededIndexes must be specified", errors);
+    }
+    let mut total = 0;
+    if indexes.is_set() {
+        if indexes.text().len() > MAX_INDEXES_LENGTH {
+            indexes.too_long(MAX_INDEXES_LENGTH, errors);
         }
-        let mut total = 0;
-        if let Some(text) = indexes {
-            let path = place.child("succeededIndexes");
-            if text.len() > MAX_INDEXES {
-                errors.too_long(&path, MAX_INDEXES);
-            }
-            match count_indexes(text, completions) {
-                Ok(counted) => total = counted,
-                Err(why) => errors.invalid(&path, text, &format!("error parsing succeededIndexes: {why}")),
-            }
+        match count_indexes(indexes.text(), completions) {
+            Ok(number) => total = number,
+            Err(problem) => indexes.invalid(&format!("error parsing succeededIndexes: {problem}"), errors),
         }
-        let Some(count) = count else { continue };
-        let path = place.child("succeededCount");
-        errors.not_negative(&path, Some(count));
-        if count > completions {
-            let text = format!("must be less than or equal to {completions} (the number of specified completions)");
-            errors.invalid(&path, &count, &text);
-        }
-        if indexes.is_some() && count > total {
-            let text = format!(
-                "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-            );
-            errors.invalid(&path, &count, &text);
-        }
+    }
+    count.not_negative(errors);
+    let is_above = |limit: i64| count.int().is_some_and(|count| count > limit);
+    if is_above(completions) {
+        let text = format!("must be less than or equal to {completions} (the number of specified completions)");
+        count.invalid(&text, errors);
+    }
+    if indexes.is_set() && is_above(total) {
+        let text = format!(
+            "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+        );
+        count.invalid(&text, errors);
     }
 }
 
@@ -60,9 +54,9 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     }
     let (mut total, mut last) = (0, None);
     for interval in text.split(',') {
-        let (first, end) = interval_of(interval, completions)?;
+        let (first, end) = parse_interval(interval, completions)?;
         if let Some(last) = last {
-            grows(last, first)?;
+            check_increasing(last, first)?;
         }
         total += end - first + 1;
         last = Some(end);
@@ -73,7 +67,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
 /// Returns the first index that both lists contain. Invalid intervals are ignored.
 pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
-        text.split(',').filter_map(|interval| interval_of(interval, completions).ok()).collect()
+        text.split(',').filter_map(|interval| parse_interval(interval, completions).ok()).collect()
     };
     let (one, other) = (intervals(one), intervals(other));
     let (mut left, mut right) = (one.iter().peekable(), other.iter().peekable());
@@ -91,7 +85,7 @@ pub(super) fn common_index(one: &str, other: &str, completions: i64) -> Option<i
 }
 
 /// Parses an interval: a single index, or the first and last of a range.
-fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), String> {
+fn parse_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |part: &str| {
         let number =
             part.parse::<i64>().map_err(|_| format!("cannot convert string to integer for index: {part:?}"))?;
@@ -105,13 +99,13 @@ fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), String> {
         )),
         Some((first, end)) => {
             let (first, end) = (index(first)?, index(end)?);
-            grows(first, end)?;
+            check_increasing(first, end)?;
             Ok((first, end))
         }
     }
 }
 
-fn grows(previous: i64, current: i64) -> Result<(), String> {
+fn check_increasing(previous: i64, current: i64) -> Result<(), String> {
     if previous < current {
         return Ok(());
     }

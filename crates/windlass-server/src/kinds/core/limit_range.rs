@@ -131,7 +131,7 @@ fn validate_amounts(limit: &Field<'_>, kind: &str, name: &str, errors: &mut Erro
         (("min value", min), ("default request value", request), "defaultRequest", request),
         (("default request value", request), ("max value", max), "defaultRequest", request),
         (("default request value", request), ("default limit value", default), "defaultRequest", request),
-        (("min value", min), ("default value", default), "default", default),
+        (("min value", min), ("default value", default), "default", min),
         (("default value", default), ("max value", max), "default", max),
     ];
     for ((lower_name, lower), (upper_name, upper), list, shown) in bounds {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::object::as_object;
 
-/// The name; the shares and the lendable percentage; the queues and the hand size.
+/// The limited priority levels: name, concurrency shares, lendable percentage, and the number of queues with the hand
+/// size.
 const LEVELS: [(&str, i64, i64, Option<(i64, i64)>); 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some((128, 6))),
@@ -15,37 +16,27 @@ const LEVELS: [(&str, i64, i64, Option<(i64, i64)>); 7] = [
     ("workload-low", 100, 90, Some((128, 6))),
 ];
 
-/// The name, priority level, precedence, flow distinguisher, subjects and rules. Subjects are groups (`g:`), users
-/// (`u:`), and the service accounts of a namespace (`s:`).
+const CONTROLLER_MANAGER: &str = "u:system:kube-controller-manager";
+const SCHEDULER: &str = "u:system:kube-scheduler";
+const ALL_USERS: &[&str] = &["g:system:unauthenticated", "g:system:authenticated"];
+
+/// The flow schemas: name, priority level, precedence, flow distinguisher, subjects and requests. Subjects are groups
+/// (`g:`), users (`u:`), and the service accounts of a namespace (`s:`).
 const SCHEMAS: [(&str, &str, i64, &str, &[&str], Requests); 11] = [
-    ("catch-all", "catch-all", 10000, "ByUser", &["g:system:unauthenticated", "g:system:authenticated"], Requests::All),
+    ("catch-all", "catch-all", 10000, "ByUser", ALL_USERS, Requests::All),
     ("exempt", "exempt", 1, "", &["g:system:masters"], Requests::All),
-    (
-        "global-default",
-        "global-default",
-        9900,
-        "ByUser",
-        &["g:system:unauthenticated", "g:system:authenticated"],
-        Requests::All,
-    ),
-    (
-        "kube-controller-manager",
-        "workload-high",
-        800,
-        "ByNamespace",
-        &["u:system:kube-controller-manager"],
-        Requests::All,
-    ),
-    ("kube-scheduler", "workload-high", 800, "ByNamespace", &["u:system:kube-scheduler"], Requests::All),
+    ("global-default", "global-default", 9900, "ByUser", ALL_USERS, Requests::All),
+    ("kube-controller-manager", "workload-high", 800, "ByNamespace", &[CONTROLLER_MANAGER], Requests::All),
+    ("kube-scheduler", "workload-high", 800, "ByNamespace", &[SCHEDULER], Requests::All),
     ("kube-system-service-accounts", "workload-high", 900, "ByNamespace", &["s:kube-system"], Requests::All),
-    ("probes", "exempt", 2, "", &["g:system:unauthenticated", "g:system:authenticated"], Requests::Probes),
+    ("probes", "exempt", 2, "", ALL_USERS, Requests::Probes),
     ("service-accounts", "workload-low", 9000, "ByUser", &["g:system:serviceaccounts"], Requests::All),
     (
         "system-leader-election",
         "leader-election",
         100,
         "ByUser",
-        &["u:system:kube-controller-manager", "u:system:kube-scheduler", "s:kube-system"],
+        &[CONTROLLER_MANAGER, SCHEDULER, "s:kube-system"],
         Requests::Elections,
     ),
     ("system-node-high", "node-high", 400, "ByUser", &["g:system:nodes"], Requests::Nodes),
@@ -59,7 +50,7 @@ enum Requests {
     Probes,
     /// Requests for the leases of leader elections.
     Elections,
-    /// Requests of nodes about themselves.
+    /// Requests of nodes for their own objects.
     Nodes,
 }
 
@@ -83,7 +74,7 @@ pub(crate) fn levels() -> Vec<Value> {
 
 /// Returns the mandatory and suggested flow schemas, with statuses that report that their level exists.
 pub(crate) fn schemas(now: &str) -> Vec<(Value, Value)> {
-    let made = SCHEMAS.iter().map(|(name, level, precedence, flows, subjects, requests)| {
+    let schemas = SCHEMAS.iter().map(|(name, level, precedence, flows, subjects, requests)| {
         let subjects: Vec<Value> = subjects.iter().map(|text| subject(text)).collect();
         let mut rule = requests.rule();
         as_object(&mut rule).insert("subjects".to_owned(), subjects.into());
@@ -95,17 +86,19 @@ pub(crate) fn schemas(now: &str) -> Vec<(Value, Value)> {
         }
         let message =
             format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} and it exists");
-        let found = json!({"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found",
+        let condition = json!({"type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found",
             "message": message});
-        (automatic(name, spec), json!({"conditions": [found]}))
+        (automatic(name, spec), json!({"conditions": [condition]}))
     });
-    made.collect()
+    schemas.collect()
 }
 
+/// Returns an object that the server updates automatically.
 fn automatic(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}, "spec": spec})
 }
 
+/// Returns the subject of an entry of [`SCHEMAS`].
 fn subject(text: &str) -> Value {
     let (kind, name) = text.split_once(':').unwrap_or_default();
     match kind {
@@ -116,8 +109,13 @@ fn subject(text: &str) -> Value {
 }
 
 impl Requests {
+    /// Returns the rule without its subjects.
     fn rule(self) -> Value {
-        let leases = |verbs: &[&str]| json!({"verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]});
+        let leases = |verbs: &[&str]| {
+            json!({
+                "verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"],
+            })
+        };
         match self {
             Self::All => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true,

@@ -121,28 +121,28 @@ fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
 
 fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
     let fields = ["queueLengthLimit", "queues", "handSize"].map(|name| queuing.child(name));
-    let [length_limit, queues, hand_size] = fields.map(|field| field.int().unwrap_or_default());
-    let [length_limit_field, queues_field, hand_size_field] = &fields;
-    if length_limit <= 0 {
-        length_limit_field.invalid_as(&length_limit, "must be positive", errors);
+    let [max_length, queue_count, hand_size] = fields.map(|field| field.int().unwrap_or_default());
+    let [length_limit, queues, hand] = &fields;
+    if max_length <= 0 {
+        length_limit.invalid_as(&max_length, "must be positive", errors);
     }
-    if queues <= 0 {
-        queues_field.invalid_as(&queues, "must be positive", errors);
-    } else if queues > MAX_QUEUES {
-        queues_field.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
+    if queue_count <= 0 {
+        queues.invalid_as(&queue_count, "must be positive", errors);
+    } else if queue_count > MAX_QUEUES {
+        queues.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
     }
     if hand_size <= 0 {
-        hand_size_field.invalid_as(&hand_size, "must be positive", errors);
-    } else if hand_size > queues {
-        hand_size_field.invalid(&format!("should not be greater than queues ({queues})"), errors);
+        hand.invalid_as(&hand_size, "must be positive", errors);
+    } else if hand_size > queue_count {
+        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
     } else {
         #[allow(clippy::cast_precision_loss, reason = "numbers of queues are small")]
-        let bits = (0..hand_size).map(|dealt| ((queues - dealt) as f64).log2()).sum::<f64>().ceil();
+        let bits = (0..hand_size).map(|dealt| ((queue_count - dealt) as f64).log2()).sum::<f64>().ceil();
         if bits > HASH_BITS {
             let text = format!(
-                "required entropy bits of deckSize {queues} and handSize {hand_size} should not be greater than {HASH_BITS}"
+                "required entropy bits of deckSize {queue_count} and handSize {hand_size} should not be greater than {HASH_BITS}"
             );
-            hand_size_field.invalid(&text, errors);
+            hand.invalid(&text, errors);
         }
     }
 }

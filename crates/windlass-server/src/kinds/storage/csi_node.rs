@@ -22,12 +22,7 @@ struct CsiNode;
 
 impl Strategy for CsiNode {
     fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::OBJECT,
-            unconditional_update: false,
-            returns_deleted: true,
-            ..Rules::COMMON
-        }
+        &Rules { metadata: MetadataRule::OBJECT, unconditional_update: false, returns_deleted: true, ..Rules::COMMON }
     }
 
     fn validate(&self, object: &Value, errors: &mut Errors) {

@@ -11,12 +11,8 @@ use crate::{
     resource::{Rules, Strategy},
 };
 
-pub(super) const KIND: Kind = Kind {
-    name: "StorageClass",
-    prefix: "/registry/storageclasses/",
-    strategy: |_| Arc::new(StorageClass),
-    ..STORAGE
-};
+pub(super) const KIND: Kind =
+    Kind { name: "StorageClass", prefix: "/registry/storageclasses/", strategy: |_| Arc::new(StorageClass), ..STORAGE };
 
 /// The maximum number of parameters of a class.
 const MAX_PARAMETERS: usize = 512;

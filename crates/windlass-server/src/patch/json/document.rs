@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_cost_what_they_change_not_what_is_around() {
+    fn cost_of_operations_depends_on_changed_values_only() {
         let entries: Map<String, Value> = (0..30_000).map(|number| (format!("k{number}"), json!("v"))).collect();
         let mut document = Document::new(&json!({ "data": entries }));
         for number in 0..10_000 {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_a_large_list_again_and_again_is_refused() {
+    fn repeated_moves_of_a_large_list_are_rejected() {
         let mut document = Document::new(&json!({ "a": vec![0; 200_000], "b": {} }));
         let there = operation(json!({"op": "move", "from": "/a", "path": "/b/a"}));
         let back = operation(json!({"op": "move", "from": "/b/a", "path": "/a"}));

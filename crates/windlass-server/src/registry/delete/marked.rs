@@ -38,14 +38,14 @@ impl Registry {
         progress: Progress,
     ) -> BoxFuture<'static, Result<Deleted, Status>> {
         // If the object was already marked by an earlier request, watchers need no further time.
-        let news =
+        let mark_revision =
             progress.marked.as_ref().filter(|(_, old)| !is_being_deleted(old)).map(|(marked, _)| marked.revision);
         let key = target.key(target.name());
-        let Some(revision) = news.filter(|_| self.is_watched(&key)) else {
+        let Some(revision) = mark_revision.filter(|_| self.is_watched(&key)) else {
             return Box::pin(async move { self.proceed(&target, &params, progress).await });
         };
         let removal = tokio::spawn(async move {
-            self.delivered(&key, revision).await;
+            self.wait_for_delivery(&key, revision).await;
             tokio::time::sleep(MARK_VISIBLE).await;
             self.proceed(&target, &params, progress).await
         });

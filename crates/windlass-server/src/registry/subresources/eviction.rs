@@ -71,7 +71,7 @@ impl Registry {
             let outcome = self.disrupt(&pod, at_version(&deletion, &found), params).await;
             return match outcome {
                 Err(error) if error.is_conflict() && deletion.preconditions.resource_version.is_none() => {
-                    Err(not_counted(name))
+                    Err(not_processed(name))
                 }
                 outcome => outcome,
             };
@@ -149,7 +149,7 @@ pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteP
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
         warnings: params.warnings.clone(),
-        consent: AdmissionState::Given,
+        admission: AdmissionState::Granted,
     })
 }
 
@@ -190,7 +190,7 @@ fn disrupted(budget: &Value, pod: &str, now: Timestamp) -> Result<Value, Status>
     let generation = budget.int(&["metadata", "generation"]).unwrap_or_default();
     let forbidden = |why| Err(Status::forbidden(&GroupResource::new("policy", "poddisruptionbudget"), name, why));
     if count("observedGeneration") < generation {
-        return Err(not_counted(name));
+        return Err(not_processed(name));
     }
     let allowed = count("disruptionsAllowed");
     if allowed < 0 {
@@ -242,7 +242,7 @@ fn set_condition(conditions: &mut Value, mut new: Value) {
 }
 
 /// Rejects an eviction because the controller has not yet processed the budget's last change.
-fn not_counted(budget: &str) -> Status {
+fn not_processed(budget: &str) -> Status {
     let message = format!("The disruption budget {budget} is still being processed by the server.");
     Status::too_many_requests(REFUSED, RETRY_SECONDS).with_causes(vec![cause(message)])
 }
@@ -251,13 +251,13 @@ fn not_counted(budget: &str) -> Status {
 fn exhausted(budget: &Value, name: &str) -> Status {
     let count = |field: &str| budget.int(&["status", field]).unwrap_or_default();
     let conditions = budget.items(&["status", "conditions"]);
-    let said = conditions.iter().find(|condition| {
+    let condition = conditions.iter().find(|condition| {
         condition.text(&["type"]) == "DisruptionAllowed"
             && condition.text(&["status"]) == "False"
             && !condition.text(&["message"]).is_empty()
     });
     let (desired, current) = (count("desiredHealthy"), count("currentHealthy"));
-    let message = match said.map(|said| (said.text(&["reason"]), said.text(&["message"]))) {
+    let message = match condition.map(|condition| (condition.text(&["reason"]), condition.text(&["message"]))) {
         Some(("SyncFailed", why)) => {
             format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}")
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_gives_what_it_allows_and_no_more() {
+    fn budget_allows_only_its_number_of_disruptions() {
         let fresh = disrupted(&budget(json!({"disruptionsAllowed": 5})), "p", Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!(
             (fresh.code, causes(&fresh)),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_not_ready_go_without_a_share_when_enough_others_are() {
+    fn unready_pods_are_evicted_for_free_if_others_are_healthy() {
         let pod = |ready: &str| json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
         let enough = budget(json!({"currentHealthy": 2, "desiredHealthy": 2}));
         assert!(is_harmless(&pod("False"), &enough));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_match_as_in_other_kinds_and_the_empty_one_matches_all() {
+    fn budget_selector_matches_pods_and_empty_matches_all() {
         let matches = |value: Value, label: &'static str| {
             selector(&value).is_some_and(|selector| selector.matches(|key| (key == "app").then_some(label)))
         };

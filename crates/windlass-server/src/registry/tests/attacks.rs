@@ -50,7 +50,7 @@ fn assert_invalid(plural: &'static str, object: Value) {
 }
 
 #[test]
-fn a_service_with_many_ports_is_answered_in_time() {
+fn service_with_many_ports_is_created_in_time() {
     let ports = list(|index| json!({"name": format!("p{index}"), "port": 1 + index, "protocol": "TCP"}));
     propose("services", json!({"metadata": {"name": "s"}, "spec": {"ports": ports}})).unwrap();
     let ports = list(|index| json!({"name": format!("p{}", index / 2), "port": 1 + index / 2, "nodePort": 1 + index}));
@@ -76,7 +76,7 @@ fn lists_with_many_keys_are_checked_in_time() {
 }
 
 #[test]
-fn many_invalid_items_get_a_bounded_answer_in_time() {
+fn many_invalid_items_have_a_limited_response_in_time() {
     let ports = list(|index| json!({"name": format!("P{index}"), "port": 1}));
     let slice = json!({"metadata": {"name": "e"}, "addressType": "IPv4", "endpoints": [], "ports": ports});
     assert_invalid("endpointslices", slice);
@@ -90,7 +90,7 @@ fn many_invalid_items_get_a_bounded_answer_in_time() {
 }
 
 #[test]
-fn strategic_patches_of_long_lists_are_answered_in_time() {
+fn strategic_patches_of_long_lists_finish_in_time() {
     answer("patch", async |f: Fixture| {
         const COUNT: usize = 10_000;
         let owners = |range: &mut dyn Iterator<Item = usize>| -> Value {
@@ -123,7 +123,7 @@ fn strategic_patches_of_long_lists_are_answered_in_time() {
 }
 
 #[test]
-fn definitions_with_many_large_patterns_are_refused_in_time() {
+fn crds_with_many_large_patterns_are_rejected_in_time() {
     let properties: serde_json::Map<String, Value> =
         (0..20_000).map(|index| (format!("p{index}"), json!({"type": "string", "pattern": "[a-z]{1000}"}))).collect();
     let definition = |properties: Value| {
@@ -141,7 +141,7 @@ fn definitions_with_many_large_patterns_are_refused_in_time() {
 }
 
 #[test]
-fn objects_beyond_what_etcd_takes_are_refused() {
+fn objects_above_etcds_limit_are_rejected() {
     let object = |length: usize| {
         let mut object = deployment("d");
         object["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(length)]);
@@ -167,7 +167,7 @@ fn objects_beyond_what_etcd_takes_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_grace_period_is_taken_as_go_multiplies_it() {
+async fn grace_periods_overflow_like_go() {
     let f = Fixture::new().await;
     let on_node = |name: &str, grace: i64| {
         let mut object = pod(name);
@@ -200,7 +200,7 @@ async fn any_grace_period_is_taken_as_go_multiplies_it() {
 }
 
 #[test]
-fn applies_of_long_lists_are_answered_in_time() {
+fn applies_of_long_lists_finish_in_time() {
     answer("apply", async |f: Fixture| {
         let object = |order: &mut dyn Iterator<Item = usize>| {
             let owner = |index| json!({"uid": format!("u{index}"), "apiVersion": "v1", "kind": "Pod", "name": "p"});

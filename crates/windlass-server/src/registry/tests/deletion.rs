@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_answered_as_the_kind_does() {
+async fn delete_returns_a_status_or_the_object_by_kind() {
     let f = Fixture::new().await;
     let created = f.create("configmaps", config_map("a")).await.unwrap();
     let answer = answered(&f.delete("configmaps", "a", DeleteParams::default()).await.unwrap());
@@ -18,7 +18,7 @@ async fn a_deletion_is_answered_as_the_kind_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_hold_an_object_until_the_last_is_gone() {
+async fn finalizers_keep_an_object_until_the_last_is_removed() {
     let f = Fixture::new().await;
     let mut object = config_map("a");
     object["metadata"]["finalizers"] = json!(["ex.io/hold"]);
@@ -42,7 +42,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn propagation_becomes_a_finalizer_for_the_collector() {
+async fn propagation_policy_sets_the_gc_finalizer() {
     let f = Fixture::new().await;
     for (policy, finalizer) in [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")] {
         f.create("replicasets", deployment("r")).await.unwrap();
@@ -75,7 +75,7 @@ async fn propagation_becomes_a_finalizer_for_the_collector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_on_a_node_gets_time_to_end() {
+async fn scheduled_pod_is_deleted_with_a_grace_period() {
     let f = Fixture::new().await;
     let mut object = pod("p");
     object["spec"]["nodeName"] = "n".into();
@@ -84,7 +84,7 @@ async fn a_pod_on_a_node_gets_time_to_end() {
     let ends = parse_time(marked.text(&["metadata", "deletionTimestamp"])).unwrap();
     assert_eq!(ends.as_second(), START + 30);
     assert_eq!(marked["metadata"]["generation"], 2);
-    f.pass(5);
+    f.advance_clock(5);
     let grace = |seconds| DeleteParams { grace_period: Some(seconds), ..DeleteParams::default() };
     let longer = answered(&f.delete("pods", "p", grace(60)).await.unwrap());
     assert_eq!(longer, marked);
@@ -96,7 +96,7 @@ async fn a_pod_on_a_node_gets_time_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evicting_is_deleting() {
+async fn eviction_deletes_the_pod() {
     let f = Fixture::new().await;
     f.create("pods", pod("p")).await.unwrap();
     let target = f.object("pods", "p").subresource("eviction");
@@ -106,7 +106,7 @@ async fn evicting_is_deleting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evictions_take_from_the_budget_of_running_pods() {
+async fn evictions_of_running_pods_use_the_disruption_budget() {
     let f = Fixture::new().await;
     let guarded = |name: &str| {
         let mut guarded = pod(name);
@@ -160,7 +160,7 @@ async fn preconditions_are_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_ends_when_it_is_finalized() {
+async fn namespace_is_removed_when_finalized() {
     let f = Fixture::new().await;
     let created = f.create("namespaces", json!({"metadata": {"name": "n"}})).await.unwrap();
     assert_eq!(created["metadata"]["labels"]["kubernetes.io/metadata.name"], "n");
@@ -192,7 +192,7 @@ async fn a_namespace_ends_when_it_is_finalized() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_is_deleted_as_far_as_it_is_selected() {
+async fn delete_collection_deletes_selected_objects_only() {
     let f = Fixture::new().await;
     for name in ["a", "b", "c"] {
         f.create("pods", pod(name)).await.unwrap();
@@ -205,7 +205,7 @@ async fn a_collection_is_deleted_as_far_as_it_is_selected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_deletion_leaves_the_object() {
+async fn dry_run_delete_keeps_the_object() {
     let f = Fixture::new().await;
     f.create("configmaps", config_map("a")).await.unwrap();
     let dry = DeleteParams { dry_run: DryRun::All, ..DeleteParams::default() };

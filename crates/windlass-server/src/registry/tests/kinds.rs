@@ -9,13 +9,13 @@ fn claim(name: &str) -> Value {
 }
 
 /// Returns the fields and messages of the causes.
-fn complaints(status: Status) -> Vec<(String, String)> {
+fn causes_of(status: Status) -> Vec<(String, String)> {
     let causes = status.details.unwrap().causes;
     causes.into_iter().map(|cause| (cause.field, cause.message)).collect()
 }
 
 #[tokio::test]
-async fn a_volume_knows_since_when_it_has_its_phase() {
+async fn volume_records_its_last_phase_transition() {
     let fixture = Fixture::new().await;
     let volume = json!({"metadata": {"name": "v"}, "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"},
@@ -28,7 +28,7 @@ async fn a_volume_knows_since_when_it_has_its_phase() {
     let since = volume["status"]["lastPhaseTransitionTime"].clone();
     assert_eq!(since, volume["metadata"]["creationTimestamp"]);
 
-    fixture.pass(10);
+    fixture.advance_clock(10);
     let status = fixture.object("persistentvolumes", "v").subresource("status");
     let same = fixture.merge(&status, json!({"status": {"message": "m"}})).await.unwrap();
     assert_eq!(same["status"]["lastPhaseTransitionTime"], since);
@@ -37,14 +37,14 @@ async fn a_volume_knows_since_when_it_has_its_phase() {
 }
 
 #[tokio::test]
-async fn claims_get_the_newest_default_class_and_grow_only_if_it_lets_them() {
+async fn claims_get_the_default_class_and_grow_if_it_allows() {
     let fixture = Fixture::new().await;
     assert_eq!(
         fixture.create("persistentvolumeclaims", claim("before")).await.unwrap()["spec"].get("storageClassName"),
         None
     );
     for (name, grows) in [("old", false), ("new", true)] {
-        fixture.pass(1);
+        fixture.advance_clock(1);
         let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
         let class = json!({"metadata": {"name": name, "annotations": annotations}, "provisioner": "p",
             "allowVolumeExpansion": grows});
@@ -74,7 +74,7 @@ async fn claims_get_the_newest_default_class_and_grow_only_if_it_lets_them() {
 }
 
 #[tokio::test]
-async fn a_binding_is_to_one_role_for_good() {
+async fn role_ref_of_a_binding_is_immutable() {
     let fixture = Fixture::new().await;
     let binding = json!({"metadata": {"name": "system:x"}, "roleRef": {"kind": "Role", "name": "a"},
         "subjects": [{"kind": "User", "name": "u"}]});
@@ -91,13 +91,13 @@ async fn a_binding_is_to_one_role_for_good() {
     let role = fixture.update("roles", put).await.unwrap();
     assert_eq!(role["rules"], Value::Null, "an empty list is stored as none");
     let slash = json!({"metadata": {"name": "a/b"}, "rules": [{"verbs": []}]});
-    let refused = complaints(fixture.create("clusterroles", slash).await.unwrap_err());
+    let refused = causes_of(fixture.create("clusterroles", slash).await.unwrap_err());
     let fields: Vec<&str> = refused.iter().map(|(field, _)| field.as_str()).collect();
     assert_eq!(fields, ["metadata.name", "rules[0].verbs", "rules[0].apiGroups", "rules[0].resources"]);
 }
 
 #[tokio::test]
-async fn an_autoscaler_is_the_same_in_both_versions() {
+async fn autoscaler_converts_between_both_versions() {
     let fixture = Fixture::new().await;
     let resources = fixture.registry.resources();
     let [first, second] = ["v1", "v2"].map(|version| {
@@ -139,14 +139,14 @@ async fn an_autoscaler_is_the_same_in_both_versions() {
 }
 
 #[tokio::test]
-async fn network_policies_are_completed_and_their_ranges_checked() {
+async fn network_policies_are_defaulted_and_ranges_validated() {
     let fixture = Fixture::new().await;
     let policy = |cidr: &str, except: &str| {
         json!({"metadata": {"name": "p"}, "spec": {"podSelector": {}, "egress": [{
             "ports": [{"port": 80}], "to": [{"ipBlock": {"cidr": cidr, "except": [except]}}],
         }]}})
     };
-    let refused = complaints(fixture.create("networkpolicies", policy("10.0.0.1/8", "11.0.0.0/16")).await.unwrap_err());
+    let refused = causes_of(fixture.create("networkpolicies", policy("10.0.0.1/8", "11.0.0.0/16")).await.unwrap_err());
     assert_eq!(
         refused,
         [
@@ -167,7 +167,7 @@ async fn network_policies_are_completed_and_their_ranges_checked() {
 }
 
 #[tokio::test]
-async fn limit_ranges_fill_in_what_follows_and_need_no_name() {
+async fn limit_ranges_are_defaulted_and_need_no_name() {
     let fixture = Fixture::new().await;
     let range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}, "min": {"memory": "1Mi"}}]}});
     let made = fixture.create("limitranges", range).await.unwrap();
@@ -175,7 +175,7 @@ async fn limit_ranges_fill_in_what_follows_and_need_no_name() {
     assert_eq!(made["spec"]["limits"][0]["default"], json!({"cpu": "1"}));
     assert_eq!(made["spec"]["limits"][0]["defaultRequest"], json!({"cpu": "1", "memory": "1Mi"}));
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"foo": "1", "pods": "500m"}}});
-    let refused = complaints(fixture.create("resourcequotas", quota).await.unwrap_err());
+    let refused = causes_of(fixture.create("resourcequotas", quota).await.unwrap_err());
     assert_eq!(refused.len(), 3, "{refused:?}");
     assert_eq!(refused[2], ("spec.hard[pods]".to_owned(), "Invalid value: \"500m\": must be an integer".to_owned()));
 }
@@ -202,7 +202,7 @@ async fn pods_have_the_priority_of_their_class() {
 }
 
 #[tokio::test]
-async fn a_disruption_budget_counts_its_changes_and_wants_a_version() {
+async fn disruption_budget_update_requires_a_version() {
     let fixture = Fixture::new().await;
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}});
     let made = fixture.create("poddisruptionbudgets", budget.clone()).await.unwrap();
@@ -216,11 +216,11 @@ async fn a_disruption_budget_counts_its_changes_and_wants_a_version() {
     let changed = fixture.merge(&target, json!({"spec": {"minAvailable": "50%"}})).await.unwrap();
     assert_eq!(changed["metadata"]["generation"], 2);
     let both = fixture.merge(&target, json!({"spec": {"maxUnavailable": "101%"}})).await.unwrap_err();
-    assert_eq!(complaints(both).len(), 2);
+    assert_eq!(causes_of(both).len(), 2);
 }
 
 #[tokio::test]
-async fn what_is_there_from_the_start_is_what_the_real_server_has() {
+async fn bootstrap_objects_equal_kube_apiservers() {
     let fixture = Fixture::new().await;
     let range = fixture.get("servicecidrs", "kubernetes").await.unwrap();
     assert_eq!(range["status"]["conditions"][0]["status"], "True");

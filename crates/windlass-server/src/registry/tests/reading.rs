@@ -9,7 +9,7 @@ async fn three() -> Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_show_one_state() {
+async fn pages_are_one_consistent_snapshot() {
     let f = three().await;
     let page = ListParams { limit: 2, ..ListParams::default() };
     let first = f.list("pods", page.clone()).await.unwrap();
@@ -32,7 +32,7 @@ async fn pages_show_one_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_select() {
+async fn selectors_filter_lists() {
     let f = three().await;
     f.merge(&f.object("pods", "b").subresource("status"), json!({"status": {"phase": "Running"}})).await.unwrap();
     for (labels, fields, expected) in [
@@ -66,7 +66,7 @@ async fn selectors_select() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_counts_what_is_selected() {
+async fn limit_counts_selected_objects_only() {
     let f = three().await;
     let page = ListParams { limit: 1, labels: Some("app!=a".to_owned()), ..ListParams::default() };
     let first = f.list("pods", page.clone()).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_limit_counts_what_is_selected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_ask_for_freshness() {
+async fn resource_version_selects_the_list_revision() {
     let f = three().await;
     let now = f.storage.revision().await.unwrap().0;
     let at = |version: u64, kind: Option<&str>| ListParams {
@@ -113,7 +113,7 @@ async fn versions_ask_for_freshness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_in_pages_is_consistent_although_everything_changes_meanwhile() {
+async fn paged_list_is_consistent_under_concurrent_writes() {
     let retention = Retention { events: 3, bytes: 0, percent_of_live: 0, ..Retention::default() };
     for fields in [None, Some("metadata.name!=none")] {
         let f = Fixture::over(Arc::new(MemoryStorage::with_retention(retention))).await;

@@ -22,7 +22,7 @@ fn from(revision: Revision) -> WatchParams {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_where_a_list_ended() {
+async fn watch_continues_at_the_revision_of_a_list() {
     let f = Fixture::new().await;
     let list = f.list("configmaps", ListParams::default()).await.unwrap();
     f.create("configmaps", config_map("a")).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_watch_goes_on_where_a_list_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_carries_the_revision_of_its_deletion() {
+async fn deleted_event_has_the_revision_of_the_deletion() {
     let f = Fixture::new().await;
     let created = f.create("configmaps", config_map("a")).await.unwrap();
     let mut session = f.watch("configmaps", from(Revision(version(&created)))).await;
@@ -48,7 +48,7 @@ async fn a_deleted_object_carries_the_revision_of_its_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_present_state_comes_first_when_it_is_asked_for() {
+async fn initial_events_precede_changes_if_requested() {
     let f = Fixture::new().await;
     for name in ["b", "a"] {
         f.create("configmaps", config_map(name)).await.unwrap();
@@ -76,7 +76,7 @@ async fn the_present_state_comes_first_when_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn selectors_turn_changes_into_comings_and_goings() {
+async fn selector_changes_become_added_and_deleted_events() {
     let f = Fixture::new().await;
     let start = f.storage.revision().await.unwrap();
     let selected = WatchParams { labels: Some("on=yes".to_owned()), ..from(start) };
@@ -95,7 +95,7 @@ async fn selectors_turn_changes_into_comings_and_goings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_marked_before_it_is_gone() {
+async fn pod_is_marked_as_deleting_before_its_removal() {
     let f = Fixture::new().await;
     let start = f.storage.revision().await.unwrap();
     let mut session = f.watch("pods", from(start)).await;
@@ -127,7 +127,7 @@ async fn one_object_can_be_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_tell_how_far_everything_has_come() {
+async fn bookmarks_report_the_current_revision() {
     let f = Fixture::new().await;
     let start = f.storage.revision().await.unwrap();
     let params = WatchParams { bookmarks: true, timeout: Some(Duration::from_secs(100)), ..from(start) };
@@ -144,7 +144,7 @@ async fn bookmarks_tell_how_far_everything_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_forgotten_version_says_so() {
+async fn watch_from_a_compacted_version_is_rejected() {
     let f = Fixture::new().await;
     for name in ["a", "b", "c"] {
         f.create("configmaps", config_map(name)).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_watch_from_a_forgotten_version_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watchers_of_the_same_share_one_frame() {
+async fn watchers_of_the_same_resource_share_frames() {
     let f = Fixture::new().await;
     let start = f.storage.revision().await.unwrap();
     let (mut a, mut b) = (f.watch("configmaps", from(start)).await, f.watch("configmaps", from(start)).await);
@@ -171,7 +171,7 @@ async fn watchers_of_the_same_share_one_frame() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_can_drop_its_watches() {
+async fn registry_can_drop_its_watches() {
     let f = Fixture::new().await;
     let mut session = f.watch("configmaps", from(f.storage.revision().await.unwrap())).await;
     f.registry.drop_watches();

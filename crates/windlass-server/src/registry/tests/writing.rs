@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_new_object_gets_what_only_the_server_gives() {
+async fn created_object_gets_system_metadata() {
     let f = Fixture::new().await;
     let mut object = config_map("a");
     object["metadata"]["uid"] = "mine".into();
@@ -22,7 +22,7 @@ async fn a_new_object_gets_what_only_the_server_gives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_created_says_why() {
+async fn invalid_creates_have_specific_errors() {
     let f = Fixture::new().await;
     f.create("configmaps", config_map("a")).await.unwrap();
     let error = f.create("configmaps", config_map("a")).await.unwrap_err();
@@ -51,7 +51,7 @@ async fn what_cannot_be_created_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn generated_names_are_new_names() {
+async fn generate_name_creates_unique_names() {
     let f = Fixture::new().await;
     let object = || json!({"metadata": {"generateName": "web-"}});
     let (a, b) = (f.create("configmaps", object()).await.unwrap(), f.create("configmaps", object()).await.unwrap());
@@ -60,7 +60,7 @@ async fn generated_names_are_new_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_that_changes_nothing_is_not_written() {
+async fn update_without_changes_is_not_written() {
     let f = Fixture::new().await;
     let created = f.create("configmaps", config_map("a")).await.unwrap();
     let before = f.storage.revision().await.unwrap();
@@ -69,7 +69,7 @@ async fn an_update_that_changes_nothing_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_are_held_to_what_their_author_saw() {
+async fn stale_update_is_a_conflict() {
     let f = Fixture::new().await;
     let first = f.create("configmaps", config_map("a")).await.unwrap();
     let mut second = first.clone();
@@ -92,7 +92,7 @@ async fn updates_are_held_to_what_their_author_saw() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_kinds_demand_a_version_and_some_are_created_by_updates() {
+async fn leases_are_created_by_update_and_require_a_version() {
     let f = Fixture::new().await;
     let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}});
     let target = f.object("leases", "l");
@@ -110,7 +110,7 @@ async fn some_kinds_demand_a_version_and_some_are_created_by_updates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn generation_counts_changes_of_the_spec() {
+async fn generation_counts_spec_changes() {
     let f = Fixture::new().await;
     let created = f.create("deployments", deployment("d")).await.unwrap();
     assert_eq!(created["metadata"]["generation"], 1);
@@ -126,7 +126,7 @@ async fn generation_counts_changes_of_the_spec() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_has_its_own_way_in() {
+async fn status_is_written_by_its_subresource_only() {
     let f = Fixture::new().await;
     let mut object = deployment("d");
     object["status"] = json!({"replicas": 7});
@@ -155,10 +155,10 @@ async fn scale_is_a_view_of_replicas() {
     assert_eq!(scale["kind"], "Scale");
     assert_eq!(scale["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
     assert_eq!(scale["status"], json!({"replicas": 0, "selector": "app=d"}));
-    let mut wanted = scale.clone();
-    wanted["spec"]["replicas"] = 4.into();
-    assert_eq!(f.update_at(&target, wanted.clone()).await.unwrap()["spec"]["replicas"], 4);
-    assert!(f.update_at(&target, wanted).await.unwrap_err().is_conflict());
+    let mut modified = scale.clone();
+    modified["spec"]["replicas"] = 4.into();
+    assert_eq!(f.update_at(&target, modified.clone()).await.unwrap()["spec"]["replicas"], 4);
+    assert!(f.update_at(&target, modified).await.unwrap_err().is_conflict());
     assert_eq!(f.merge(&target, json!({"spec": {"replicas": 5}})).await.unwrap()["spec"]["replicas"], 5);
     let deployment = f.get("deployments", "d").await.unwrap();
     assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]), (&json!(5), &json!(3)));
@@ -167,7 +167,7 @@ async fn scale_is_a_view_of_replicas() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_leaves_no_trace() {
+async fn dry_run_writes_nothing() {
     let f = Fixture::new().await;
     let before = f.storage.revision().await.unwrap();
     let dry = WriteParams { dry_run: DryRun::All, ..WriteParams::default() };
@@ -179,13 +179,13 @@ async fn a_dry_run_leaves_no_trace() {
     assert!(object.at(&["metadata", "uid"]).is_some());
     assert_eq!(f.storage.revision().await.unwrap(), before);
     let address = object.text(&["spec", "clusterIP"]).to_owned();
-    let mut wanted = service;
-    wanted["spec"]["clusterIP"] = address.into();
-    f.create("services", wanted).await.unwrap();
+    let mut modified = service;
+    modified["spec"]["clusterIP"] = address.into();
+    f.create("services", modified).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn immutable_fields_stay() {
+async fn immutable_fields_cannot_be_changed() {
     let f = Fixture::new().await;
     f.create("deployments", deployment("d")).await.unwrap();
     let target = f.object("deployments", "d");
@@ -208,7 +208,7 @@ async fn immutable_fields_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_patches_all_arrive() {
+async fn concurrent_patches_are_all_applied() {
     let f = Fixture::new().await;
     f.create("configmaps", config_map("a")).await.unwrap();
     let target = f.object("configmaps", "a");
@@ -220,7 +220,7 @@ async fn concurrent_patches_all_arrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_get_addresses_of_their_own() {
+async fn services_get_unique_cluster_ips() {
     let f = Fixture::new().await;
     let kubernetes = f.get("services", "kubernetes").await.unwrap();
     assert_eq!(kubernetes["spec"]["clusterIPs"], json!(["10.0.0.1"]));
@@ -248,7 +248,7 @@ async fn services_get_addresses_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_remembers_addresses() {
+async fn allocated_cluster_ips_survive_a_restart() {
     let f = Fixture::new().await;
     let service = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}});
     let a = f.create("services", service).await.unwrap();
@@ -283,7 +283,7 @@ async fn pods_are_bound_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_the_same_in_both_groups() {
+async fn events_are_shared_by_both_groups() {
     let f = Fixture::new().await;
     let resources = f.registry.resources();
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
@@ -307,7 +307,7 @@ async fn events_are_the_same_in_both_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_pods_are_refused_with_their_causes() {
+async fn invalid_pods_are_rejected_with_their_causes() {
     let f = Fixture::new().await;
     let error = f.create("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": []}})).await.unwrap_err();
     assert_eq!(error.message, r#"Pod "p" is invalid: spec.containers: Required value"#);

@@ -41,7 +41,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watchers_have_the_event_when_the_writer_has_its_answer() {
+async fn watchers_get_the_event_before_the_writers_response() {
     let service = server().service();
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let current = get(&service, CONFIG_MAPS).await.json()["metadata"]["resourceVersion"].clone();
@@ -72,7 +72,7 @@ async fn watchers_have_the_event_when_the_writer_has_its_answer() {
 }
 
 #[tokio::test]
-async fn event_is_at_a_watchers_socket_before_the_answer() {
+async fn event_is_sent_to_the_socket_before_the_response() {
     let (running, identity) = Running::tls().await;
     let socket = std::net::TcpStream::connect(running.address).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -97,7 +97,7 @@ async fn event_is_at_a_watchers_socket_before_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
+async fn deleting_unscheduled_pod_is_readable_by_its_watcher() {
     let service = server().service();
     assert_eq!(post(&service, PODS, pod("p")).await.code, 201);
     let object = format!("{PODS}/p");
@@ -128,7 +128,7 @@ async fn watcher_can_still_get_an_unscheduled_pod_that_is_being_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unscheduled_pod_that_nobody_watches_is_deleted_at_once() {
+async fn unwatched_unscheduled_pod_is_deleted_immediately() {
     let service = server().service();
     let began = Instant::now();
     for name in ["a", "b", "c"] {
@@ -140,7 +140,7 @@ async fn unscheduled_pod_that_nobody_watches_is_deleted_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_is_removed_even_if_the_client_goes_away_meanwhile() {
+async fn pod_is_removed_even_if_the_client_disconnects() {
     let service = server().service();
     assert_eq!(post(&service, PODS, pod("p")).await.code, 201);
     let _watching = Frames::of(&service, &format!("{PODS}?watch=1"), "application/json").await;
@@ -154,7 +154,7 @@ async fn pod_is_removed_even_if_the_client_goes_away_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_of_the_present_state_lag_behind_writes_of_other_kinds() {
+async fn lists_without_version_are_delayed_by_other_kinds() {
     let lag = Duration::from_millis(10);
     let service = Server::builder().list_lag(lag).build().service();
     let config_maps = "/api/v1/namespaces/default/configmaps";

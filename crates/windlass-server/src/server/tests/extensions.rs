@@ -18,7 +18,7 @@ async fn merge(service: &Service, path: &str, body: Value) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_served_is_registered_as_long_as_it_is_served() {
+async fn api_services_exist_while_their_version_is_served() {
     let service = server().service();
     let batch = get(&service, &format!("{API_SERVICES}/v1.batch")).await.json();
     assert_eq!(
@@ -45,7 +45,7 @@ async fn what_is_served_is_registered_as_long_as_it_is_served() {
 }
 
 #[tokio::test]
-async fn every_cluster_has_levels_of_priority_and_schemas_that_fit_them() {
+async fn flow_schemas_refer_to_existing_priority_levels() {
     let service = server().service();
     let list = async |plural| get(&service, &format!("{FLOW_CONTROL}/{plural}")).await.json()["items"].clone();
     let (levels, schemas) = (list("prioritylevelconfigurations").await, list("flowschemas").await);
@@ -78,7 +78,7 @@ async fn certificate_request_is_signed_and_approved_separately() {
 }
 
 #[tokio::test]
-async fn parts_of_pods_change_alone() {
+async fn pod_subresources_change_only_their_fields() {
     let service = server().service();
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}});
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
@@ -102,7 +102,7 @@ async fn parts_of_pods_change_alone() {
 }
 
 #[tokio::test]
-async fn what_needs_a_kubelet_says_that_there_is_none() {
+async fn kubelet_requests_report_a_missing_kubelet() {
     let service = server().service();
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(post(&service, PODS, pod).await.code, 201);

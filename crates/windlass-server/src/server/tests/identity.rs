@@ -84,7 +84,7 @@ async fn client_certificates_for_masters_are_rejected() {
 }
 
 #[tokio::test]
-async fn certificates_need_leave_for_their_signer() {
+async fn approving_and_signing_require_signer_permission() {
     let server = server();
     let (admin, jane) = (server.service(), server.service().acting_as(User::new("jane")));
     let parts = ["", "/approval", "/status"].map(|part| format!("certificatesigningrequests{part}"));
@@ -118,7 +118,7 @@ async fn certificates_need_leave_for_their_signer() {
 }
 
 #[tokio::test]
-async fn tracking_of_tokens_is_recorded_since_the_start() {
+async fn legacy_token_tracking_config_map_exists_at_start() {
     let service = server().service();
     let path = format!("{KUBE_SYSTEM}/kube-apiserver-legacy-service-account-token-tracking");
     let map = get(&service, &path).await.json();
@@ -127,7 +127,7 @@ async fn tracking_of_tokens_is_recorded_since_the_start() {
 }
 
 #[tokio::test]
-async fn authority_of_clients_is_published_in_kube_system() {
+async fn client_ca_is_published_in_kube_system() {
     let path = format!("{KUBE_SYSTEM}/extension-apiserver-authentication");
     let server = server();
     assert_eq!(get(&server.service(), &path).await.code, 404, "no CA is published yet");

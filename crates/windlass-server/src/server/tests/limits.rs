@@ -49,7 +49,7 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn unread_responses_are_bounded_and_given_up() {
+async fn unread_responses_are_limited() {
     let stall = Duration::from_secs(1);
     let (running, identity) = running(Limits { connection_bytes: MEBIBYTE, stall, ..Limits::default() }).await;
     large_config_map(&running.server).await;
@@ -85,7 +85,7 @@ async fn unread_responses_are_bounded_and_given_up() {
 }
 
 #[tokio::test]
-async fn unfinished_requests_are_bounded() {
+async fn unfinished_requests_are_limited() {
     let (running, identity) = running(Limits { connection_bytes: MEBIBYTE / 2, ..Limits::default() }).await;
     let budget = Arc::clone(running.server.inner().budget());
     let stream = tls_connect(&running, &identity, b"h2").await;
@@ -125,7 +125,7 @@ async fn unfinished_requests_are_bounded() {
 }
 
 #[tokio::test]
-async fn half_a_head_is_closed_and_its_bytes_are_given_back() {
+async fn incomplete_head_is_closed_and_its_bytes_are_released() {
     let head_limit = Duration::from_millis(300);
     let server = Server::builder().limits(Limits { head: head_limit, ..Limits::default() }).build();
     let running = Running::of(server, None).await;
@@ -139,7 +139,7 @@ async fn half_a_head_is_closed_and_its_bytes_are_given_back() {
 }
 
 #[tokio::test]
-async fn idle_connections_give_way_at_the_limit() {
+async fn idle_connections_are_closed_at_the_limit() {
     let server = Server::builder().token("TOKEN").limits(Limits { connections: 3, ..Limits::default() }).build();
     let running = Running::of(server, None).await;
     let mut watching = running.connect().await;

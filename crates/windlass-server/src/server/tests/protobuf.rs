@@ -35,7 +35,7 @@ fn event(frame: &[u8]) -> (&str, &[u8]) {
 }
 
 #[tokio::test]
-async fn built_in_objects_their_lists_and_failures_come_as_accepted() {
+async fn objects_lists_and_errors_are_sent_as_protobuf() {
     let service = server().service();
     let config_map_kind = ("", "v1", "ConfigMap");
     let created = post(&service, CONFIG_MAPS, config_map("a")).await.json();
@@ -72,7 +72,7 @@ async fn built_in_objects_their_lists_and_failures_come_as_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watchers_in_protobuf_share_the_frames_of_their_own() {
+async fn protobuf_watchers_share_protobuf_frames() {
     let service = server().service();
     let path = format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion=0");
     let open = async |accept: &str| {

@@ -106,7 +106,7 @@ pub(super) async fn tls_over(stream: TcpStream, identity: &TlsIdentity, protocol
 }
 
 #[tokio::test]
-async fn credentials_decide_who_may() {
+async fn credentials_decide_access() {
     let running = Running::plain().await;
     let ask = async |path: &str, credentials: &str| {
         running.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{credentials}Connection: close\r\n\r\n")).await
@@ -126,7 +126,7 @@ async fn credentials_decide_who_may() {
 }
 
 #[tokio::test]
-async fn http_1_and_2_are_both_spoken_over_tls() {
+async fn http_1_and_2_work_over_tls() {
     let (running, identity) = Running::tls().await;
     let mut old = tls_connect(&running, &identity, b"http/1.1").await;
     old.write_all(head("GET", "/api/v1/namespaces/default", "Connection: close\r\n").as_bytes()).await.unwrap();
@@ -161,7 +161,7 @@ async fn http_1_and_2_are_both_spoken_over_tls() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_without_being_read() {
+async fn too_large_body_is_rejected_without_being_read() {
     let running = Running::plain().await;
     let announced = head("POST", CONFIG_MAPS, "Content-Type: application/json\r\nContent-Length: 10485760\r\n");
     let refused = running.raw(&announced).await;
@@ -183,7 +183,7 @@ async fn a_body_that_is_too_large_is_refused_without_being_read() {
 }
 
 #[tokio::test]
-async fn half_a_request_is_answered_or_closed() {
+async fn incomplete_request_is_answered_or_closed() {
     let running = Running::plain().await;
     // An incomplete body.
     let mut stream = running.connect().await;
@@ -213,7 +213,7 @@ async fn half_a_request_is_answered_or_closed() {
 }
 
 #[tokio::test]
-async fn a_client_killed_in_the_middle_of_its_watch_leaves_nothing_behind() {
+async fn client_killed_during_a_watch_leaks_nothing() {
     let running = Running::plain().await;
     let mut stream = running.connect().await;
     stream.write_all(head("GET", &format!("{CONFIG_MAPS}?watch=1"), "").as_bytes()).await.unwrap();
@@ -260,7 +260,7 @@ async fn shutdown_ends_watches_and_idle_connections_within_a_second() {
 }
 
 #[tokio::test]
-async fn no_task_is_left_of_a_server_that_is_gone() {
+async fn stopped_server_leaves_no_tasks() {
     let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(alive(), 0);
     let (running, identity) = Running::tls().await;

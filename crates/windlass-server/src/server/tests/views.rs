@@ -13,7 +13,7 @@ async fn ask(service: &Service, method: &str, path: &str, accept: &str, body: Va
 }
 
 #[tokio::test]
-async fn kubectl_gets_the_object_of_which_there_is_no_table() {
+async fn object_without_table_is_returned_to_kubectl() {
     let service = server().service();
     let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
     let answer = ask(&service, "POST", REVIEWS, &format!("{TABLE},application/json"), review.clone()).await;
@@ -23,7 +23,7 @@ async fn kubectl_gets_the_object_of_which_there_is_no_table() {
 }
 
 #[tokio::test]
-async fn table_of_what_has_none_is_not_acceptable() {
+async fn table_of_kinds_without_table_is_not_acceptable() {
     let service = server().service();
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(post(&service, "/api/v1/namespaces/default/pods", pod).await.code, 201);

@@ -79,7 +79,7 @@ impl Index {
     /// by a paged list.
     pub(super) fn readable_below(&self, prefix: &str, at: Option<Revision>) -> Result<Revision, StorageError> {
         match (self.readable(at), at) {
-            (Err(StorageError::Compacted { .. }), Some(at)) if self.pins.lock().holds(at, prefix) => Ok(at),
+            (Err(StorageError::Compacted { .. }), Some(at)) if self.pins.lock().contains_list(at, prefix) => Ok(at),
             (answer, _) => answer,
         }
     }
@@ -98,16 +98,16 @@ impl Index {
         self.keys.get(key)?.at(at)
     }
 
-    /// Calls `show` with each value of the page, in key order. Returns the last visited key unless the prefix ends
+    /// Calls `receive` with each value of the page, in key order. Returns the last visited key unless the prefix ends
     /// within the page.
-    pub(super) fn visit<'a>(&'a self, page: &Page<'_>, mut show: impl FnMut(&'a StoredValue)) -> Option<Arc<str>> {
+    pub(super) fn visit<'a>(&'a self, page: &Page<'_>, mut receive: impl FnMut(&'a StoredValue)) -> Option<Arc<str>> {
         let mut keys = self.keys.range::<str, _>((page.from, Bound::Unbounded));
         let mut visited = None;
         for _ in 0..page.keys {
             let (key, versions) = keys.next().filter(|(key, _)| key.starts_with(page.prefix))?;
             visited = Some(key);
             if let Some(value) = versions.at(page.at) {
-                show(value);
+                receive(value);
             }
         }
         visited.cloned()
@@ -147,11 +147,11 @@ impl Index {
         while let Some(version) = versions.older.get(kept) {
             let successor = versions.older.get(kept + 1).unwrap_or(&versions.latest).revision();
             // A deletion without an older version is equivalent to no version.
-            let gone = kept == 0 && matches!(version, Version::Deleted(at) if *at <= self.oldest);
-            if successor > self.oldest && !gone {
+            let is_removed = kept == 0 && matches!(version, Version::Deleted(at) if *at <= self.oldest);
+            if successor > self.oldest && !is_removed {
                 break;
             }
-            if pins.keep(key, version.revision()..successor, version.bytes()) {
+            if pins.must_keep(key, version.revision()..successor, version.bytes()) {
                 kept += 1;
             } else {
                 freed.extend(versions.older.remove(kept));
@@ -166,16 +166,16 @@ impl Index {
         }
     }
 
-    /// Releases lists that have expired, and the oldest ones if all together hold more than `most` bytes.
-    pub(super) fn unpin_excess(&mut self, most: usize, now: Instant, freed: &mut Vec<Version>) {
-        while let Some(keys) = self.pins.get_mut().take_excess(most, now) {
+    /// Releases lists that have expired, and the oldest ones if all together hold more than `max_bytes` bytes.
+    pub(super) fn unpin_excess(&mut self, max_bytes: usize, now: Instant, freed: &mut Vec<Version>) {
+        while let Some(keys) = self.pins.get_mut().remove_excess(max_bytes, now) {
             self.trim_all(keys, freed);
         }
     }
 
     /// Releases the lists at revisions before this one.
     pub(super) fn unpin_before(&mut self, oldest: Revision, freed: &mut Vec<Version>) {
-        while let Some(keys) = self.pins.get_mut().take_before(oldest) {
+        while let Some(keys) = self.pins.get_mut().remove_before(oldest) {
             self.trim_all(keys, freed);
         }
     }

@@ -37,7 +37,7 @@ impl Watcher {
         Self { prefix: prefix.into(), after, mailbox: Mailbox::new(capacity) }
     }
 
-    fn wants(&self, event: &StorageEvent) -> bool {
+    fn matches(&self, event: &StorageEvent) -> bool {
         event.revision > self.after && event.key.starts_with(&*self.prefix)
     }
 }
@@ -58,7 +58,7 @@ impl Log {
         let mut woken = Vec::new();
         let cost = body_bytes(event.current.as_ref()) + body_bytes(event.previous.as_ref()) + EVENT_BYTES;
         self.watchers.retain(|watcher| {
-            if !watcher.wants(&event) {
+            if !watcher.matches(&event) {
                 return true;
             }
             woken.push(Arc::clone(watcher));
@@ -83,8 +83,8 @@ impl Log {
         if watcher.after < self.oldest {
             return Err(StorageError::Compacted { oldest: self.oldest });
         }
-        let missed = self.events.partition_point(|event| event.revision <= watcher.after);
-        let replay = self.events.range(missed..).filter(|event| watcher.wants(event)).cloned().collect();
+        let first_missed = self.events.partition_point(|event| event.revision <= watcher.after);
+        let replay = self.events.range(first_missed..).filter(|event| watcher.matches(event)).cloned().collect();
         self.watchers.push(Arc::clone(watcher));
         Ok(replay)
     }
@@ -99,12 +99,12 @@ impl Log {
 
     pub(super) fn is_over_budget(&self, live_bytes: usize, now: Instant) -> bool {
         self.events.len() > self.retention.events
-            || self.bytes > self.retention.most_bytes(live_bytes)
-            || self.too_old(now).is_some()
+            || self.bytes > self.retention.max_bytes(live_bytes)
+            || self.last_expired_revision(now).is_some()
     }
 
     /// Returns the last revision that is too old, if its events still exist.
-    fn too_old(&self, now: Instant) -> Option<Revision> {
+    fn last_expired_revision(&self, now: Instant) -> Option<Revision> {
         let age = self.retention.age;
         let (began, _) = self.ages.front()?;
         let (_, next) = self.ages.get(1)?;
@@ -113,16 +113,16 @@ impl Log {
 
     /// Returns the oldest revision that the retention policy allows.
     pub(super) fn oldest_within_budget(&mut self, live_bytes: usize, now: Instant) -> Revision {
-        let most = self.retention.most_bytes(live_bytes);
+        let max_bytes = self.retention.max_bytes(live_bytes);
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
         let mut oldest = self.oldest;
-        while let Some(revision) = self.too_old(now) {
+        while let Some(revision) = self.last_expired_revision(now) {
             oldest = oldest.max(revision);
             self.ages.pop_front();
         }
         for event in &self.events {
             if event.revision > oldest {
-                if count <= self.retention.events && bytes <= most {
+                if count <= self.retention.events && bytes <= max_bytes {
                     break;
                 }
                 oldest = event.revision;
@@ -133,13 +133,13 @@ impl Log {
         oldest
     }
 
-    /// Prevents watches after older revisions. [`pop_forgotten`](Self::pop_forgotten) removes the events.
+    /// Prevents watches after older revisions. [`pop_compacted`](Self::pop_compacted) removes the events.
     pub(super) fn forget_before(&mut self, oldest: Revision) {
         self.oldest = self.oldest.max(oldest);
     }
 
     /// Removes and returns the oldest event if it was compacted.
-    pub(super) fn pop_forgotten(&mut self) -> Option<Arc<StorageEvent>> {
+    pub(super) fn pop_compacted(&mut self) -> Option<Arc<StorageEvent>> {
         let event = self.events.pop_front_if(|event| event.revision <= self.oldest)?;
         self.bytes -= history_bytes(&event);
         Some(event)

@@ -14,7 +14,7 @@ pub(super) const BETWEEN_PAGES: Duration = Duration::from_mins(5);
 pub(super) const AFTER_LAST_PAGE: Duration = Duration::from_secs(10);
 
 /// The maximum number of lists. Each slows down compaction a little.
-const MOST_PINS: usize = 256;
+const MAX_PINS: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Pins {
@@ -36,19 +36,19 @@ struct Pin {
 }
 
 impl Pins {
-    pub(super) fn holds(&self, revision: Revision, prefix: &str) -> bool {
+    pub(super) fn contains_list(&self, revision: Revision, prefix: &str) -> bool {
         self.pins.iter().any(|pin| pin.revision == revision && prefix.starts_with(&*pin.prefix))
     }
 
     /// Pins the revision of a list that has more pages. The revision must be readable.
-    pub(super) fn hold(&mut self, revision: Revision, prefix: &str, now: Instant) {
+    pub(super) fn pin_list(&mut self, revision: Revision, prefix: &str, now: Instant) {
         let until = now + BETWEEN_PAGES;
         if let Some(pin) = self.find(revision, prefix) {
             pin.until = until;
             return;
         }
-        if self.pins.len() >= MOST_PINS {
-            let oldest = self.take_oldest();
+        if self.pins.len() >= MAX_PINS {
+            let oldest = self.remove_oldest();
             self.released.extend(oldest);
         }
         let prefix = prefix.into();
@@ -56,14 +56,14 @@ impl Pins {
     }
 
     /// Shortens the pin of a completed list.
-    pub(super) fn last_page(&mut self, revision: Revision, prefix: &str, now: Instant) {
+    pub(super) fn shorten_pin(&mut self, revision: Revision, prefix: &str, now: Instant) {
         if let Some(pin) = self.find(revision, prefix) {
             pin.until = now + AFTER_LAST_PAGE;
         }
     }
 
     /// Reports whether a version of a key that is visible at `revisions` must be kept.
-    pub(super) fn keep(&mut self, key: &Arc<str>, revisions: Range<Revision>, bytes: usize) -> bool {
+    pub(super) fn must_keep(&mut self, key: &Arc<str>, revisions: Range<Revision>, bytes: usize) -> bool {
         let mut kept = false;
         for pin in &mut self.pins {
             if revisions.contains(&pin.revision) && key.starts_with(&*pin.prefix) {
@@ -78,28 +78,28 @@ impl Pins {
     }
 
     /// Removes an expired pin, or the oldest one if the pins keep too much. Returns the keys to trim.
-    pub(super) fn take_excess(&mut self, most_bytes: usize, now: Instant) -> Option<Vec<Arc<str>>> {
+    pub(super) fn remove_excess(&mut self, max_bytes: usize, now: Instant) -> Option<Vec<Arc<str>>> {
         if !self.released.is_empty() {
             return Some(std::mem::take(&mut self.released));
         }
         if let Some(over) = self.pins.iter().position(|pin| pin.until <= now) {
-            return Some(self.take(over));
+            return Some(self.remove(over));
         }
-        (self.bytes > most_bytes).then(|| self.take_oldest())
+        (self.bytes > max_bytes).then(|| self.remove_oldest())
     }
 
     /// Removes a pin of an older revision. Returns the keys to trim.
-    pub(super) fn take_before(&mut self, revision: Revision) -> Option<Vec<Arc<str>>> {
+    pub(super) fn remove_before(&mut self, revision: Revision) -> Option<Vec<Arc<str>>> {
         let older = self.pins.iter().position(|pin| pin.revision < revision)?;
-        Some(self.take(older))
+        Some(self.remove(older))
     }
 
-    fn take_oldest(&mut self) -> Vec<Arc<str>> {
+    fn remove_oldest(&mut self) -> Vec<Arc<str>> {
         let oldest = self.pins.iter().enumerate().min_by_key(|(_, pin)| pin.revision).map(|(at, _)| at);
-        oldest.map_or_else(Vec::new, |oldest| self.take(oldest))
+        oldest.map_or_else(Vec::new, |oldest| self.remove(oldest))
     }
 
-    fn take(&mut self, at: usize) -> Vec<Arc<str>> {
+    fn remove(&mut self, at: usize) -> Vec<Arc<str>> {
         let pin = self.pins.swap_remove(at);
         self.bytes -= pin.bytes;
         pin.kept.into_keys().collect()

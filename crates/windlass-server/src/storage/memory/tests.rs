@@ -33,7 +33,7 @@ fn retained(storage: &MemoryStorage) -> usize {
 }
 
 #[tokio::test]
-async fn retention_bounds_the_number_of_events_and_of_versions() {
+async fn retention_limits_events_and_versions() {
     let storage = MemoryStorage::with_retention(Retention { events: 10, bytes: usize::MAX, ..Retention::default() });
     let last = write(&storage, "/a", b"1", 100).await;
     assert_eq!(retained(&storage), 10);
@@ -47,7 +47,7 @@ async fn retention_bounds_the_number_of_events_and_of_versions() {
 }
 
 #[tokio::test]
-async fn retention_bounds_the_bytes_that_only_history_holds() {
+async fn retention_limits_the_bytes_of_history() {
     let storage =
         MemoryStorage::with_retention(Retention { events: usize::MAX, bytes: 100_000, ..Retention::default() });
     write(&storage, "/a", &[0; 10_000], 100).await;
@@ -55,7 +55,7 @@ async fn retention_bounds_the_bytes_that_only_history_holds() {
 }
 
 #[tokio::test]
-async fn history_may_be_as_large_as_what_is_live() {
+async fn history_is_limited_relative_to_live_data() {
     for (percent_of_live, remembers) in [(100, true), (10, false)] {
         let retention = Retention { events: usize::MAX, bytes: 0, percent_of_live, ..Retention::default() };
         let storage = MemoryStorage::with_retention(retention);
@@ -67,7 +67,7 @@ async fn history_may_be_as_large_as_what_is_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn history_older_than_its_age_is_forgotten() {
+async fn history_is_removed_after_its_maximum_age() {
     let storage = MemoryStorage::with_retention(Retention { age: Duration::from_mins(5), ..Retention::default() });
     let first = write(&storage, "/a", b"1", 10).await;
     time::advance(Duration::from_mins(4)).await;
@@ -85,7 +85,7 @@ async fn history_older_than_its_age_is_forgotten() {
 }
 
 #[tokio::test]
-async fn compaction_leaves_nothing_of_deleted_keys() {
+async fn compaction_removes_deleted_keys_completely() {
     let storage = MemoryStorage::new();
     // More keys than a compaction visits at once.
     for n in 0..KEYS_PER_LOCK + 10 {
@@ -100,7 +100,7 @@ async fn compaction_leaves_nothing_of_deleted_keys() {
 }
 
 #[tokio::test]
-async fn ranges_longer_than_a_piece_are_whole() {
+async fn ranges_longer_than_a_chunk_are_complete() {
     let storage = MemoryStorage::new();
     let keys: Vec<_> = (0..KEYS_PER_LOCK * 2 + 10).map(|n| format!("/a/{n:06}")).collect();
     for key in &keys {
@@ -114,7 +114,7 @@ async fn ranges_longer_than_a_piece_are_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_range_of_the_present_survives_compactions_between_its_pieces() {
+async fn current_range_survives_compactions_between_chunks() {
     let storage = MemoryStorage::with_retention(Retention { events: 1, bytes: 0, ..Retention::default() });
     for n in 0..KEYS_PER_LOCK * 3 {
         write(&storage, &format!("/a/{n:06}"), b"1", 1).await;
@@ -131,7 +131,7 @@ async fn a_range_of_the_present_survives_compactions_between_its_pieces() {
 }
 
 #[tokio::test]
-async fn a_slow_watch_ends_with_an_error_from_which_another_can_go_on() {
+async fn slow_watch_ends_with_an_error_and_can_be_resumed() {
     let storage = MemoryStorage::build(Retention::default(), Capacity { items: 5, bytes: usize::MAX });
     let mut events = storage.watch("/a", Revision(1)).await.unwrap();
     write(&storage, "/a", b"1", 2).await;
@@ -149,7 +149,7 @@ async fn a_slow_watch_ends_with_an_error_from_which_another_can_go_on() {
 }
 
 #[tokio::test]
-async fn a_dropped_watch_is_forgotten() {
+async fn dropped_watch_is_unregistered() {
     let storage = MemoryStorage::new();
     let events = storage.watch("/a", Revision(1)).await.unwrap();
     assert_eq!(storage.store.log.lock().watchers(), 1);
@@ -158,7 +158,7 @@ async fn a_dropped_watch_is_forgotten() {
 }
 
 #[tokio::test]
-async fn watches_end_with_the_storage() {
+async fn watches_end_when_the_storage_is_dropped() {
     let storage = MemoryStorage::new();
     let mut events = storage.watch("/a", Revision(1)).await.unwrap();
     let reader = tokio::spawn(async move { events.next().await.is_none() });
@@ -168,7 +168,7 @@ async fn watches_end_with_the_storage() {
 }
 
 #[tokio::test]
-async fn a_busy_writer_does_not_starve_the_watches_on_its_thread() {
+async fn busy_writer_does_not_starve_watches_on_its_thread() {
     let storage = MemoryStorage::build(Retention::default(), Capacity { items: 1000, bytes: usize::MAX });
     let mut events = storage.watch("/a", Revision(1)).await.unwrap();
     let reader = tokio::spawn(async move {

@@ -41,7 +41,7 @@ fn is_compacted(answer: &Result<Range, StorageError>) -> bool {
 }
 
 #[tokio::test]
-async fn page_can_be_continued_after_history_forgot_its_revision() {
+async fn page_can_be_continued_after_compaction() {
     let storage = store(FORGETFUL).await;
     let first = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap();
     assert_eq!(first.remaining, 4);
@@ -72,7 +72,7 @@ async fn page_keeps_only_what_is_under_its_prefix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn page_that_is_not_continued_is_forgotten_in_time() {
+async fn page_that_is_not_continued_expires() {
     let storage = store(FORGETFUL).await;
     let at = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
     churn(&storage).await;
@@ -89,7 +89,7 @@ async fn page_that_is_not_continued_is_forgotten_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn last_page_can_be_read_again_for_a_while() {
+async fn last_page_can_be_repeated_for_a_while() {
     let storage = store(FORGETFUL).await;
     let at = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
     storage.range(page(at, 2, 10)).await.unwrap();
@@ -101,7 +101,7 @@ async fn last_page_can_be_read_again_for_a_while() {
 }
 
 #[tokio::test]
-async fn oldest_pages_make_room_when_all_keep_too_much() {
+async fn oldest_pages_are_evicted_above_the_byte_limit() {
     let storage = store(Retention { pages: 20, ..FORGETFUL }).await;
     let old = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
     write(&storage, "/b/2", b"1", 1).await;
@@ -113,7 +113,7 @@ async fn oldest_pages_make_room_when_all_keep_too_much() {
 }
 
 #[tokio::test]
-async fn number_of_pages_that_are_kept_is_bounded() {
+async fn number_of_kept_pages_is_limited() {
     let storage = store(FORGETFUL).await;
     let mut at = Vec::new();
     for n in 0..300 {

@@ -1,0 +1,79 @@
+//! The group `policy`: pod disruption budgets.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    BASE, Kind,
+    selector::{validate_conditions, validate_selector},
+    workload::INVALID_PERCENT,
+};
+use crate::{
+    object::{Errors, Field},
+    resource::{Generation, MetadataRule, Rules, Strategy},
+};
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    group: "policy",
+    name: "PodDisruptionBudget",
+    prefix: "/registry/poddisruptionbudgets/",
+    subresources: &["status"],
+    strategy: |_| Arc::new(PodDisruptionBudget),
+    ..BASE
+}];
+
+#[derive(Debug)]
+struct PodDisruptionBudget;
+
+impl Strategy for PodDisruptionBudget {
+    fn rules(&self) -> &Rules {
+        &Rules {
+            metadata: MetadataRule::NONE,
+            generation: Generation::Spec,
+            unconditional_update: false,
+            ..Rules::WITH_STATUS
+        }
+    }
+
+    fn validate(&self, object: &Value, errors: &mut Errors) {
+        let object = Field::object(object);
+        let spec = object.child("spec");
+        let (available, unavailable) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
+        let (selector, eviction) = (spec.child("selector"), spec.child("unhealthyPodEvictionPolicy"));
+        if available.is_set() && unavailable.is_set() {
+            // The value is shown with Go's field names.
+            let value = json!({
+                "MinAvailable": available.json(),
+                "Selector": selector.json(),
+                "MaxUnavailable": unavailable.json(),
+                "UnhealthyPodEvictionPolicy": eviction.json(),
+            });
+            spec.invalid_as(&value, "minAvailable and maxUnavailable cannot be both set", errors);
+        }
+        validate_amount(&available, errors);
+        validate_amount(&unavailable, errors);
+        validate_selector(&selector, errors);
+        eviction.one_of(&["AlwaysAllow", "IfHealthyBudget"], errors);
+    }
+
+    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
+        let object = Field::object(new);
+        let status = object.child("status");
+        validate_conditions(&status.child("conditions"), errors);
+        for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+            status.child(name).not_negative(errors);
+        }
+    }
+}
+
+/// Validates a non-negative number, or a percentage of at most 100.
+fn validate_amount(amount: &Field<'_>, errors: &mut Errors) {
+    let Some(text) = amount.value().and_then(Value::as_str) else { return amount.not_negative(errors) };
+    let is_number = |digits: &&str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match text.strip_suffix('%').filter(is_number) {
+        None => amount.invalid(INVALID_PERCENT, errors),
+        Some(digits) if digits.parse::<u64>().is_ok_and(|percent| percent <= 100) => {}
+        Some(_) => amount.invalid("must not be greater than 100%", errors),
+    }
+}
