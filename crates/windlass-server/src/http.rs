@@ -25,7 +25,7 @@ use crate::{
     health,
     identity::User,
     openapi,
-    request::{self, InvalidPath, Query, RequestInfo},
+    request::{self, InvalidPath, Query, RequestInfo, ResourcePath},
     resource::{ResourceInfo, ResourceTable},
     state::{State, Stopping},
     tls::ClientCertificate,

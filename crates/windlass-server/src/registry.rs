@@ -23,7 +23,7 @@ use windlass_api::{Clock, DryRun, Entropy, FieldValidation, Status};
 use crate::{
     encoded::Encoded,
     identity::User,
-    resource::{Conversions, Item, ResourceInfo, ResourceTable, Target},
+    resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
     warning::Warnings,
     watch_cache::WatchCache,

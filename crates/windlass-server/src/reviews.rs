@@ -103,7 +103,7 @@ pub(crate) async fn answer(
         }
     };
     let decoded = shape.decode(body, params.field_validation)?;
-    params.warnings.extend(decoded.warnings.clone());
+    params.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
     set_namespace(target, &mut object)?;
     let metadata = metadata_mut(&mut object);
@@ -134,7 +134,7 @@ pub(crate) async fn answer(
     let reviewed = handler(Review { context, target, object, write }).await?;
     let reviewed = shape.normalise(reviewed, windlass_api::FieldValidation::Ignore)?.value;
     let item = Item { encoded: Encoded::new(&reviewed, shape.style()), revision: Revision(0) };
-    Ok(Written { answer: ResponseBody::Object(item), created: true, warnings: decoded.warnings })
+    Ok(Written { answer: ResponseBody::Object(item), created: true })
 }
 
 /// Returns the validation errors of a review. As in kube-apiserver, the error has no kind.

@@ -138,7 +138,7 @@ impl fmt::Display for Element {
 fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => go_quote(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(",")),
         Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}={}", format_value(value))).collect(),
         other => other.to_string(),
     }

@@ -1,165 +1,190 @@
 //! The group `rbac.authorization.k8s.io`: roles and role bindings.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::{BASE, Kind, selector::is_readable};
+use super::{BASE, Kind, selector::is_valid_selector};
 use crate::{
-    object::{Errors, NameRule, Path, Tree, default_to, dns_subdomain, items_mut, object_mut, path_segment},
-    resource::Rules,
+    object::{
+        Errors, Field, NameRule, Tree, as_object, default_to, dns_subdomain, items_mut, object_mut, path_segment,
+    },
+    resource::{Rules, Strategy},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RULES: Rules = Rules { name: NameRule::PathSegment, create_on_update: true, ..Rules::COMMON };
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind {
-        group: GROUP,
-        name: "Role",
-        prefix: "/registry/roles/",
-        rules: RULES,
-        validate: |role, errors| validate_rules(role, true, errors),
-        ..BASE
-    },
+    Kind { group: GROUP, name: "Role", prefix: "/registry/roles/", strategy: |_| Arc::new(Role), ..BASE },
     Kind {
         group: GROUP,
         name: "ClusterRole",
         prefix: "/registry/clusterroles/",
-        rules: RULES,
-        validate: validate_cluster_role,
+        strategy: |_| Arc::new(ClusterRole),
         ..BASE
     },
     Kind {
         group: GROUP,
         name: "RoleBinding",
         prefix: "/registry/rolebindings/",
-        rules: RULES,
-        default: default_binding,
-        validate: |binding, errors| validate_binding(binding, &["Role", "ClusterRole"], errors),
-        validate_update: keep_role,
+        strategy: |_| Arc::new(Binding { scope: Scope::Namespace }),
         ..BASE
     },
     Kind {
         group: GROUP,
         name: "ClusterRoleBinding",
         prefix: "/registry/clusterrolebindings/",
-        rules: RULES,
-        default: default_binding,
-        validate: |binding, errors| validate_binding(binding, &["ClusterRole"], errors),
-        validate_update: keep_role,
+        strategy: |_| Arc::new(Binding { scope: Scope::Cluster }),
         ..BASE
     },
 ];
 
-fn default_binding(binding: &mut Value) {
-    default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
-    for subject in items_mut(binding, "subjects") {
-        if matches!(subject.text(&["kind"]), "User" | "Group") {
-            default_to(crate::object::as_object(subject), "apiGroup", GROUP);
-        }
+#[derive(Debug)]
+struct Role;
+
+#[derive(Debug)]
+struct ClusterRole;
+
+/// The kinds RoleBinding and ClusterRoleBinding.
+#[derive(Debug)]
+struct Binding {
+    scope: Scope,
+}
+
+/// The objects that a role or a binding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Namespace,
+    Cluster,
+}
+
+impl Strategy for Role {
+    fn rules(&self) -> &Rules {
+        &RULES
+    }
+
+    fn validate(&self, role: &Value, errors: &mut Errors) {
+        validate_rules(&Field::object(role), Scope::Namespace, errors);
     }
 }
 
-fn validate_cluster_role(role: &Value, errors: &mut Errors) {
-    validate_rules(role, false, errors);
-    if role.at(&["aggregationRule"]).is_some() {
-        let list = Path::new("aggregationRule.clusterRoleSelectors");
-        let selectors = role.items(&["aggregationRule", "clusterRoleSelectors"]);
-        if selectors.is_empty() {
-            errors.required(&list, "at least one clusterRoleSelector required if aggregationRule is non-nil");
-        }
-        for (index, selector) in selectors.iter().enumerate() {
-            if !is_readable(Some(selector), &list.index(index), errors) {
-                errors.invalid(&list.index(index), &Value::Null, "invalid label selector.");
+impl Strategy for ClusterRole {
+    fn rules(&self) -> &Rules {
+        &RULES
+    }
+
+    fn validate(&self, role: &Value, errors: &mut Errors) {
+        let role = Field::object(role);
+        validate_rules(&role, Scope::Cluster, errors);
+        if role.child("aggregationRule").is_set() {
+            let selectors = role.child("aggregationRule.clusterRoleSelectors");
+            if selectors.len() == 0 {
+                selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
+            }
+            for selector in selectors.items() {
+                if !is_valid_selector(&selector, errors) {
+                    selector.invalid_as(&Value::Null, "invalid label selector.", errors);
+                }
             }
         }
     }
 }
 
-fn validate_rules(role: &Value, namespaced: bool, errors: &mut Errors) {
-    let list = Path::new("rules");
-    for (index, rule) in role.items(&["rules"]).iter().enumerate() {
-        let place = list.index(index);
-        let given = |field: &str| !rule.items(&[field]).is_empty();
-        if !given("verbs") {
-            errors.required(&place.child("verbs"), "verbs must contain at least one value");
-        }
-        if given("nonResourceURLs") {
-            let (path, urls) = (place.child("nonResourceURLs"), &rule["nonResourceURLs"]);
-            if namespaced {
-                errors.invalid(&path, urls, "namespaced rules cannot apply to non-resource URLs");
+impl Strategy for Binding {
+    fn rules(&self) -> &Rules {
+        &RULES
+    }
+
+    fn default(&self, binding: &mut Value) {
+        default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
+        for subject in items_mut(binding, "subjects") {
+            if matches!(subject.text(&["kind"]), "User" | "Group") {
+                default_to(as_object(subject), "apiGroup", GROUP);
             }
-            if ["apiGroups", "resources", "resourceNames"].into_iter().any(given) {
-                errors.invalid(&path, urls, "rules cannot apply to both regular resources and non-resource URLs");
+        }
+    }
+
+    fn validate(&self, binding: &Value, errors: &mut Errors) {
+        let binding = Field::object(binding);
+        let role = binding.child("roleRef");
+        let group = role.child("apiGroup");
+        if group.text() != GROUP {
+            group.unsupported(&[GROUP], errors);
+        }
+        let kinds: &[&str] = match self.scope {
+            Scope::Namespace => &["Role", "ClusterRole"],
+            Scope::Cluster => &["ClusterRole"],
+        };
+        let kind = role.child("kind");
+        if !kinds.contains(&kind.text()) {
+            kind.unsupported(kinds, errors);
+        }
+        role.child("name").required_text(path_segment, errors);
+        for subject in binding.child("subjects").items() {
+            validate_subject(&subject, self.scope, errors);
+        }
+    }
+
+    /// Validates that the role does not change.
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
+        if new.at(&["roleRef"]) != old.at(&["roleRef"]) {
+            // The message shows Go's field names.
+            let text = |field: &str| new.text(&["roleRef", field]);
+            let role = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
+            Field::object(new).child("roleRef").invalid_as(&role, "cannot change roleRef", errors);
+        }
+    }
+}
+
+fn validate_rules(role: &Field<'_>, scope: Scope, errors: &mut Errors) {
+    for rule in role.child("rules").items() {
+        let has = |name: &str| rule.child(name).len() > 0;
+        if !has("verbs") {
+            rule.child("verbs").required("verbs must contain at least one value", errors);
+        }
+        let urls = rule.child("nonResourceURLs");
+        if urls.len() > 0 {
+            if scope == Scope::Namespace {
+                urls.invalid("namespaced rules cannot apply to non-resource URLs", errors);
+            }
+            if ["apiGroups", "resources", "resourceNames"].into_iter().any(has) {
+                urls.invalid("rules cannot apply to both regular resources and non-resource URLs", errors);
             }
             continue;
         }
-        if !given("apiGroups") {
-            errors.required(&place.child("apiGroups"), "resource rules must supply at least one api group");
+        if !has("apiGroups") {
+            rule.child("apiGroups").required("resource rules must supply at least one api group", errors);
         }
-        if !given("resources") {
-            errors.required(&place.child("resources"), "resource rules must supply at least one resource");
+        if !has("resources") {
+            rule.child("resources").required("resource rules must supply at least one resource", errors);
         }
     }
 }
 
-fn validate_binding(binding: &Value, kinds: &[&str], errors: &mut Errors) {
-    let path = Path::new("roleRef");
-    let (group, kind, name) = (
-        binding.text(&["roleRef", "apiGroup"]),
-        binding.text(&["roleRef", "kind"]),
-        binding.text(&["roleRef", "name"]),
-    );
-    if group != GROUP {
-        errors.unsupported(&path.child("apiGroup"), group, &[GROUP]);
-    }
-    if !kinds.contains(&kind) {
-        errors.unsupported(&path.child("kind"), kind, kinds);
-    }
+fn validate_subject(subject: &Field<'_>, scope: Scope, errors: &mut Errors) {
+    let (kind, group, name) = (subject.child("kind"), subject.child("apiGroup"), subject.child("name"));
     if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    } else {
-        errors.invalid_each(&path.child("name"), name, path_segment(name));
+        name.required("", errors);
     }
-    // In a RoleBinding, the namespace of a service account is optional.
-    let namespaced = kinds.contains(&"Role");
-    let list = Path::new("subjects");
-    for (index, subject) in binding.items(&["subjects"]).iter().enumerate() {
-        validate_subject(subject, namespaced, &list.index(index), errors);
-    }
-}
-
-fn validate_subject(subject: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
-    let (name, group) = (subject.text(&["name"]), subject.text(&["apiGroup"]));
-    if name.is_empty() {
-        errors.required(&path.child("name"), "");
-    }
-    match subject.text(&["kind"]) {
+    match kind.text() {
         "ServiceAccount" => {
             if !name.is_empty() {
-                errors.invalid_each(&path.child("name"), name, dns_subdomain(name));
+                name.invalid_each(dns_subdomain(name.text()), errors);
             }
             if !group.is_empty() {
-                errors.unsupported(&path.child("apiGroup"), group, &[""]);
+                group.unsupported(&[""], errors);
             }
-            if !namespaced && subject.text(&["namespace"]).is_empty() {
-                errors.required(&path.child("namespace"), "");
+            // In a RoleBinding, the namespace is optional.
+            if scope == Scope::Cluster && subject.child("namespace").is_empty() {
+                subject.child("namespace").required("", errors);
             }
         }
         "User" | "Group" => {
-            if group != GROUP {
-                errors.unsupported(&path.child("apiGroup"), group, &[GROUP]);
+            if group.text() != GROUP {
+                group.unsupported(&[GROUP], errors);
             }
         }
-        other => errors.unsupported(&path.child("kind"), other, &["ServiceAccount", "User", "Group"]),
-    }
-}
-
-/// Validates that a binding's role does not change.
-fn keep_role(new: &Value, old: &Value, errors: &mut Errors) {
-    if new.at(&["roleRef"]) != old.at(&["roleRef"]) {
-        // The value is shown with Go's field names.
-        let text = |field: &str| new.text(&["roleRef", field]);
-        let shown = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
-        errors.invalid(&Path::new("roleRef"), &shown, "cannot change roleRef");
+        _ => kind.unsupported(&["ServiceAccount", "User", "Group"], errors),
     }
 }

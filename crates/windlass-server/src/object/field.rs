@@ -165,6 +165,14 @@ impl<'f> Field<'f> {
         }
     }
 
+    /// Adds errors unless the field has a text of this syntax.
+    pub(crate) fn required_text(&self, syntax: impl FnOnce(&str) -> Vec<String>, errors: &mut Errors) {
+        match self.text() {
+            "" => self.required("", errors),
+            text => self.invalid_each(syntax(text), errors),
+        }
+    }
+
     /// Adds an error if the value differs from that of `old`.
     pub(crate) fn immutable(&self, old: &Field<'_>, errors: &mut Errors) {
         errors.immutable(&self.path, self.value, old.value);

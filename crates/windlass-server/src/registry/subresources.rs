@@ -126,7 +126,7 @@ impl Registry {
             Ok(new)
         };
         let params = WriteParams { field_validation: FieldValidation::Ignore, ..params.clone() };
-        self.change(&pod, WriteScope::Internal, &params, &mut Vec::new(), propose).await?;
+        self.change(&pod, WriteScope::Internal, &params, propose).await?;
         Ok(())
     }
 

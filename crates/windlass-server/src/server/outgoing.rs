@@ -39,7 +39,7 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Creates a charged body. Returns an error if the connection already holds too much.
     pub(super) fn new(body: Body, account: &Arc<Account>, request: InFlight) -> Result<Self, (OverBudget, InFlight)> {
-        let charge = match body.held() {
+        let charge = match body.held_bytes() {
             0 => None,
             held => match account.try_charge(held) {
                 Ok(charge) => Some(charge),
@@ -60,7 +60,7 @@ impl Outgoing {
     /// Creates a body that is sent regardless of limits. For short bodies.
     pub(super) fn unbounded(body: Body, account: &Arc<Account>, request: InFlight) -> Self {
         Self {
-            charge: Some(account.charge(body.held())),
+            charge: Some(account.charge(body.held_bytes())),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
             account: Arc::clone(account),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{
         BASE, Kind,
-        core::volumes::validate_claim_spec,
+        core::persistent_volume_claim::validate_claim_spec,
         pod_spec::warnings,
         workload::{
             SCALE, Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts,

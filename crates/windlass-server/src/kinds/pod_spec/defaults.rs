@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds::{
-    core::volumes::default_source,
+    core::persistent_volume::default_source,
     pod_spec::image::tag,
     quantity::{amount, sum},
 };

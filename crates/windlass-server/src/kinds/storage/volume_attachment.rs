@@ -11,7 +11,7 @@ use crate::{
         core::persistent_volume::{default_source, validate_inline_volume},
         pod_spec::volume_sources::validate_driver_name,
     },
-    object::{Errors, Field, Tree, dns_subdomain},
+    object::{Errors, Field, dns_subdomain},
     resource::{MetadataRule, Resets, Rules, Strategy},
 };
 

@@ -90,7 +90,7 @@ impl Registry {
                 mark_disrupted(&mut new, now);
                 Ok(new)
             };
-            let (marked, _) = self.change(pod, WriteScope::Internal, params, &mut Vec::new(), mark).await?;
+            let (marked, _) = self.change(pod, WriteScope::Internal, params, mark).await?;
             if let Some(version) = &mut deletion.preconditions.resource_version {
                 *version = marked.revision.to_string();
             }
@@ -122,7 +122,7 @@ impl Registry {
             Some(old) => disrupted(old, pod.name(), now),
             None => Err(Status::not_found(&target.group_resource(), budget)),
         };
-        self.change(&target, WriteScope::Status, &params, &mut Vec::new(), take).await?;
+        self.change(&target, WriteScope::Status, &params, take).await?;
         Ok(())
     }
 }
