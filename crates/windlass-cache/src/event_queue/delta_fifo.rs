@@ -99,7 +99,10 @@ impl<K> DeltaFifo<K> {
                     self.queue(Delta::Deleted(deleted));
                 }
             }
-            Delta::Replaced(_) | Delta::Sync(_) => self.queue(delta),
+            Delta::Replaced(_) | Delta::Sync(_) => {
+                self.populated(0);
+                self.queue(delta);
+            }
             Delta::ReplacedAll { objects, version } => {
                 self.version = Some(version);
                 self.replace(objects);
@@ -342,11 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn deltas_of_another_queue_are_grouped_without_a_version() {
+    fn deltas_of_another_queue_are_grouped() {
         let (mut queue, _) = queue(&[entry("a", 1)]);
         queue.push_delta(Delta::Replaced(entry("b", 2)));
         queue.push_delta(Delta::Deleted(Deleted::missed(entry("a", 1))));
         queue.push_delta(Delta::Sync(entry("b", 2)));
+        assert!(queue.is_synced());
         let deltas: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(shapes(&deltas), ["replaced b@2", "sync b@2", "missed a@1"], "no bookmark follows");
     }
