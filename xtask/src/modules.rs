@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 9] = [
+const LAYERED: [&str; 10] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -26,6 +26,7 @@ const LAYERED: [&str; 9] = [
     "windlass-import",
     "windlass-queue",
     "windlass-runtime",
+    "windlass-serve",
     "windlass-server",
 ];
 

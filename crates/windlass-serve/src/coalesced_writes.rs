@@ -16,7 +16,8 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use windlass_api::BoxError;
+
+use crate::BoxError;
 
 /// The size at which buffered bytes are sent immediately: as many as TLS accepts at a time.
 const MOST: usize = 64 << 10;
@@ -26,11 +27,11 @@ const KEPT: usize = 16 << 10;
 
 /// The stream that HTTP/2 writes to.
 #[derive(Debug)]
-pub(super) struct CoalescedWriter<S>(CoalescedConnection<S>);
+pub(crate) struct CoalescedWriter<S>(CoalescedConnection<S>);
 
 /// The handle that drives the connection and sends the buffered bytes.
 #[derive(Debug)]
-pub(super) struct CoalescedConnection<S>(Arc<Mutex<Coalescer<S>>>);
+pub(crate) struct CoalescedConnection<S>(Arc<Mutex<Coalescer<S>>>);
 
 #[derive(Debug)]
 struct Coalescer<S> {
@@ -41,17 +42,17 @@ struct Coalescer<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self(Arc::new(Mutex::new(Coalescer { stream, waiting: Vec::new(), sent: 0 })))
     }
 
     /// Returns the stream for HTTP/2.
-    pub(super) fn stream(&self) -> CoalescedWriter<S> {
+    pub(crate) fn stream(&self) -> CoalescedWriter<S> {
         CoalescedWriter(Self(Arc::clone(&self.0)))
     }
 
     /// Polls the connection, and then sends the bytes it has written.
-    pub(super) async fn drive<T, E: Into<BoxError>>(
+    pub(crate) async fn drive<T, E: Into<BoxError>>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
     ) -> Result<T, BoxError> {
@@ -124,7 +125,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-    use crate::server::coalesced_writes::*;
+    use super::*;
 
     /// Records the size of each write.
     struct Counted(DuplexStream, Arc<Mutex<Vec<usize>>>);
