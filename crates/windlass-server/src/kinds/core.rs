@@ -347,7 +347,7 @@ fn validate_taints(object: &Value, errors: &mut Errors) {
         if seen.repeats((key, effect)) {
             // The value is shown with Go's field names.
             let added = taint.at(&["timeAdded"]).unwrap_or(&Value::Null);
-            let shown = json!({"Key": key, "Value": value, "Allocation": effect, "TimeAdded": added});
+            let shown = json!({"Key": key, "Value": value, "Effect": effect, "TimeAdded": added});
             let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             errors.add(&place, "FieldValueDuplicate", message);
         }

@@ -207,7 +207,7 @@ fn validate_runtime_class(class: &Value, errors: &mut Errors) {
                 // The value is shown with Go's field names.
                 let text = |field: &str| toleration.text(&[field]);
                 let shown = json!({
-                    "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Allocation": text("effect"),
+                    "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),
                     "TolerationSeconds": toleration.int(&["tolerationSeconds"]),
                 });
                 errors.duplicate(&list.index(index), &shown);
