@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-server", &["windlass-api", "windlass-cel", "windlass-serve"]),
     (
         "windlass-runtime",
-        &["windlass-api", "windlass-client", "windlass-cache", "windlass-serve", "windlass-queue", "windlass-webhook"],
+        &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue", "windlass-serve", "windlass-webhook"],
     ),
     // The tests of the controllers use the test kit for fault exploration.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),

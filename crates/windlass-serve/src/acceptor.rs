@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lost_clients_are_not_followed_by_a_pause() {
+    fn lost_client_causes_no_pause() {
         assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
         // EMFILE and ENFILE.
         for code in [24, 23] {

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Everything that a connection needs except its socket and its state.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) server: Arc<HttpServer>,
     pub(crate) tls: Option<Arc<ServerConfig>>,

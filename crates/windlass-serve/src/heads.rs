@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn body_after_a_whole_head_has_no_deadline_here() {
+    async fn body_after_complete_head_has_no_deadline() {
         let Case { mut heads, mut theirs, held, activity } = case();
         theirs.write_all(b"head").await.unwrap();
         heads.read_exact(&mut [0; 4]).await.unwrap();
