@@ -176,3 +176,57 @@ async fn http2_streams_are_limited() {
     }
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn large_head_is_rejected() {
+    let running = Running::start(HttpServer::new(), echo);
+    for (length, status) in [(400 << 10, "200 OK"), (408 << 10, "431 Request Header Fields Too Large")] {
+        let (mut ours, mut theirs) = tokio::io::split(running.connect());
+        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(length));
+        // The server may close the connection before it has read everything.
+        let writing = async { drop(theirs.write_all(head.as_bytes()).await) };
+        let mut response = Vec::new();
+        let reading = async { drop(ours.read_to_end(&mut response).await) };
+        tokio::join!(writing, reading);
+        assert!(response.starts_with(format!("HTTP/1.1 {status}\r\n").as_bytes()), "{length}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_resets_its_streams_is_closed() {
+    const HEADERS: u8 = 1;
+    const RESET: u8 = 3;
+    const SETTINGS: u8 = 4;
+    const GO_AWAY: u8 = 7;
+    const ENHANCE_YOUR_CALM: u8 = 11;
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let mut frame = vec![0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream];
+        frame.extend_from_slice(payload);
+        frame
+    };
+    let running = Running::start(HttpServer::new(), echo);
+    let mut stream = running.connect();
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(SETTINGS, 0, 0, &[]));
+    for stream in (1..100).step_by(2) {
+        // GET, http and / are in the static table of HPACK. The flags end headers and stream.
+        sent.extend(frame(HEADERS, 5, stream, &[0x82, 0x86, 0x84]));
+        sent.extend(frame(RESET, 0, stream, &[0, 0, 0, 8]));
+    }
+    stream.write_all(&sent).await.unwrap();
+    let mut read = Vec::new();
+    stream.read_to_end(&mut read).await.unwrap();
+    let mut frames = &read[..];
+    let mut reasons = Vec::new();
+    while let [_, high, low, kind, rest @ ..] = frames {
+        let length = usize::from(*high) << 8 | usize::from(*low);
+        if *kind == GO_AWAY {
+            // After flags and stream: the last stream, and the error code.
+            reasons.push(rest[5 + 7]);
+        }
+        frames = &rest[5 + length..];
+    }
+    assert_eq!(reasons, [ENHANCE_YOUR_CALM]);
+    running.stop().await;
+}
