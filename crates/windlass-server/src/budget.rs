@@ -331,8 +331,6 @@ mod tests {
 
     #[test]
     fn account_ends_with_its_connection() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let _entered = runtime.enter();
         let budget = budget();
         let account = budget.open();
         account.hold(10);
