@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 8] = [
+const LAYERED: [&str; 9] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -25,6 +25,7 @@ const LAYERED: [&str; 8] = [
     "windlass-envtest",
     "windlass-import",
     "windlass-manifests",
+    "windlass-serve",
     "windlass-server",
 ];
 

@@ -39,12 +39,9 @@ use crate::{
 };
 
 mod coalesced_body;
-mod coalesced_writes;
 mod connection;
-mod heads;
 mod listener;
 mod outgoing;
-mod streams;
 
 #[cfg(test)]
 mod tests;
@@ -268,7 +265,7 @@ impl Server {
         if let Some(pem) = tls.client_ca() {
             self.0.publish_client_ca(pem).await;
         }
-        listener::serve(self, listener, Some(&tls), shutdown).await
+        listener::serve(self, listener, Some(tls), shutdown).await
     }
 
     /// Like [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens are sent unencrypted: use it for measurements
