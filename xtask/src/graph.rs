@@ -13,7 +13,7 @@ use crate::{Result, cargo::cargo};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-api", &[]),
     ("windlass-queue", &[]),
-    ("windlass-net", &[]),
+    ("windlass-serve", &[]),
     ("windlass-derive-model", &[]),
     ("windlass-derive", &["windlass-derive-model"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
@@ -21,11 +21,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
     ("windlass-client", &["windlass-api"]),
     ("windlass-cache", &["windlass-api"]),
-    ("windlass-webhook", &["windlass-api", "windlass-net"]),
-    ("windlass-server", &["windlass-api", "windlass-cel", "windlass-net"]),
+    ("windlass-webhook", &["windlass-api", "windlass-serve"]),
+    ("windlass-server", &["windlass-api", "windlass-cel", "windlass-serve"]),
     (
         "windlass-runtime",
-        &["windlass-api", "windlass-client", "windlass-cache", "windlass-net", "windlass-queue", "windlass-webhook"],
+        &["windlass-api", "windlass-client", "windlass-cache", "windlass-queue", "windlass-serve", "windlass-webhook"],
     ),
     // The tests of the controllers use the test kit for fault exploration.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),

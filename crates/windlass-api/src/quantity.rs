@@ -122,16 +122,27 @@ impl Quantity {
         self.scaled_value(-3)
     }
 
+    /// Returns the amount in billionths, the smallest unit of a quantity, limited to the range of `i128`.
+    #[must_use]
+    pub fn nano_value(&self) -> i128 {
+        self.rounded(NANO)
+    }
+
     /// Returns the amount in units of 10^`scale`, rounded away from zero and limited to the range of `i64`.
     #[must_use]
     pub fn scaled_value(&self, scale: i8) -> i64 {
+        let value = self.rounded(scale.into());
+        i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// Returns the amount in units of 10^`scale`, rounded away from zero and limited.
+    fn rounded(&self, scale: i64) -> i128 {
         let mut amount = self.amount.clone();
-        amount.scale -= i64::from(scale);
+        amount.scale -= scale;
         let (whole, is_all) = amount.whole();
         let whole = whole.map_or(i128::MAX, |whole| i128::try_from(whole).unwrap_or(i128::MAX));
         let away = whole.saturating_add(i128::from(!is_all));
-        let signed = if amount.negative { -away } else { away };
-        i64::try_from(signed).unwrap_or(if amount.negative { i64::MIN } else { i64::MAX })
+        if amount.negative { -away } else { away }
     }
 
     /// Returns the nearest floating-point number.

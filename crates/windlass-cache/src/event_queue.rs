@@ -1,7 +1,7 @@
 //! The queue between the reflector and the store.
 //!
-//! The reflector pushes a [`Change`] for each event; the queue decides in which form and order the store and the
-//! handlers get it as a [`Delta`]. [`InOrder`] is the default queue of informers. The queue itself is plain data; the
+//! The reflector pushes a [`Delta`] for each event and each list. The queue returns them to the store, and may reorder,
+//! merge or split them. [`InOrder`], the default queue of informers, does neither. The queue itself is plain data; the
 //! informer adds waiting, locking and bounds.
 
 mod delta_fifo;
@@ -14,42 +14,25 @@ use windlass_api::ResourceVersion;
 pub use self::{delta_fifo::DeltaFifo, one_by_one::OneByOne};
 use crate::{cached::Cached, handler::Deleted};
 
-/// A change that the reflector received.
-#[derive(Debug)]
-pub enum Change<K> {
-    /// The server sent an ADDED event.
-    Added(Cached<K>),
-    /// The server sent a MODIFIED event.
-    Updated(Cached<K>),
-    /// The server sent a DELETED event with this last state.
-    Deleted(Cached<K>),
-    /// The complete set of objects, from a list. Each key occurs once.
-    Replace {
-        /// The objects, in the server's order.
-        objects: Vec<Cached<K>>,
-        /// The version of the list.
-        version: ResourceVersion,
-    },
-    /// A resync is due: handlers receive all objects again.
-    Resync,
-    /// No change up to this version is missing.
-    Bookmark(ResourceVersion),
-}
-
-/// A change of the store that is then delivered to the handlers.
+/// A change on its way from the server to the store.
+///
+/// A reflector emits [`Added`](Self::Added), [`Updated`](Self::Updated), [`Deleted`](Self::Deleted),
+/// [`ReplacedAll`](Self::ReplacedAll) and [`Bookmark`](Self::Bookmark); an informer adds [`SyncAll`](Self::SyncAll) when
+/// a resync is due. A queue may split a change of all objects into [`Replaced`](Self::Replaced),
+/// [`Deleted`](Self::Deleted) and [`Sync`](Self::Sync) changes of single objects.
 #[derive(Debug)]
 pub enum Delta<K> {
-    /// Stores the object.
+    /// The server sent an ADDED event: stores the object.
     Added(Cached<K>),
-    /// Stores the object.
+    /// The server sent a MODIFIED event: stores the object.
     Updated(Cached<K>),
-    /// Stores the object, which comes from a list.
+    /// The object is in a list: stores it.
     Replaced(Cached<K>),
-    /// Removes the object from the store.
+    /// The server sent a DELETED event, or a list lacks the object: removes it from the store.
     Deleted(Deleted<K>),
-    /// Replaces the content of the store with these objects, in one step.
+    /// The complete set of objects, from a list: replaces the content of the store in one step.
     ReplacedAll {
-        /// The objects. Each key occurs once.
+        /// The objects, in the server's order. Each key occurs once.
         objects: Vec<Cached<K>>,
         /// The version of the list.
         version: ResourceVersion,
@@ -58,16 +41,16 @@ pub enum Delta<K> {
     Sync(Cached<K>),
     /// Delivers every object to the handlers whose resync is due.
     SyncAll,
-    /// Sets the version of the store.
+    /// No change up to this version is missing: sets the version of the store.
     Bookmark(ResourceVersion),
 }
 
 /// A queue that an informer can use. Implementations neither wait nor lock: the informer does both.
 ///
-/// For each object, deltas must be popped in the order in which their changes were pushed.
+/// For each object, deltas must be popped in the order in which they were pushed.
 pub trait EventQueue<K>: Send + 'static {
-    /// Adds a change.
-    fn push(&mut self, change: Change<K>);
+    /// Adds a delta.
+    fn push(&mut self, delta: Delta<K>);
 
     /// Removes and returns the next delta, or `None` if the queue is empty.
     fn pop(&mut self) -> Option<Delta<K>>;
@@ -80,7 +63,7 @@ pub trait EventQueue<K>: Send + 'static {
         self.len() == 0
     }
 
-    /// Reports whether all deltas of the first [`Change::Replace`], and those queued before it, have been popped. Once
+    /// Reports whether all deltas of the first [`Delta::ReplacedAll`], and those queued before it, have been popped. Once
     /// `true`, it stays `true`.
     fn has_synced(&self) -> bool;
 
@@ -90,8 +73,7 @@ pub trait EventQueue<K>: Send + 'static {
     }
 }
 
-/// The order in which a queue returns the deltas of different objects. The deltas of one object are always in the order
-/// of its changes.
+/// The order in which a queue returns the deltas of different objects. The deltas of one object always stay in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// In the order of arrival: after each delta, the store is at the version of its object.
@@ -100,7 +82,7 @@ pub enum Order {
     PerObject,
 }
 
-/// The default queue of informers: every change in the order of arrival, none merged. A replacement is one delta, so
+/// The default queue of informers: every delta in the order of arrival, none merged. A replacement is one delta, so
 /// that readers of the store never see a mixture of two states.
 pub struct InOrder<K> {
     deltas: VecDeque<Delta<K>>,
@@ -129,6 +111,15 @@ impl<K> Delta<K> {
             Self::ReplacedAll { .. } | Self::SyncAll | Self::Bookmark(_) => None,
         }
     }
+
+    /// Returns the resource version of the object or the objects, or `None` for [`SyncAll`](Self::SyncAll).
+    #[must_use]
+    pub fn version(&self) -> Option<&ResourceVersion> {
+        match self {
+            Self::ReplacedAll { version, .. } | Self::Bookmark(version) => Some(version),
+            _ => self.object().map(|object| object.meta().resource_version()),
+        }
+    }
 }
 
 impl<K> InOrder<K> {
@@ -146,16 +137,9 @@ impl<K> Default for InOrder<K> {
 }
 
 impl<K: Send + Sync + 'static> EventQueue<K> for InOrder<K> {
-    fn push(&mut self, change: Change<K>) {
-        let is_replacement = matches!(change, Change::Replace { .. });
-        self.deltas.push_back(match change {
-            Change::Added(object) => Delta::Added(object),
-            Change::Updated(object) => Delta::Updated(object),
-            Change::Deleted(object) => Delta::Deleted(Deleted::last_known(object)),
-            Change::Replace { objects, version } => Delta::ReplacedAll { objects, version },
-            Change::Resync => Delta::SyncAll,
-            Change::Bookmark(version) => Delta::Bookmark(version),
-        });
+    fn push(&mut self, delta: Delta<K>) {
+        let is_replacement = matches!(delta, Delta::ReplacedAll { .. });
+        self.deltas.push_back(delta);
         if is_replacement && self.initial == Initial::Awaited {
             self.initial = Initial::Queued(self.deltas.len());
         }
@@ -225,34 +209,34 @@ pub(crate) mod tests {
     #[test]
     fn changes_come_out_in_the_order_in_which_they_came_none_merged() {
         let mut queue = InOrder::<()>::new();
-        queue.push(Change::Added(entry("a", 1)));
-        queue.push(Change::Added(entry("b", 2)));
-        queue.push(Change::Updated(entry("a", 3)));
-        queue.push(Change::Deleted(entry("a", 4)));
-        queue.push(Change::Deleted(entry("unknown", 5)));
+        queue.push(Delta::Added(entry("a", 1)));
+        queue.push(Delta::Added(entry("b", 2)));
+        queue.push(Delta::Updated(entry("a", 3)));
+        queue.push(Delta::Deleted(Deleted::final_state(entry("a", 4))));
+        queue.push(Delta::Deleted(Deleted::final_state(entry("unknown", 5))));
         assert_eq!(drain(&mut queue), ["added a@1", "added b@2", "updated a@3", "deleted a@4", "deleted unknown@5"]);
     }
 
     #[test]
     fn a_list_a_resync_and_a_bookmark_are_one_delta_each() {
         let mut queue = InOrder::<()>::new();
-        queue.push(Change::Bookmark(1.into()));
-        queue.push(Change::Replace { objects: vec![entry("a", 1), entry("b", 2)], version: 2.into() });
-        queue.push(Change::Resync);
-        queue.push(Change::Bookmark(3.into()));
+        queue.push(Delta::Bookmark(1.into()));
+        queue.push(Delta::ReplacedAll { objects: vec![entry("a", 1), entry("b", 2)], version: 2.into() });
+        queue.push(Delta::SyncAll);
+        queue.push(Delta::Bookmark(3.into()));
         assert_eq!(drain(&mut queue), ["at 1", "all 2 @2", "sync", "at 3"]);
     }
 
     #[test]
     fn the_initial_population_is_what_was_queued_up_to_the_first_replacement() {
         let mut queue = InOrder::<()>::new();
-        queue.push(Change::Bookmark(1.into()));
+        queue.push(Delta::Bookmark(1.into()));
         assert!(!queue.has_synced());
-        queue.push(Change::Replace { objects: Vec::new(), version: 2.into() });
-        queue.push(Change::Resync);
+        queue.push(Delta::ReplacedAll { objects: Vec::new(), version: 2.into() });
+        queue.push(Delta::SyncAll);
         let synced: Vec<_> = std::iter::from_fn(|| queue.pop().map(|_| queue.has_synced())).collect();
         assert_eq!(synced, [false, true, true]);
-        queue.push(Change::Replace { objects: Vec::new(), version: 4.into() });
+        queue.push(Delta::ReplacedAll { objects: Vec::new(), version: 4.into() });
         assert!(queue.has_synced());
     }
 }

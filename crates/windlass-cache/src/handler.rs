@@ -170,12 +170,12 @@ impl<K> Notification<K> {
 
 impl<K> Deleted<K> {
     /// Creates the deletion of an object whose final state the server sent.
-    pub(crate) fn last_known(object: Cached<K>) -> Self {
+    pub const fn final_state(object: Cached<K>) -> Self {
         Self { object, state: DeletedState::Final }
     }
 
     /// Creates the deletion of an object whose DELETED event was missed.
-    pub(crate) fn missed(object: Cached<K>) -> Self {
+    pub const fn missed(object: Cached<K>) -> Self {
         Self { object, state: DeletedState::Unknown }
     }
 }

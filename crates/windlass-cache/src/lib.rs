@@ -41,7 +41,14 @@
 //! panics           catches panics of user code
 //! ```
 //!
-//! An event passes `reflector`, `ingest`, `pipe` and `store`; then `informer` notifies the handlers.
+//! An event passes `reflector`, `ingest`, `pipe` and `store`; then `informer` notifies the handlers. At each boundary it
+//! has one type:
+//!
+//! | from → to | type | content | contracts |
+//! |---|---|---|---|
+//! | server → reflector | [`RawEvent`](windlass_api::RawEvent) | an [`EventType`](windlass_api::EventType) and bytes | C-1 |
+//! | reflector → queue → store | [`Delta`] | one object, all objects, a resync or a bookmark | C-2, C-3 |
+//! | store → handlers | [`Notification`] | one object: its new state, its old one, or a deletion | C-4 |
 //!
 //! Start with [`InformerFactory`] or a single [`SharedInformer`]:
 //!
@@ -120,7 +127,7 @@ mod panics;
 
 pub use cached::Cached;
 pub use error::{AddIndexError, DecodeError, InformerError, UnknownIndex, UnreadableObject};
-pub use event_queue::{Change, Delta, EventQueue, InOrder, Order};
+pub use event_queue::{Delta, EventQueue, InOrder, Order};
 pub use factory::{InformerFactory, Selection};
 pub use handler::{
     Callbacks, Deleted, DeletedState, Events, Filtered, Handler, HandlerOptions, InitialList, Notification,

@@ -9,7 +9,7 @@ use windlass_api::ObjectKey;
 
 use crate::{
     cached::Cached,
-    event_queue::{Change, Delta, EventQueue},
+    event_queue::{Delta, EventQueue},
     reflector::Sink,
     store::Store,
 };
@@ -31,8 +31,8 @@ pub(crate) struct Feed<K: 'static> {
 }
 
 impl<K: Send + Sync + 'static> Sink<K> for Feed<K> {
-    async fn accept(&mut self, change: Change<K>) {
-        self.pipe.push(change).await;
+    async fn accept(&mut self, delta: Delta<K>) {
+        self.pipe.push(delta).await;
     }
 
     fn known(&self, key: &ObjectKey) -> Option<Cached<K>> {
@@ -52,13 +52,13 @@ impl<K: 'static> Pipe<K> {
         Self { queue: Mutex::new(queue), capacity: capacity.max(1), filled: Notify::new(), drained: Notify::new() }
     }
 
-    /// Waits until the queue has room, then adds a change.
-    pub(crate) async fn push(&self, change: Change<K>) {
+    /// Waits until the queue has room, then adds a delta.
+    pub(crate) async fn push(&self, delta: Delta<K>) {
         loop {
             {
                 let mut queue = self.queue.lock();
                 if queue.len() < self.capacity {
-                    queue.push(change);
+                    queue.push(delta);
                     break;
                 }
             }
@@ -72,10 +72,10 @@ impl<K: 'static> Pipe<K> {
         self.queue.lock().len()
     }
 
-    /// Adds a change without waiting for room and without waking the consumer. For the consumer itself, which would
+    /// Adds a delta without waiting for room and without waking the consumer. For the consumer itself, which would
     /// deadlock otherwise.
-    pub(crate) fn push_now(&self, change: Change<K>) {
-        self.queue.lock().push(change);
+    pub(crate) fn push_now(&self, delta: Delta<K>) {
+        self.queue.lock().push(delta);
     }
 
     pub(crate) async fn pop(&self) -> QueuedDelta<K> {
@@ -117,9 +117,9 @@ mod tests {
     async fn the_producer_waits_while_the_queue_is_full() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 2);
         for version in 1..=2_u64 {
-            pipe.push(Change::Bookmark(version.into())).now_or_never().expect("the queue has room");
+            pipe.push(Delta::Bookmark(version.into())).now_or_never().expect("the queue has room");
         }
-        let third = pipe.push(Change::Bookmark(3.into()));
+        let third = pipe.push(Delta::Bookmark(3.into()));
         futures::pin_mut!(third);
         assert!(third.as_mut().now_or_never().is_none());
         let (popped, ()) = soon(join(pipe.pop(), third)).await;
@@ -129,7 +129,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_consumer_waits_while_it_is_empty() {
         let pipe = Pipe::<()>::new(Box::new(InOrder::new()), 1);
-        let push = pipe.push(Change::Replace { objects: Vec::new(), version: 1.into() });
+        let push = pipe.push(Delta::ReplacedAll { objects: Vec::new(), version: 1.into() });
         let (popped, ()) = soon(join(pipe.pop(), push)).await;
         assert!(!popped.synced_before && popped.synced_after);
     }

@@ -35,7 +35,7 @@ use windlass_api::{
     ListWatchError, Meta, Object, ObjectKey, Place, RawEvent, ResourceVersion, Status, WatchOptions,
 };
 
-use self::machine::{ChangeType, Effect, Failure, Input, Length, ListWatchParams, Machine, Stage, State, Then};
+use self::machine::{Effect, Failure, Input, Length, ListWatchParams, Machine, Stage, State, Then};
 pub use self::sink::{Mirror, Sink};
 use self::verify::Differences;
 use crate::{
@@ -43,7 +43,8 @@ use crate::{
     cached::Cached,
     compressor::Compressor,
     error::{InformerError, UnreadableObject},
-    event_queue::Change,
+    event_queue::Delta,
+    handler::Deleted,
     ingest::Ingest,
     memory::Memory,
     options::{Decoding, InformerOptions, Reporter, Verification},
@@ -198,7 +199,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    async fn carry_out(&mut self, effect: Effect<Cached<K>>, state: &State) -> Input<Cached<K>> {
+    async fn carry_out(&mut self, effect: Effect<K>, state: &State) -> Input<K> {
         match effect {
             Effect::Wait(at_least) => {
                 self.close_watch();
@@ -221,7 +222,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 if then == Then::Continue && self.verification == Verification::Compare {
                     self.verify(&objects, &version).await;
                 }
-                self.sink.accept(Change::Replace { objects, version }).await;
+                self.sink.accept(Delta::ReplacedAll { objects, version }).await;
                 if let Then::Watch(options) = then
                     && let Err(input) = self.open_watch(options, state).await
                 {
@@ -232,24 +233,20 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Effect::Discard(object) => {
                 self.aside.shift_remove(object.key());
             }
-            Effect::Forward(change, object) => {
-                if self.compression == Compression::AtOnce {
-                    self.compressor.lock().compress(&object);
+            Effect::Forward(delta) => {
+                if self.compression == Compression::AtOnce
+                    && let Some(object) = delta.object()
+                {
+                    self.compressor.lock().compress(object);
                 }
-                let change = match change {
-                    ChangeType::Added => Change::Added(object),
-                    ChangeType::Modified => Change::Updated(object),
-                    ChangeType::Deleted => Change::Deleted(object),
-                };
-                self.sink.accept(change).await;
+                self.sink.accept(delta).await;
             }
-            Effect::Advance(version) => self.sink.accept(Change::Bookmark(version)).await,
             Effect::Continue => {}
         }
         self.next_event(state).await
     }
 
-    async fn list(&mut self, options: ListOptions) -> Input<Cached<K>> {
+    async fn list(&mut self, options: ListOptions) -> Input<K> {
         self.close_watch();
         if options.continue_token.is_none() {
             self.aside = IndexMap::new();
@@ -268,7 +265,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         while let Some(item) = items.next().await {
             match item {
                 Ok(ListItem::Object(body)) => {
-                    if let Some(object) = self.read(ChangeType::Added, &body) {
+                    if let Some(object) = self.read(EventType::Added, &body) {
                         self.set_aside(object);
                     }
                 }
@@ -283,7 +280,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         failed(self, ListWatchError::Transport("the list was cut off".into()))
     }
 
-    async fn probe(&mut self, options: ListOptions) -> Input<Cached<K>> {
+    async fn probe(&mut self, options: ListOptions) -> Input<K> {
         self.close_watch();
         let list_watch = Arc::clone(&self.list_watch);
         let version = async {
@@ -309,7 +306,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     /// Opens a watch. Returns the input that describes the failure as `Err`.
-    async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input<Cached<K>>> {
+    async fn open_watch(&mut self, mut options: WatchOptions, state: &State) -> Result<(), Input<K>> {
         self.close_watch();
         if options.initial_events == InitialEvents::Send {
             self.aside = IndexMap::new();
@@ -331,7 +328,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     }
 
     /// Returns the next event of the watch.
-    async fn next_event(&mut self, state: &State) -> Input<Cached<K>> {
+    async fn next_event(&mut self, state: &State) -> Input<K> {
         loop {
             let Some(watch) = &mut self.watch else {
                 debug_assert!(false, "no watch is open in {state:?}");
@@ -380,7 +377,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             };
             watch.seen += 1;
             self.reporter.metrics().event(event.event_type);
-            let change = match event.event_type {
+            let delta: fn(Cached<K>) -> Delta<K> = match event.event_type {
                 EventType::Error => {
                     let error = match serde_json::from_slice::<Status>(&event.body) {
                         Ok(status) => ListWatchError::from(status),
@@ -391,27 +388,27 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
                 EventType::Bookmark => match serde_json::from_slice::<Bookmark>(&event.body) {
                     Ok(Bookmark { metadata }) => {
                         let annotations = metadata.annotations.unwrap_or_default();
-                        return Input::Bookmark {
-                            version: metadata.resource_version,
-                            ends_initial: annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true"),
+                        let version = metadata.resource_version;
+                        return match annotations.get(INITIAL_EVENTS_END).map(String::as_str) {
+                            Some("true") => Input::InitialEventsEnd(version),
+                            _ => Input::Event(Delta::Bookmark(version)),
                         };
                     }
                     Err(error) => return self.watch_failed(Stage::Open, ListWatchError::Decode(error.into()), state),
                 },
-                EventType::Added => ChangeType::Added,
-                EventType::Modified => ChangeType::Modified,
-                EventType::Deleted => ChangeType::Deleted,
+                EventType::Added => Delta::Added,
+                EventType::Modified => Delta::Updated,
+                EventType::Deleted => |object| Delta::Deleted(Deleted::final_state(object)),
             };
-            if let Some(object) = self.read(change, &event.body) {
-                let version = object.meta().resource_version().clone();
-                return Input::Change { change, object, version };
+            if let Some(object) = self.read(event.event_type, &event.body) {
+                return Input::Event(delta(object));
             }
         }
     }
 
     /// Reads an object. Reports the error and returns `None` if it is unreadable or the transform fails.
-    fn read(&mut self, change: ChangeType, body: &[u8]) -> Option<Cached<K>> {
-        let object = self.read_transformed(change, body)?;
+    fn read(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
+        let object = self.read_transformed(event_type, body)?;
         if self.decoding == Decoding::Early {
             // A failure is counted, and returned to each reader.
             drop(object.get());
@@ -419,7 +416,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         Some(object)
     }
 
-    fn read_transformed(&mut self, change: ChangeType, body: &[u8]) -> Option<Cached<K>> {
+    fn read_transformed(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
         let object = match self.ingest.read(body) {
             Ok(object) => object,
             Err(source) => {
@@ -433,13 +430,13 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             Err(source) => {
                 self.report_object(UnreadableObject::Transform { key: object.key().clone(), source });
                 // Without this, the object would stay in the cache forever.
-                (change == ChangeType::Deleted).then_some(object)
+                (event_type == EventType::Deleted).then_some(object)
             }
         }
     }
 
     /// Handles an event whose object is too large to be read. Returns `None` if no action is required.
-    fn skip_oversize(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input<Cached<K>>> {
+    fn skip_oversize(&mut self, event_type: EventType, meta: Option<&Meta>, state: &State) -> Option<Input<K>> {
         self.reporter.metrics().event(event_type);
         match (state, event_type) {
             (_, EventType::Deleted) => {
@@ -454,7 +451,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
             // The ADDED events of a watch without a version don't indicate progress.
             (State::Watching { catching_up: true }, EventType::Added) => None,
             // Advances the version, so that the next watch does not start with this event again.
-            _ => meta.map(|meta| Input::Bookmark { version: meta.resource_version().clone(), ends_initial: false }),
+            _ => meta.map(|meta| Input::Event(Delta::Bookmark(meta.resource_version().clone()))),
         }
     }
 
@@ -501,7 +498,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         self.aside.insert(object.key().clone(), object);
     }
 
-    fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input<Cached<K>> {
+    fn watch_failed(&mut self, when: Stage, error: ListWatchError, state: &State) -> Input<K> {
         let failure = failure_of(&error);
         if matches!((state, failure), (State::Streaming { .. }, Failure::Other)) {
             // It is not an error if a server does not support initial events.
@@ -514,7 +511,7 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
         Input::WatchFailed(when, failure)
     }
 
-    fn watch_closed(&mut self) -> Input<Cached<K>> {
+    fn watch_closed(&mut self) -> Input<K> {
         let length = self.watch.as_ref().map_or(Length::VeryShort, |watch| {
             let (now, asked) = (Instant::now(), watch.deadline - GRACE);
             if watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1) {

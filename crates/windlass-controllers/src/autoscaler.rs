@@ -161,7 +161,7 @@ struct Decision {
 
 impl Sync<'_> {
     async fn act(&mut self) -> Result<(), ReconcileError> {
-        let client = self.cx.client();
+        let client = self.cx.live();
         let namespace = self.object.namespace().unwrap_or_default();
         let target = Target::find(client, &self.autoscalers.mapper, namespace, &self.object.spec.scale_target_ref);
         let mut target = match target.await {

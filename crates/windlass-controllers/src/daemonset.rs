@@ -98,7 +98,7 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let Some(history) = History::of(&cx, &set, &selector).await? else { return Ok(Action::await_change()) };
-    let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
+    let claimed = ownership::claim_all(cx.live(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         owned.push(pod.get()?);

@@ -97,7 +97,7 @@ async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>)
     if !memory.caught_up(&key, &deployment, &candidates) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
-    let claimed = ownership::claim_all(cx.client(), &*deployment, &selector, candidates).await?;
+    let claimed = ownership::claim_all(cx.live(), &*deployment, &selector, candidates).await?;
     let mut sets = Vec::with_capacity(claimed.len());
     for set in &claimed {
         sets.push((*set.get()?).clone());

@@ -111,7 +111,7 @@ async fn pods_of(
     selector: &LabelSelector,
     candidates: Vec<Cached<Pod>>,
 ) -> Result<Vec<Arc<Pod>>, ReconcileError> {
-    let claimed = ownership::claim_with(cx.client(), job, selector, candidates, Some(spec::TRACKING)).await?;
+    let claimed = ownership::claim_with(cx.live(), job, selector, candidates, Some(spec::TRACKING)).await?;
     let mut pods = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         let mut pod = pod.get()?;

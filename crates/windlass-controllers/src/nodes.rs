@@ -17,6 +17,7 @@
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
 
 mod addresses;
+mod amount;
 mod consumers;
 mod demand;
 mod disk;
@@ -30,7 +31,6 @@ mod pod_metrics;
 mod notes;
 mod pace;
 mod ports;
-mod quantity;
 mod pod_state;
 mod scheduler;
 mod script;

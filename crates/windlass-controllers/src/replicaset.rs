@@ -108,7 +108,7 @@ async fn reconcile<K: Replicated>(
     if !replicas.control.caught_up(key.key(), &candidates) || !replicas.versions.caught_up(key.key(), &*set) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
-    let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
+    let claimed = ownership::claim_all(cx.live(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         owned.push(pod.get()?);

@@ -12,8 +12,7 @@ use k8s_openapi::{
 };
 use serde_json::{Map, Value, json};
 use windlass_api::{LabelSelector, ObjectExt, Resource};
-use windlass_client::Client;
-use windlass_runtime::Context;
+use windlass_runtime::{CachedClient, Context};
 
 use crate::{error::ReconcileError, ownership};
 
@@ -31,7 +30,7 @@ pub(crate) async fn of<O: Resource>(
     selector: &LabelSelector,
 ) -> Result<Vec<ControllerRevision>, ReconcileError> {
     let candidates = ownership::candidates::<O, ControllerRevision>(cx, owner)?;
-    let claimed = ownership::claim_all(cx.client(), owner, selector, candidates).await?;
+    let claimed = ownership::claim_all(cx.live(), owner, selector, candidates).await?;
     let mut revisions = Vec::with_capacity(claimed.len());
     for revision in &claimed {
         revisions.push((*revision.get()?).clone());
@@ -134,7 +133,7 @@ pub(crate) async fn create<O: Resource>(
 
 /// Gives the revision the newest number.
 pub(crate) async fn renumber(
-    client: &Client,
+    client: &CachedClient,
     revision: &ControllerRevision,
     number: i64,
 ) -> Result<ControllerRevision, ReconcileError> {
@@ -147,7 +146,7 @@ pub(crate) async fn renumber(
 
 /// Deletes the oldest unused revisions until at most the limit of unused ones remains.
 pub(crate) async fn truncate(
-    client: &Client,
+    client: &CachedClient,
     revisions: &[ControllerRevision],
     is_live: impl Fn(&ControllerRevision) -> bool,
     limit: i32,

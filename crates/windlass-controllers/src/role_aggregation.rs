@@ -9,7 +9,6 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use parking_lot::Mutex;
 use windlass_api::{LabelSelector, ObjectExt, ObjectRef};
 use windlass_cache::Cached;
-use windlass_client::Client;
 use windlass_runtime::{Action, Context, Controller, Manager};
 
 use crate::error::{ReconcileError, await_newer_state};
@@ -53,7 +52,7 @@ async fn reconcile(role: &ClusterRole, cx: &Context) -> Result<Action, Reconcile
         if rules != *role.rules.as_deref().unwrap_or_default() {
             let mut wanted = ClusterRole { rules: Some(rules), ..ClusterRole::default() };
             wanted.metadata.name = Some(role.name().to_owned());
-            Client::clone(cx.client()).with_field_owner(MANAGER).apply(&wanted).force().await?;
+            cx.client().apply(&wanted).field_manager(MANAGER).force().await?;
         }
     }
     Ok(Action::await_change())

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use windlass_api::{Object, ObjectExt, ObjectRef, Resource};
 use windlass_cache::Cached;
-use windlass_client::{Client, Error};
-use windlass_runtime::{Action, Context, Controller, Manager, Watch};
+use windlass_client::Error;
+use windlass_runtime::{Action, CachedClient, Context, Controller, Manager, Watch};
 
 use crate::error::ReconcileError;
 
@@ -70,7 +70,7 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-async fn create<K: Resource>(client: &Client, object: &K) -> Result<(), Error> {
+async fn create<K: Resource>(client: &CachedClient, object: &K) -> Result<(), Error> {
     match client.create(object).await {
         Ok(_) => Ok(()),
         // The cache is stale, or the namespace is being deleted.

@@ -101,7 +101,7 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
 
     let history = revisions::of(&cx, &*set, &selector).await?;
     candidates.retain(|pod| identity::ordinal_in(set.name(), pod.meta().name()).is_some());
-    let claimed = ownership::claim_all(cx.client(), &*set, &selector, candidates).await?;
+    let claimed = ownership::claim_all(cx.live(), &*set, &selector, candidates).await?;
     let mut owned = Vec::with_capacity(claimed.len());
     for pod in &claimed {
         owned.push(pod.get()?);

@@ -10,8 +10,7 @@ use k8s_openapi::api::{
     storage::v1::VolumeAttributesClass,
 };
 use windlass_api::{Object, ObjectExt, ObjectRef, Resource};
-use windlass_client::Client;
-use windlass_runtime::{Action, Context, Controller, Manager};
+use windlass_runtime::{Action, CachedClient, Context, Controller, Manager};
 
 use crate::{
     consumers::{claims_of, consumers, consumers_of},
@@ -120,7 +119,7 @@ async fn release_claim(claim: &PersistentVolumeClaim, cx: &Context) -> Result<Ac
 }
 
 /// Removes a finalizer from an object that is being deleted.
-async fn release<K: Resource>(client: &Client, object: &K, finalizer: &str) -> Result<(), ReconcileError> {
+async fn release<K: Resource>(client: &CachedClient, object: &K, finalizer: &str) -> Result<(), ReconcileError> {
     if object.is_deleting() && holds(object, finalizer) {
         let mut free = object.clone();
         free.metadata_mut().finalizers.get_or_insert_default().retain(|held| held != finalizer);

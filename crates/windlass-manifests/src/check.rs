@@ -1,7 +1,5 @@
 //! Checks for errors that a cluster would report, with their place in the types.
 
-use std::fmt;
-
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
@@ -9,30 +7,11 @@ use serde_json::Value;
 use windlass_api::{JsonPath, crd::CrdError};
 use windlass_cel::{RuleError, check_rules, compile_pattern};
 
-use crate::{Manifests, Policy, webhook::Webhook};
-
-/// An error that a cluster would report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The place: `Website v1: spec.replicas`.
-    pub place: String,
-    /// The reason.
-    pub why: String,
-    /// The invalid CEL rule, if the error is in one.
-    pub rule: Option<String>,
-}
-
-impl Problem {
-    pub(crate) fn new(place: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { place: place.into(), why: why.into(), rule: None }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.why)
-    }
-}
+use crate::{
+    policy::Policy,
+    problem::Problem,
+    webhook::{Purpose, Webhook},
+};
 
 /// The schema keywords that are only valid for some types, with these types.
 const KEYWORDS: [(&str, &[&str]); 16] = [
@@ -54,7 +33,13 @@ const KEYWORDS: [(&str, &[&str]); 16] = [
     ("x-kubernetes-map-type", &["object"]),
 ];
 
-pub(crate) fn check(manifests: &Manifests, definitions: &[Result<CustomResourceDefinition, CrdError>]) -> Vec<Problem> {
+/// Checks the CustomResourceDefinitions, webhooks and policies of a project.
+pub(crate) fn check(
+    project: &str,
+    definitions: &[Result<CustomResourceDefinition, CrdError>],
+    webhooks: &[Webhook],
+    policies: &[Policy],
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut names = Vec::new();
     for definition in definitions {
@@ -72,11 +57,11 @@ pub(crate) fn check(manifests: &Manifests, definitions: &[Result<CustomResourceD
                     check_version(&definition.spec.names.kind, version, &mut problems);
                 }
             }
-            Err(error) => problems.push(Problem::new(&manifests.project, error.to_string())),
+            Err(error) => problems.push(Problem::new(project, error.to_string())),
         }
     }
-    check_webhooks(&manifests.webhooks, &mut problems);
-    problems.extend(manifests.policies.iter().flat_map(Policy::problems));
+    check_webhooks(webhooks, &mut problems);
+    problems.extend(policies.iter().flat_map(Policy::problems));
     problems
 }
 
@@ -348,7 +333,7 @@ fn check_webhooks(webhooks: &[Webhook], problems: &mut Vec<Problem>) {
         if webhook.client_config.url.as_ref().is_some_and(|url| !url.starts_with("https://")) {
             problem("its URL must use https");
         }
-        if *purpose == crate::webhook::Purpose::Validating && webhook.reinvocation_policy.is_some() {
+        if *purpose == Purpose::Validating && webhook.reinvocation_policy.is_some() {
             problem("only webhooks that change objects can be called again");
         }
         for condition in webhook.match_conditions.iter().flatten() {

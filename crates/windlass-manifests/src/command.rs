@@ -6,7 +6,11 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{File, Manifests, Part, Problems, files::DEFINITIONS};
+use crate::{
+    files::{DEFINITIONS, File, Part},
+    manifests::Manifests,
+    problem::Problems,
+};
 
 const USAGE: &str = "usage: manifests crds|rbac|webhooks|policies|all [--policies] [--output-dir DIR] [--check]
 

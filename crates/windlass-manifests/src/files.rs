@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-use crate::{Manifests, Problem, yaml};
+use crate::problem::Problem;
 
 /// A part of the manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,32 @@ const HEADER: &str = "# Written by `windlass generate`; do not edit.\n";
 /// The folder of the CustomResourceDefinitions.
 pub(crate) const DEFINITIONS: &str = "crd/bases";
 
+impl Part {
+    /// Reports whether a request for this part includes another part.
+    pub(crate) fn includes(self, one: Self) -> bool {
+        one == self || (self == Self::All && one != Self::Policies)
+    }
+}
+
 impl File {
+    /// Creates a file of YAML documents.
+    pub(crate) fn of_documents(
+        path: String,
+        documents: impl IntoIterator<Item = Result<String, String>>,
+    ) -> Result<Self, Problem> {
+        let mut text = HEADER.to_owned();
+        for document in documents {
+            text.push_str(&document.map_err(|why| Problem::new(&path, why))?);
+        }
+        Ok(Self { path, text })
+    }
+
+    /// Inserts comments at the start, one line each.
+    pub(crate) fn insert_comments(&mut self, comments: impl IntoIterator<Item = String>) {
+        let lines: String = comments.into_iter().map(|comment| format!("# {}\n", one_line(&comment))).collect();
+        self.text.insert_str(HEADER.len(), &lines);
+    }
+
     /// Reports whether a text was generated.
     pub(crate) fn is_ours(text: &str) -> bool {
         text.starts_with(HEADER)
@@ -48,54 +73,6 @@ impl File {
     pub(crate) fn is_written(&self, folder: &Path) -> bool {
         std::fs::read_to_string(folder.join(&self.path)).is_ok_and(|text| text == self.text)
     }
-}
-
-pub(crate) fn files(manifests: &Manifests, part: Part) -> Result<Vec<File>, Problem> {
-    let mut files = Vec::new();
-    let is_wanted = |one: Part| part == one || (part == Part::All && one != Part::Policies);
-    let whole = |documents: Vec<Result<String, String>>, path: String| -> Result<File, Problem> {
-        let mut text = HEADER.to_owned();
-        for document in documents {
-            text.push_str(&document.map_err(|why| Problem::new(&path, why))?);
-        }
-        Ok(File { path, text })
-    };
-    if is_wanted(Part::Crds) {
-        let definitions =
-            manifests.definitions().map_err(|error| Problem::new(&manifests.project, error.to_string()))?;
-        for definition in definitions {
-            let path = format!("{DEFINITIONS}/{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
-            files.push(whole(vec![yaml::document(&definition)], path)?);
-        }
-    }
-    if is_wanted(Part::Rbac) {
-        let (of_cluster, of_namespaces) = manifests.roles();
-        let documents =
-            of_cluster.iter().map(yaml::document).chain(of_namespaces.iter().map(yaml::document)).collect::<Vec<_>>();
-        if !documents.is_empty() {
-            files.push(whole(documents, "rbac/role.yaml".to_owned())?);
-        }
-    }
-    if is_wanted(Part::Webhooks) {
-        let (mutating, validating) = manifests.webhook_configurations();
-        let documents =
-            mutating.iter().map(yaml::document).chain(validating.iter().map(yaml::document)).collect::<Vec<_>>();
-        if !documents.is_empty() {
-            files.push(whole(documents, "webhook/manifests.yaml".to_owned())?);
-        }
-    }
-    if is_wanted(Part::Policies) {
-        let policies = manifests.policies_made()?;
-        if !policies.documents.is_empty() || !policies.left_out.is_empty() {
-            let documents = policies.documents.iter();
-            let documents = documents.flat_map(|(policy, binding)| [yaml::document(policy), yaml::document(binding)]);
-            let mut file = whole(documents.collect(), "policy/policies.yaml".to_owned())?;
-            let left_out = policies.left_out.iter().map(|rule| format!("# Omitted: {}\n", one_line(&rule.to_string())));
-            file.text.insert_str(HEADER.len(), &left_out.collect::<String>());
-            files.push(file);
-        }
-    }
-    Ok(files)
 }
 
 /// Formats a text for a comment.

@@ -14,20 +14,21 @@
 //! Guaranteed: files are written only if there are no errors, and contain no nulls, timestamps or status. Not
 //! guaranteed: that references to other objects, such as the Service of a webhook, are valid in the cluster.
 
-mod check;
 mod command;
-mod files;
 mod manifests;
-mod policy;
+mod check;
+mod files;
 mod roles;
+mod policy;
 mod webhook;
 mod yaml;
+mod problem;
 
-pub use check::Problem;
 pub use command::main;
 pub use files::{File, Part};
-pub use manifests::{Manifests, Problems};
+pub use manifests::Manifests;
 pub use policy::{Enforcement, Policy};
+pub use problem::{Problem, Problems};
 pub use webhook::Webhook;
 
 #[cfg(test)]

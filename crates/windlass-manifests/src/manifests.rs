@@ -1,7 +1,5 @@
 //! The manifests of a project.
 
-use std::fmt;
-
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{
@@ -18,11 +16,13 @@ use windlass_api::{
 };
 
 use crate::{
-    check::{self, Problem},
-    files::{self, File, Part},
+    check,
+    files::{self, DEFINITIONS, File, Part},
     policy::{self, Policies, Policy},
+    problem::{Problem, Problems},
     roles,
     webhook::{self, Names, Webhook},
+    yaml,
 };
 
 /// A builder of a project's manifests.
@@ -41,20 +41,16 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Manifests {
-    pub(crate) project: String,
-    pub(crate) role: String,
+    project: String,
+    role: String,
     definitions: Vec<Result<CustomResourceDefinition, CrdError>>,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) webhooks: Vec<Webhook>,
-    pub(crate) policies: Vec<Policy>,
+    rules: Vec<Rule>,
+    webhooks: Vec<Webhook>,
+    policies: Vec<Policy>,
     names: Names,
     /// The maximum length in characters.
     longest_description: Option<usize>,
 }
-
-/// All errors in the manifests of a project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
 
 impl Manifests {
     /// Creates empty manifests of a project. Shared objects have kubebuilder's names, which kustomize replaces: the
@@ -166,27 +162,50 @@ impl Manifests {
     /// CEL rules are compiled against their schema, and their costs estimated. Patterns, paths and defaults are checked
     /// against the schema. Exactly one version must be the storage version.
     pub fn check(&self) -> Result<(), Problems> {
-        let problems = check::check(self, &self.definitions);
+        let problems = check::check(&self.project, &self.definitions, &self.webhooks, &self.policies);
         if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
     }
 
     /// Returns the files of one part. Returns the errors if there are any.
     pub fn files(&self, part: Part) -> Result<Vec<File>, Problems> {
         self.check()?;
-        files::files(self, part).map_err(|problem| Problems(vec![problem]))
+        self.generated(part).map_err(|problem| Problems(vec![problem]))
     }
-}
 
-impl fmt::Display for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
+    fn generated(&self, part: Part) -> Result<Vec<File>, Problem> {
+        let mut files = Vec::new();
+        if part.includes(Part::Crds) {
+            let definitions = self.definitions().map_err(|error| Problem::new(&self.project, error.to_string()))?;
+            for definition in definitions {
+                let path = format!("{DEFINITIONS}/{}_{}.yaml", definition.spec.group, definition.spec.names.plural);
+                files.push(File::of_documents(path, [yaml::document(&definition)])?);
             }
-            problem.fmt(f)?;
         }
-        Ok(())
+        if part.includes(Part::Rbac) {
+            let (of_cluster, of_namespaces) = self.roles();
+            if !of_cluster.is_empty() || !of_namespaces.is_empty() {
+                let documents = of_cluster.iter().map(yaml::document).chain(of_namespaces.iter().map(yaml::document));
+                files.push(File::of_documents("rbac/role.yaml".to_owned(), documents)?);
+            }
+        }
+        if part.includes(Part::Webhooks) {
+            let (mutating, validating) = self.webhook_configurations();
+            if mutating.is_some() || validating.is_some() {
+                let documents = mutating.iter().map(yaml::document).chain(validating.iter().map(yaml::document));
+                files.push(File::of_documents("webhook/manifests.yaml".to_owned(), documents)?);
+            }
+        }
+        if part.includes(Part::Policies) {
+            let policies = self.policies_made()?;
+            if !policies.documents.is_empty() || !policies.left_out.is_empty() {
+                let documents = policies.documents.iter();
+                let documents =
+                    documents.flat_map(|(policy, binding)| [yaml::document(policy), yaml::document(binding)]);
+                let mut file = File::of_documents("policy/policies.yaml".to_owned(), documents)?;
+                file.insert_comments(policies.left_out.iter().map(|rule| format!("Omitted: {rule}")));
+                files.push(file);
+            }
+        }
+        Ok(files)
     }
 }
-
-impl std::error::Error for Problems {}

@@ -24,7 +24,7 @@ use serde_json::Value;
 use windlass_api::{ApiResource, Resource};
 
 use self::scope::Scope;
-use crate::Problem;
+use crate::problem::Problem;
 
 /// The action for objects that violate a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,21 @@
 //! The client of a manager: reads from the manager's caches, writes to the server.
 //!
+//! | methods of [`CachedClient`] | destination |
+//! |---|---|
+//! | `get`, `get_opt`, `list`, and those of `kind`, `kind_of` and `metadata_of` | the manager's caches |
+//! | `create`, `update`, `update_status`, `patch`, `apply`, `delete`, `delete_collection` | the server |
+//! | `live()` returns the [`Client`], with these verbs and all others | the server |
+//!
+//! So a read needs the word `live` to send a request, and a write never reads a cache. Verbs that only the live client
+//! has are watches, scales, evictions, bindings, tokens, logs and exec, and all writes of
+//! [kinds known only at run time](Client::dynamic).
+//!
 //! # Guarantees
 //!
 //! - A read waits until the cache of its kind has synced; after that it sends no request. The first read of a kind
 //!   starts its cache, unless the kind is watched already. Typed, dynamic and metadata-only reads have separate caches.
 //! - Objects returned by writes look like objects returned by reads: without managedFields, which are about half of
-//!   most objects. The live client returns them.
+//!   most objects. Those of the live client have managedFields.
 //! - Objects returned by reads are shared. They can be stored and passed on, but not modified.
 //! - **Read-your-writes**: after a create, update, patch, apply or delete by a client of the same manager, a read of
 //!   that object, or a list that may contain it, shows that write or something newer. A deleted object is missing or
@@ -25,30 +35,39 @@
 //!   [`CacheOptions`](crate::CacheOptions). The live client can read it.
 //! - A read of a kind that the server does not serve waits until the caller gives up.
 
+mod list;
+
 use std::{
-    collections::HashSet,
     fmt::{self, Debug},
-    future::IntoFuture,
-    ops::Deref,
     sync::Arc,
 };
 
-use futures::{FutureExt, future::BoxFuture};
-use windlass_api::{
-    ApiResource, FieldSelector, LabelSelector, Object, ObjectRef, PartialObject, Resource, Scope, Status,
+use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Patch, Resource, Scope, Status};
+use windlass_cache::{Cached, Lister, Reads};
+use windlass_client::{
+    Client, Error, Operation, Verb,
+    request::RequestError,
+    verbs::{Apply, Create, Delete, DeleteCollection, PatchOne, Update},
 };
-use windlass_cache::{AddIndexError, Cached, Index, Lister, Reads};
-use windlass_client::{Client, Error, Operation, Verb, request::RequestError};
 
+pub use self::list::CachedList;
 use crate::{
     Cluster, Watch,
     read_your_writes::{self, StaleRead},
 };
 
-/// Reads from a manager's caches and writes to the server.
+/// Reads from a manager's caches and writes to the server. [`live`](Self::live) returns the client for everything else.
 ///
-/// All other operations (writes, subresources, watches) are those of the [live client](Client), to which this type
-/// dereferences. Their responses contain no managedFields.
+/// Cheap to clone. See the [module](self) for the guarantees. It is not a [`Client`], so a function that takes one does not
+/// read around the caches by mistake:
+///
+/// ```compile_fail,E0308
+/// # use windlass_client::Client;
+/// # use windlass_runtime::Context;
+/// # fn example(cx: &Context) {
+/// let client: &Client = cx.client(); // `cx.live()` compiles
+/// # }
+/// ```
 ///
 /// ```
 /// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -58,6 +77,7 @@ use crate::{
 /// let pods = cx.client().list::<Pod>().within("shop").labels("app=web").await?; // from the cache
 /// cx.client().delete::<Pod>("web-0").await?; // a request
 /// let fresh = cx.live().get::<ConfigMap>("colours").await?; // a request
+/// cx.live().resources::<Pod>().evict("web-1").await?; // a request
 /// # let _ = (config, pods, fresh);
 /// # Ok(())
 /// # }
@@ -91,21 +111,6 @@ pub struct CachedKind<K> {
     client: CachedClient,
     watch: Watch<K>,
 }
-
-/// A list of cached objects. It is read when it is awaited.
-#[must_use = "a list does nothing until it is awaited"]
-pub struct CachedList<K> {
-    kind: CachedKind<K>,
-    namespace: Option<String>,
-    labels: Option<String>,
-    fields: Option<String>,
-    /// The owner's UID.
-    owner: Option<String>,
-    limit: usize,
-}
-
-/// The index of objects by the UIDs of their owners. The first list by owner adds it to a cache.
-const OWNER_INDEX: &str = "windlass.dev/owner";
 
 // === impl Cluster ===
 
@@ -141,7 +146,8 @@ impl CachedClient {
         Self { parts: Arc::clone(&self.parts), freshness: Freshness::Stale }
     }
 
-    /// Returns the live client, which sends each read to the server.
+    /// Returns the client without caches, which sends each read to the server and has all verbs. Its responses contain
+    /// managedFields.
     #[must_use]
     pub fn live(&self) -> &Client {
         &self.parts.live
@@ -202,13 +208,41 @@ impl CachedClient {
     pub fn list<K: Resource>(&self) -> CachedList<K> {
         self.kind().list()
     }
-}
 
-impl Deref for CachedClient {
-    type Target = Client;
+    /// Creates an object. See [`Client::create`].
+    pub fn create<K: Resource>(&self, object: &K) -> Create<K> {
+        self.parts.writing.create(object)
+    }
 
-    fn deref(&self) -> &Client {
-        &self.parts.writing
+    /// Replaces an object. If the object has a `resourceVersion`, the update fails with a conflict unless this is the
+    /// current version. See [`Client::update`].
+    pub fn update<K: Resource>(&self, object: &K) -> Update<K> {
+        self.parts.writing.update(object)
+    }
+
+    /// Replaces the status of an object and leaves its other fields unchanged. See [`Client::update_status`].
+    pub fn update_status<K: Resource>(&self, object: &K) -> Update<K> {
+        self.parts.writing.update_status(object)
+    }
+
+    /// Patches an object. See [`Client::patch`].
+    pub fn patch<K: Resource>(&self, key: impl Into<ObjectRef<K>>, patch: Patch) -> PatchOne<K> {
+        self.parts.writing.patch(key, patch)
+    }
+
+    /// Applies an object (server-side apply). See [`Client::apply`].
+    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
+        self.parts.writing.apply(object)
+    }
+
+    /// Deletes an object. See [`Client::delete`].
+    pub fn delete<K: Resource>(&self, key: impl Into<ObjectRef<K>>) -> Delete<K> {
+        self.parts.writing.delete(key)
+    }
+
+    /// Deletes the objects of one namespace. See [`Client::delete_collection`].
+    pub fn delete_collection<K: Resource>(&self) -> DeleteCollection<K> {
+        self.parts.writing.delete_collection()
     }
 }
 
@@ -239,7 +273,7 @@ impl<K: Object> CachedKind<K> {
 
     /// Lists the objects.
     pub fn list(&self) -> CachedList<K> {
-        CachedList { kind: self.clone(), namespace: None, labels: None, fields: None, owner: None, limit: usize::MAX }
+        CachedList::new(self.clone())
     }
 
     fn target(&self, key: ObjectRef<K>) -> (ObjectRef<K>, Operation) {
@@ -306,197 +340,6 @@ impl<K> Debug for CachedKind<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedKind").field("watch", &self.watch).finish_non_exhaustive()
     }
-}
-
-// === impl CachedList ===
-
-impl<K: Object> CachedList<K> {
-    /// Lists only the objects in one namespace.
-    pub fn within(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Lists only the objects that match a label selector, in its string form.
-    pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
-        self
-    }
-
-    /// Lists only the objects with these field values, for example `spec.nodeName=n1`. A cache supports
-    /// `metadata.name`, `metadata.namespace`, and each index that is named after a field, see [`Cluster::index`].
-    pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = Some(selector.into());
-        self
-    }
-
-    /// Lists only the objects with an owner reference to this object. If the owner is namespaced, only its namespace is
-    /// searched. Uses an index of the cache, which the first such list adds. An owner without a UID was never stored
-    /// and owns nothing.
-    ///
-    /// ```
-    /// # use windlass_api::k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-    /// # use windlass_runtime::{Context, Result};
-    /// # async fn count(set: &ReplicaSet, cx: &Context) -> Result<usize> {
-    /// Ok(cx.client().list::<Pod>().owned_by(set).await?.len())
-    /// # }
-    /// ```
-    pub fn owned_by(mut self, owner: &impl Object) -> Self {
-        let metadata = owner.metadata();
-        self.owner = Some(metadata.uid.clone().unwrap_or_default());
-        if let (Some(namespace), Scope::Namespaced) = (&metadata.namespace, self.kind.watch.resource.scope) {
-            self.namespace.get_or_insert_with(|| namespace.clone());
-        }
-        self
-    }
-
-    /// Limits the number of listed objects. There is no paging: the remaining objects cannot be requested.
-    pub const fn limit(mut self, objects: usize) -> Self {
-        self.limit = objects;
-        self
-    }
-
-    /// Lists without waiting until the cache shows the manager's own writes.
-    pub fn stale(mut self) -> Self {
-        self.kind = self.kind.stale();
-        self
-    }
-
-    /// Returns the objects as they are cached. Access to their metadata needs no decoding.
-    pub async fn cached(self) -> Result<Vec<Cached<K>>, Error> {
-        let list = self.confined();
-        let operation = list.operation();
-        list.select(&operation).await
-    }
-
-    /// Adds the namespace that the client is confined to, if no namespace is set.
-    fn confined(mut self) -> Self {
-        if self.kind.watch.resource.scope == Scope::Namespaced
-            && self.namespace.as_deref().unwrap_or_default().is_empty()
-        {
-            self.namespace = self.kind.client.live().confinement().map(str::to_owned);
-        }
-        self
-    }
-
-    fn operation(&self) -> Operation {
-        self.kind.operation(Verb::List, self.namespace.as_deref(), None)
-    }
-
-    async fn select(self, operation: &Operation) -> Result<Vec<Cached<K>>, Error> {
-        let bad = |why: String| refused(operation, Status::bad_request(why));
-        let labels: LabelSelector =
-            self.labels.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
-        let fields: FieldSelector =
-            self.fields.as_deref().unwrap_or_default().parse().map_err(|e| bad(format!("{e}")))?;
-        let reads = match self.namespace.as_deref() {
-            Some(namespace) if !namespace.is_empty() => Reads::Namespace(namespace),
-            _ => Reads::All,
-        };
-        let lister = self.kind.lister(operation, reads).await?;
-        let lister = match self.namespace {
-            Some(namespace) if !namespace.is_empty() => lister.within(namespace),
-            _ => lister,
-        };
-        let mut found: Option<Vec<Cached<K>>> = match &self.owner {
-            Some(owner) => Some(owned(&self.kind, &lister, owner, operation).await?),
-            None => None,
-        };
-        for requirement in fields.requirements() {
-            let (field, value) = (&*requirement.field, &*requirement.value);
-            if !requirement.equal {
-                return Err(bad(format!(
-                    "cached lists support only equality in field selectors, not {field}!={value}"
-                )));
-            }
-            found = Some(match (field, found) {
-                ("metadata.name", found) => kept(found.unwrap_or_else(|| lister.list()), |key| &*key.name == value),
-                ("metadata.namespace", found) => {
-                    kept(found.unwrap_or_else(|| lister.list()), |key| key.namespace.as_deref() == Some(value))
-                }
-                (index, found) => {
-                    let indexed = lister.by_index(index, value);
-                    let indexed = indexed.map_err(|error| bad(error.to_string()))?;
-                    match found {
-                        None => indexed,
-                        Some(found) => {
-                            let keys: HashSet<_> = indexed.iter().map(Cached::key).collect();
-                            kept(found, |key| keys.contains(key))
-                        }
-                    }
-                }
-            });
-        }
-        let mut found = match found {
-            Some(mut found) => {
-                found.retain(|object| labels.matches(|key| object.meta().label(key)));
-                found
-            }
-            None => lister.select(&labels),
-        };
-        found.truncate(self.limit);
-        Ok(found)
-    }
-}
-
-impl<K: Object> IntoFuture for CachedList<K> {
-    type Output = Result<Vec<Arc<K>>, Error>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        async move {
-            let list = self.confined();
-            let operation = list.operation();
-            let found = list.select(&operation).await?;
-            found.iter().map(|cached| decoded(cached, &operation)).collect()
-        }
-        .boxed()
-    }
-}
-
-impl<K> Debug for CachedList<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedList")
-            .field("kind", &self.kind)
-            .field("namespace", &self.namespace)
-            .field("labels", &self.labels)
-            .field("fields", &self.fields)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Returns the objects of an owner. Adds the owner index to the cache if it is missing.
-async fn owned<K: Object>(
-    kind: &CachedKind<K>,
-    lister: &Lister<K>,
-    owner: &str,
-    operation: &Operation,
-) -> Result<Vec<Cached<K>>, Error> {
-    if owner.is_empty() {
-        return Ok(Vec::new());
-    }
-    if let Ok(found) = lister.by_index(OWNER_INDEX, owner) {
-        return Ok(found);
-    }
-    for informer in kind.client.cluster().informer(&kind.watch).each() {
-        let index = Index::on_meta(OWNER_INDEX, |meta| {
-            meta.owner_references().iter().map(|owner| Arc::clone(&owner.uid)).collect::<Vec<_>>()
-        });
-        match informer.add_index(index).await {
-            // A concurrent list has added the index.
-            Ok(()) | Err(AddIndexError::Conflict(_)) => {}
-            Err(error) => {
-                let operation = Box::new(operation.clone());
-                return Err(Error::Transport { operation, source: Box::new(error) });
-            }
-        }
-    }
-    lister.by_index(OWNER_INDEX, owner).map_err(|error| refused(operation, Status::bad_request(error.to_string())))
-}
-
-fn kept<K>(mut found: Vec<Cached<K>>, wanted: impl Fn(&windlass_api::ObjectKey) -> bool) -> Vec<Cached<K>> {
-    found.retain(|object| wanted(object.key()));
-    found
 }
 
 fn decoded<K: Object>(cached: &Cached<K>, operation: &Operation) -> Result<Arc<K>, Error> {

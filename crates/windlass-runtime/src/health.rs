@@ -16,6 +16,7 @@ use futures::{FutureExt, future::BoxFuture};
 use http::{Request, StatusCode};
 use tokio::net::TcpListener;
 use windlass_api::{BoxError, ErrorChain};
+use windlass_serve::RequestBody;
 
 use crate::{
     Error, Group, Result, Runnable, RunnableContext,
@@ -157,7 +158,7 @@ impl Runnable for Probes {
                 tracing::info!(%address, "answering probes");
             }
             let probes = Arc::new([("/healthz", healthz.or_ping()), ("/readyz", readyz.or_ping())]);
-            serve(listener, None, context.stop(), move |request| {
+            serve(listener, None, context.stop(), move |request: Request<RequestBody>| {
                 let probes = Arc::clone(&probes);
                 async move { answer(&*probes, &request).await }
             })

@@ -144,14 +144,15 @@ impl Context {
         Self { shared, reconcile_id }
     }
 
-    /// Returns the manager's client: `get` and `list` read from its caches, all other operations are sent to the
-    /// server. The field manager of its writes is the controller's name, unless the caller sets another.
+    /// Returns the manager's client: reads come from its caches, writes are sent to the server. The field manager of its
+    /// writes is the controller's name, unless the caller sets another.
     #[must_use]
     pub fn client(&self) -> &CachedClient {
         &self.shared.client
     }
 
-    /// Returns the same client without caches: it sends each read to the server.
+    /// Returns the client without caches, which sends each read to the server and has all verbs. Short for
+    /// [`CachedClient::live`].
     #[must_use]
     pub fn live(&self) -> &Client {
         self.shared.client.live()

@@ -1,39 +1,18 @@
 //! Small HTTP servers for probes, metrics and the console.
 
-use std::{future::Future, io, net::Ipv6Addr, pin::pin, sync::Arc, time::Duration};
+use std::{io, net::Ipv6Addr, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{
-    body::{Body, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::Semaphore,
-    task::JoinSet,
-    time::timeout,
-};
-use tokio_rustls::TlsAcceptor;
-use windlass_api::BoxError;
-use windlass_net::{Acceptor, WriteTimeout};
+use tokio::net::TcpListener;
+use tokio_rustls::rustls::ServerConfig;
+use windlass_serve::{Application, HttpServer, Protocols};
 
 use crate::shutdown::Stop;
 
-/// The maximum number of concurrent connections. Further connections wait to be accepted.
+/// The maximum number of connections. These servers have few clients.
 const CONNECTIONS: usize = 256;
-/// The time limit of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The time limit for the head of a request, and for idle connections.
-const HEAD: Duration = Duration::from_secs(32);
-/// How long a client may read nothing while a response is pending.
-const STALL: Duration = Duration::from_mins(1);
-/// The time for pending responses to complete after the stop.
-const LINGER: Duration = Duration::from_secs(1);
 
 pub(crate) type Answer = Response<Full<Bytes>>;
 
@@ -76,74 +55,18 @@ impl Listen {
 }
 
 /// Serves connections of a listener until the stop. No connection outlives this function.
-pub(crate) async fn serve<H, F, B>(listener: TcpListener, tls: Option<TlsAcceptor>, stop: &Stop, handle: H)
-where
-    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<B>> + Send,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let mut connections = JoinSet::new();
-    let limit = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut acceptor = Acceptor::new(&listener);
-    loop {
-        let accept = async {
-            let permit = Arc::clone(&limit).acquire_owned().await.expect("the semaphore is never closed");
-            (acceptor.next().await, permit)
-        };
-        let (stream, permit) = tokio::select! {
-            biased;
-            () = stop.requested() => break,
-            accepted = accept => accepted,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-        };
-        let (tls, stop, handle) = (tls.clone(), stop.clone(), handle.clone());
-        let stream = WriteTimeout::new(stream, STALL);
-        connections.spawn(async move {
-            match tls {
-                None => serve_connection(stream, &stop, handle).await,
-                Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => serve_connection(stream, &stop, handle).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-                    Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
-                },
-            }
-            drop(permit);
-        });
-    }
-    drop(listener);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    if timeout(LINGER, ended).await.is_err() {
-        connections.shutdown().await;
-    }
-}
-
-/// Serves one connection. Connection errors are ignored.
-async fn serve_connection<S, H, F, B>(stream: S, stop: &Stop, handle: H)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    H: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Response<B>>,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
-{
-    let service = service_fn(|request| {
-        let answer = handle(request);
-        async { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let result = tokio::select! {
-        result = &mut connection => result,
-        () = stop.requested() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    stop: &Stop,
+    application: impl Application,
+) {
+    let http = HttpServer::new().connections(CONNECTIONS).protocols(Protocols::Http1);
+    let http = match tls {
+        Some(config) => http.tls(config),
+        None => http,
     };
-    if let Err(error) = result {
-        tracing::debug!(%error, "a connection failed");
-    }
+    http.serve(listener, application, stop.requested()).await;
 }
 
 /// Creates a plain-text response that browsers do not sniff as another type.

@@ -38,9 +38,6 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Responses up to this size in bytes are never rejected because of the server's budget.
 const SMALL: usize = 64 << 10;
 
-/// At the maximum number of connections, this fraction of them is closed if idle.
-const IDLE_SHARE: usize = 16;
-
 /// The bytes that all connections of a server hold.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -67,12 +64,6 @@ pub(crate) struct Account {
     held: AtomicUsize,
     /// The time when it last held nothing, or released bytes.
     moved: AtomicU64,
-    /// The number of requests in progress.
-    requests: AtomicUsize,
-    /// The number of all requests.
-    served: AtomicUsize,
-    /// The time when the connection was opened or its last request ended.
-    idle_since: AtomicU64,
     room: Notify,
     closed: Notify,
 }
@@ -83,10 +74,6 @@ pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
 }
-
-/// A request in progress.
-#[derive(Debug)]
-pub(crate) struct InFlight(Arc<Account>);
 
 /// The error for a connection or a server that holds too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,30 +105,16 @@ impl Budget {
         let mut accounts = self.accounts.lock();
         let id = accounts.next;
         accounts.next += 1;
-        let now = self.now();
         let account = Arc::new(Account {
             budget: Arc::clone(self),
             id,
             held: AtomicUsize::new(0),
-            moved: AtomicU64::new(now),
-            requests: AtomicUsize::new(0),
-            served: AtomicUsize::new(0),
-            idle_since: AtomicU64::new(now),
+            moved: AtomicU64::new(self.now()),
             room: Notify::new(),
             closed: Notify::new(),
         });
         accounts.open.insert(id, Arc::downgrade(&account));
         account
-    }
-
-    /// Closes the connections that have been idle longest: one in sixteen, at least one.
-    pub(crate) fn close_idle(&self) {
-        let open = self.open_accounts();
-        let mut idle: Vec<_> = open.iter().filter(|account| account.requests.load(Relaxed) == 0).collect();
-        idle.sort_unstable_by_key(|account| account.idle_since.load(Relaxed));
-        for account in idle.iter().take((open.len() / IDLE_SHARE).max(1)) {
-            account.closed.notify_one();
-        }
     }
 
     /// Closes stalled connections, the largest first, until the rest is within the budget.
@@ -202,23 +175,6 @@ impl Account {
         self.closed.notified().await;
     }
 
-    /// Counts a request until its response has ended.
-    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
-        self.requests.fetch_add(1, Relaxed);
-        self.served.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(self))
-    }
-
-    /// Reports whether a request is being answered.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.requests.load(Relaxed) > 0
-    }
-
-    /// Returns the number of all requests.
-    pub(crate) fn served(&self) -> usize {
-        self.served.load(Relaxed)
-    }
-
     /// Returns an empty charge.
     pub(crate) fn nothing(self: &Arc<Self>) -> Charge {
         Charge { account: Arc::clone(self), bytes: 0 }
@@ -238,6 +194,28 @@ impl Account {
         Ok(charge)
     }
 
+    /// Charges bytes, regardless of limits, until [`Self::release`].
+    pub(crate) fn hold(&self, bytes: usize) {
+        let budget = &self.budget;
+        if self.held.fetch_add(bytes, Relaxed) == 0 {
+            self.moved.store(budget.now(), Relaxed);
+        }
+        if budget.held.fetch_add(bytes, Relaxed) + bytes > budget.limits.server_bytes {
+            budget.close_stalled();
+        }
+    }
+
+    /// Releases bytes of [`Self::hold`].
+    pub(crate) fn release(&self, bytes: usize) {
+        let budget = &self.budget;
+        budget.held.fetch_sub(bytes, Relaxed);
+        let left = self.held.fetch_sub(bytes, Relaxed) - bytes;
+        self.moved.store(budget.now(), Relaxed);
+        if left <= budget.limits.connection_bytes && left + bytes > budget.limits.connection_bytes {
+            self.room.notify_waiters();
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.held.load(Relaxed) <= self.budget.limits.connection_bytes
     }
@@ -246,14 +224,8 @@ impl Account {
 impl Charge {
     /// Adds bytes, regardless of limits.
     pub(crate) fn add(&mut self, bytes: usize) {
-        let (account, budget) = (&self.account, &self.account.budget);
         self.bytes += bytes;
-        if account.held.fetch_add(bytes, Relaxed) == 0 {
-            account.moved.store(budget.now(), Relaxed);
-        }
-        if budget.held.fetch_add(bytes, Relaxed) + bytes > budget.limits.server_bytes {
-            budget.close_stalled();
-        }
+        self.account.hold(bytes);
     }
 
     /// Adds bytes, or returns an error if the limit is exceeded.
@@ -280,23 +252,9 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
+        if self.bytes > 0 {
+            self.account.release(self.bytes);
         }
-        let (account, budget) = (&self.account, &self.account.budget);
-        budget.held.fetch_sub(self.bytes, Relaxed);
-        let left = account.held.fetch_sub(self.bytes, Relaxed) - self.bytes;
-        account.moved.store(budget.now(), Relaxed);
-        if left <= budget.limits.connection_bytes && left + self.bytes > budget.limits.connection_bytes {
-            account.room.notify_waiters();
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.idle_since.store(self.0.budget.now(), Relaxed);
-        self.0.requests.fetch_sub(1, Relaxed);
     }
 }
 
@@ -371,6 +329,18 @@ mod tests {
         assert!(reading.closed().now_or_never().is_none());
     }
 
+    #[test]
+    fn account_ends_with_its_connection() {
+        let budget = budget();
+        let account = budget.open();
+        account.hold(10);
+        assert_eq!((budget.held(), budget.open_accounts().len()), (10, 1));
+        account.release(10);
+        drop(account);
+        assert!(budget.accounts.lock().open.is_empty());
+        assert_eq!(budget.held(), 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn large_response_is_rejected_far_above_the_budget() {
         let budget = Budget::new(Limits { server_bytes: SMALL, ..Limits::default() });
@@ -378,26 +348,5 @@ mod tests {
         let account = budget.open();
         assert_eq!(account.try_charge(SMALL + 1).unwrap_err(), OverBudget);
         assert!(account.try_charge(SMALL).is_ok());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn longest_idle_connections_are_closed_first() {
-        let budget = budget();
-        let busy = budget.open();
-        let request = busy.begin();
-        let mut idle = Vec::new();
-        for _ in 0..31 {
-            time::advance(Duration::from_millis(10)).await;
-            idle.push(budget.open());
-        }
-        // This connection had the latest request.
-        time::advance(Duration::from_millis(10)).await;
-        drop(idle[0].begin());
-        budget.close_idle();
-        let closed: Vec<usize> = (0..31).filter(|place| idle[*place].closed().now_or_never().is_some()).collect();
-        assert_eq!(closed, [1, 2]);
-        assert!(busy.closed().now_or_never().is_none());
-        drop((busy, request, idle));
-        assert!(budget.accounts.lock().open.is_empty());
     }
 }

@@ -25,12 +25,9 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{admission::PodAccounts, authn::{Anonymous, Authenticator, TokenIssuer, Tokens}, authz::{Authorization, Authorizer, AuthorizerChain}, bootstrap::RegistryOptions, budget::{Budget, Limits}, descriptions::Descriptions, http::{Body, Origin, RequestBody, Trust, handle}, identity::User, kinds::core::service::ServiceCidr, metrics::Metrics, state::State, storage::{MemoryStorage, Storage}, tls::TlsIdentity};
 
 mod coalesced_body;
-mod coalesced_writes;
 mod connection;
-mod heads;
 mod listener;
 mod outgoing;
-mod streams;
 
 #[cfg(test)]
 mod tests;
@@ -254,7 +251,7 @@ impl Server {
         if let Some(pem) = tls.client_ca() {
             self.0.publish_client_ca(pem).await;
         }
-        listener::serve(self, listener, Some(&tls), shutdown).await
+        listener::serve(self, listener, Some(tls), shutdown).await
     }
 
     /// Like [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens are sent unencrypted: use it for measurements

@@ -178,7 +178,6 @@ impl TlsIdentity {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(self.config.cert_resolver.clone());
-        config.alpn_protocols.clone_from(&self.config.alpn_protocols);
         config.ignore_client_order = self.config.ignore_client_order;
         Ok(Self { config: Arc::new(config), ..self })
     }
@@ -232,7 +231,6 @@ impl TlsIdentity {
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
         let mut config = server_config(&Policy::default())?.with_no_client_auth().with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.ignore_client_order = true;
         Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None, policy: Policy::default() })
     }

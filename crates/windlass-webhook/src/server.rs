@@ -1,6 +1,5 @@
 //! An HTTPS server for webhooks.
 
-mod connections;
 mod readiness;
 mod tls;
 
@@ -17,6 +16,7 @@ use std::{
 use rustls::server::ResolvesServerCert;
 use thiserror::Error;
 use tokio::net::TcpListener;
+use windlass_serve::{HttpServer, Protocols, RequestBody};
 
 pub use self::readiness::{NotReady, Readiness};
 use crate::{CertificateError, CertificateFiles, Webhooks};
@@ -26,6 +26,9 @@ const PORT: u16 = 9443;
 
 /// The default time limit for running calls after the stop.
 const GRACE: Duration = Duration::from_mins(1);
+
+/// The maximum number of connections. API servers open many, because each may have at most 250 concurrent calls.
+const CONNECTIONS: usize = 4096;
 
 /// Serves [`Webhooks`] over HTTPS, with HTTP/1.1 and HTTP/2, until shutdown.
 ///
@@ -62,13 +65,6 @@ enum Place {
 enum Certificate {
     Files(CertificateFiles),
     Resolver(Arc<dyn ResolvesServerCert>),
-}
-
-/// The protocols offered over TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocols {
-    Http2,
-    Http1Only,
 }
 
 /// The reason why webhooks cannot be served.
@@ -108,7 +104,7 @@ impl Server {
             place: Place::Address(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT)),
             certificate: Certificate::Files(CertificateFiles::in_directory(directory)),
             client_ca: None,
-            protocols: Protocols::Http2,
+            protocols: Protocols::Http1And2,
             grace: GRACE,
             readiness: Readiness::default(),
         }
@@ -153,7 +149,7 @@ impl Server {
 
     /// Disables HTTP/2.
     pub const fn http1_only(mut self) -> Self {
-        self.protocols = Protocols::Http1Only;
+        self.protocols = Protocols::Http1;
         self
     }
 
@@ -187,7 +183,7 @@ impl Server {
             }
             Certificate::Resolver(resolver) => (resolver, None),
         };
-        let tls = tls::config(resolver, client_ca.as_deref(), protocols)?;
+        let tls = tls::config(resolver, client_ca.as_deref())?;
         let listener = match place {
             Place::Bound(listener) => listener,
             Place::Address(address) => bind(address).await.map_err(|source| ServeError::Listen { address, source })?,
@@ -205,8 +201,15 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
+        let http = HttpServer::new().connections(CONNECTIONS).protocols(protocols).tls(tls).grace_period(grace);
+        let answer = move |request: http::Request<RequestBody>| {
+            let webhooks = webhooks.clone();
+            async move { webhooks.answer(request).await }
+        };
         tokio::select! {
-            () = connections::serve(listener, tls, &webhooks, grace, shutdown) => {}
+            cut_off = http.serve(listener, answer, shutdown) => if cut_off > 0 {
+                tracing::warn!(connections = cut_off, ?grace, "closed connections with running calls");
+            },
             () = following => {}
         }
         Ok(())

@@ -136,6 +136,20 @@ fn order_is_of_amounts() {
 }
 
 #[test]
+fn nano_value_is_exact_and_limited() {
+    for (text, nano) in [
+        ("1Gi", 1_073_741_824_000_000_000),
+        ("16Ei", 9_223_372_036_854_775_807_000_000_000),
+        ("-1.5n", -2),
+        ("0", 0),
+        ("1e60", i128::MAX),
+        ("-1e60", -i128::MAX),
+    ] {
+        assert_eq!(quantity(text).nano_value(), nano, "{text}");
+    }
+}
+
+#[test]
 fn whole_numbers_are_rounded_away_from_zero() {
     for (text, value, milli) in
         [("1", 1, 1000), ("1n", 1, 1), ("-1100m", -2, -1100), ("0", 0, 0), ("1Ki", 1024, 1_024_000), ("1e-3", 1, 1)]

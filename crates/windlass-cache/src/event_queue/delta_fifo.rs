@@ -7,14 +7,14 @@ use std::{
 
 use windlass_api::{ObjectKey, ResourceVersion};
 
-use super::{Change, Delta, EventQueue, Order};
+use super::{Delta, EventQueue, Order};
 use crate::{
     cached::Cached,
     handler::{Deleted, DeletedState},
     store::Store,
 };
 
-/// A queue of objects, each with all changes since it was last popped: client-go's `DeltaFIFO`.
+/// A queue of objects, each with all deltas since it was last popped: client-go's `DeltaFIFO`.
 ///
 /// Objects are popped in the order of their first pending change. The changes of one object stay in order, and two
 /// successive deletions are merged. The queue is plain data; an informer or [`Blocking`](crate::collections::Blocking) adds
@@ -26,7 +26,7 @@ use crate::{
 ///   of states, and its version advances only when the queue is empty.
 ///
 /// ```
-/// use windlass_cache::{Cached, Change, Delta, collections::{DeltaFifo, ThreadSafeMap}};
+/// use windlass_cache::{Cached, Deleted, Delta, collections::{DeltaFifo, ThreadSafeMap}};
 /// # use windlass_api::k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 /// # fn pod(name: &str) -> Pod {
 /// #     Pod { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..Pod::default() }
@@ -34,9 +34,9 @@ use crate::{
 ///
 /// let known = ThreadSafeMap::new();
 /// let mut queue = DeltaFifo::new(known.reader());
-/// queue.push_change(Change::Added(Cached::of(&pod("a"))?));
-/// queue.push_change(Change::Added(Cached::of(&pod("b"))?));
-/// queue.push_change(Change::Deleted(Cached::of(&pod("a"))?));
+/// queue.push_delta(Delta::Added(Cached::of(&pod("a"))?));
+/// queue.push_delta(Delta::Added(Cached::of(&pod("b"))?));
+/// queue.push_delta(Delta::Deleted(Deleted::final_state(Cached::of(&pod("a"))?)));
 ///
 /// let (key, deltas) = queue.pop_deltas().unwrap();
 /// assert_eq!(key.to_string(), "a");
@@ -81,30 +81,40 @@ impl<K> DeltaFifo<K> {
         }
     }
 
-    /// Adds a change.
-    pub fn push_change(&mut self, change: Change<K>) {
-        match change {
-            Change::Added(object) => self.changed(Delta::Added(object)),
-            Change::Updated(object) => self.changed(Delta::Updated(object)),
-            Change::Deleted(object) => {
-                self.version = Some(object.meta().resource_version().clone());
+    /// Adds a delta.
+    pub fn push_delta(&mut self, delta: Delta<K>) {
+        match delta {
+            Delta::Added(_) | Delta::Updated(_) => {
+                self.version = delta.version().cloned();
+                self.populated(0);
+                self.queue(delta);
+            }
+            Delta::Deleted(deleted) => {
+                let Deleted { object, state } = &deleted;
+                if *state == DeletedState::Final {
+                    self.version = Some(object.meta().resource_version().clone());
+                }
                 self.populated(0);
                 if self.deltas.contains_key(object.key()) || self.known.get(object.key()).is_some() {
-                    self.queue(Delta::Deleted(Deleted::last_known(object)));
+                    self.queue(Delta::Deleted(deleted));
                 }
             }
-            Change::Replace { objects, version } => {
+            Delta::Replaced(_) | Delta::Sync(_) => {
+                self.populated(0);
+                self.queue(delta);
+            }
+            Delta::ReplacedAll { objects, version } => {
                 self.version = Some(version);
                 self.replace(objects);
             }
-            Change::Resync => {
+            Delta::SyncAll => {
                 for object in self.known.list() {
                     if !self.deltas.contains_key(object.key()) {
                         self.queue(Delta::Sync(object));
                     }
                 }
             }
-            Change::Bookmark(version) => self.version = Some(version),
+            Delta::Bookmark(version) => self.version = Some(version),
         }
     }
 
@@ -132,12 +142,6 @@ impl<K> DeltaFifo<K> {
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.initial == Initial::Queued(0)
-    }
-
-    fn changed(&mut self, delta: Delta<K>) {
-        self.version = delta.object().map(|object| object.meta().resource_version().clone());
-        self.populated(0);
-        self.queue(delta);
     }
 
     fn replace(&mut self, objects: Vec<Cached<K>>) {
@@ -193,8 +197,8 @@ impl Initial {
 }
 
 impl<K: Send + Sync + 'static> EventQueue<K> for DeltaFifo<K> {
-    fn push(&mut self, change: Change<K>) {
-        self.push_change(change);
+    fn push(&mut self, delta: Delta<K>) {
+        self.push_delta(delta);
     }
 
     fn pop(&mut self) -> Option<Delta<K>> {
@@ -248,8 +252,8 @@ mod tests {
         (DeltaFifo::new(writer.store()), writer)
     }
 
-    fn replace(objects: Vec<Map>) -> Change<()> {
-        Change::Replace { objects, version: 9.into() }
+    fn replace(objects: Vec<Map>) -> Delta<()> {
+        Delta::ReplacedAll { objects, version: 9.into() }
     }
 
     fn popped(queue: &mut DeltaFifo<()>) -> Vec<String> {
@@ -261,9 +265,9 @@ mod tests {
     #[test]
     fn objects_come_out_in_the_order_of_their_first_change_each_with_all_its_changes() {
         let (mut queue, _) = queue(&[]);
-        queue.push_change(Change::Added(entry("a", 1)));
-        queue.push_change(Change::Added(entry("b", 2)));
-        queue.push_change(Change::Updated(entry("a", 3)));
+        queue.push_delta(Delta::Added(entry("a", 1)));
+        queue.push_delta(Delta::Added(entry("b", 2)));
+        queue.push_delta(Delta::Updated(entry("a", 3)));
         assert_eq!(queue.keys().map(ToString::to_string).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(queue.deltas_of(&"a".parse().unwrap()).count(), 2);
         assert_eq!(popped(&mut queue), ["a: added a@1, updated a@3", "b: added b@2"]);
@@ -272,9 +276,9 @@ mod tests {
     #[test]
     fn the_deletion_of_what_nobody_knows_is_no_news() {
         let (mut queue, _) = queue(&[entry("known", 1)]);
-        queue.push_change(Change::Added(entry("queued", 2)));
+        queue.push_delta(Delta::Added(entry("queued", 2)));
         for name in ["known", "queued", "neither"] {
-            queue.push_change(Change::Deleted(entry(name, 3)));
+            queue.push_delta(Delta::Deleted(Deleted::final_state(entry(name, 3))));
         }
         assert_eq!(popped(&mut queue), ["queued: added queued@2, deleted queued@3", "known: deleted known@3"]);
     }
@@ -282,19 +286,19 @@ mod tests {
     #[test]
     fn of_two_deletions_in_a_row_the_one_with_the_final_state_is_kept() {
         let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
-        queue.push_change(Change::Deleted(entry("a", 2)));
-        queue.push_change(Change::Deleted(entry("a", 3)));
-        queue.push_change(replace(Vec::new()));
-        queue.push_change(Change::Deleted(entry("b", 4)));
+        queue.push_delta(Delta::Deleted(Deleted::final_state(entry("a", 2))));
+        queue.push_delta(Delta::Deleted(Deleted::final_state(entry("a", 3))));
+        queue.push_delta(replace(Vec::new()));
+        queue.push_delta(Delta::Deleted(Deleted::final_state(entry("b", 4))));
         assert_eq!(popped(&mut queue), ["a: deleted a@2", "b: deleted b@4"]);
     }
 
     #[test]
     fn replacement_delivers_listed_then_queued_then_known() {
         let (mut queue, _) = queue(&[entry("known", 1), entry("both", 1), entry("listed", 1)]);
-        queue.push_change(Change::Added(entry("queued", 2)));
-        queue.push_change(Change::Updated(entry("both", 3)));
-        queue.push_change(replace(vec![entry("listed", 4), entry("new", 5)]));
+        queue.push_delta(Delta::Added(entry("queued", 2)));
+        queue.push_delta(Delta::Updated(entry("both", 3)));
+        queue.push_delta(replace(vec![entry("listed", 4), entry("new", 5)]));
         assert_eq!(
             popped(&mut queue),
             [
@@ -311,19 +315,23 @@ mod tests {
     fn it_has_synced_when_what_the_first_replacement_queued_has_been_popped() {
         let (mut queue, _) = queue(&[entry("gone", 1)]);
         assert!(!queue.is_synced());
-        queue.push_change(replace(vec![entry("a", 1)]));
-        queue.push_change(Change::Added(entry("later", 2)));
+        queue.push_delta(replace(vec![entry("a", 1)]));
+        queue.push_delta(Delta::Added(entry("later", 2)));
         let synced: Vec<_> = std::iter::from_fn(|| queue.pop_deltas().map(|_| queue.is_synced())).collect();
         assert_eq!(synced, [false, true, true], "a, gone, later");
-        queue.push_change(replace(vec![entry("a", 1)]));
+        queue.push_delta(replace(vec![entry("a", 1)]));
         assert!(queue.is_synced(), "it stays synced");
     }
 
     #[test]
     fn a_change_before_any_replacement_leaves_nothing_to_wait_for() {
-        for change in [Change::Added(entry("a", 1)), Change::Updated(entry("a", 1)), Change::Deleted(entry("a", 1))] {
+        for change in [
+            Delta::Added(entry("a", 1)),
+            Delta::Updated(entry("a", 1)),
+            Delta::Deleted(Deleted::final_state(entry("a", 1))),
+        ] {
             let (mut queue, _) = queue(&[]);
-            queue.push_change(change);
+            queue.push_delta(change);
             assert!(queue.is_synced());
         }
     }
@@ -331,17 +339,28 @@ mod tests {
     #[test]
     fn a_resync_shows_what_is_known_and_has_nothing_newer_queued() {
         let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
-        queue.push_change(Change::Updated(entry("a", 2)));
-        queue.push_change(Change::Resync);
+        queue.push_delta(Delta::Updated(entry("a", 2)));
+        queue.push_delta(Delta::SyncAll);
         assert_eq!(popped(&mut queue), ["a: updated a@2", "b: sync b@1"]);
+    }
+
+    #[test]
+    fn deltas_of_another_queue_are_grouped() {
+        let (mut queue, _) = queue(&[entry("a", 1)]);
+        queue.push_delta(Delta::Replaced(entry("b", 2)));
+        queue.push_delta(Delta::Deleted(Deleted::missed(entry("a", 1))));
+        queue.push_delta(Delta::Sync(entry("b", 2)));
+        assert!(queue.is_synced());
+        let deltas: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(shapes(&deltas), ["replaced b@2", "sync b@2", "missed a@1"], "no bookmark follows");
     }
 
     #[test]
     fn delta_by_delta_the_version_is_told_when_nothing_before_it_is_left() {
         let (mut queue, _) = queue(&[]);
         queue.push(replace(vec![entry("a", 1), entry("b", 2)]));
-        queue.push(Change::Updated(entry("a", 10)));
-        queue.push(Change::Bookmark(12.into()));
+        queue.push(Delta::Updated(entry("a", 10)));
+        queue.push(Delta::Bookmark(12.into()));
         assert_eq!(EventQueue::len(&queue), 4);
         let mut told = Vec::new();
         while let Some(delta) = queue.pop() {

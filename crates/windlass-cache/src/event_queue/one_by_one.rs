@@ -7,7 +7,7 @@ use std::{
 
 use windlass_api::{ObjectKey, ResourceVersion};
 
-use super::{Change, Delta, EventQueue};
+use super::{Delta, EventQueue};
 use crate::{cached::Cached, handler::Deleted, store::Store};
 
 /// A queue in the order of arrival, like [`InOrder`](super::InOrder), but a list is delivered object by object: first
@@ -54,19 +54,16 @@ impl<K> OneByOne<K> {
 }
 
 impl<K: Send + Sync + 'static> EventQueue<K> for OneByOne<K> {
-    fn push(&mut self, change: Change<K>) {
-        match change {
-            Change::Added(object) => self.deltas.push_back(Delta::Added(object)),
-            Change::Updated(object) => self.deltas.push_back(Delta::Updated(object)),
-            Change::Deleted(object) => self.deltas.push_back(Delta::Deleted(Deleted::last_known(object))),
-            Change::Replace { objects, version } => self.replace(objects, version),
-            Change::Resync => {
+    fn push(&mut self, delta: Delta<K>) {
+        match delta {
+            Delta::ReplacedAll { objects, version } => self.replace(objects, version),
+            Delta::SyncAll => {
                 let mut known = self.known.list();
                 let queued = self.last_queued();
                 known.retain(|object| !queued.contains_key(object.key()));
                 self.deltas.extend(known.into_iter().map(Delta::Sync));
             }
-            Change::Bookmark(version) => self.deltas.push_back(Delta::Bookmark(version)),
+            single => self.deltas.push_back(single),
         }
     }
 
@@ -115,21 +112,21 @@ mod tests {
     #[test]
     fn every_delta_comes_out_by_itself_in_the_order_of_arrival() {
         let mut queue = queue(&[]);
-        queue.push(Change::Added(entry("a", 1)));
-        queue.push(Change::Added(entry("b", 2)));
-        queue.push(Change::Updated(entry("a", 3)));
-        queue.push(Change::Deleted(entry("unknown", 4)));
+        queue.push(Delta::Added(entry("a", 1)));
+        queue.push(Delta::Added(entry("b", 2)));
+        queue.push(Delta::Updated(entry("a", 3)));
+        queue.push(Delta::Deleted(Deleted::final_state(entry("unknown", 4))));
         assert_eq!(popped(queue), ["added a@1", "added b@2", "updated a@3", "deleted unknown@4"]);
     }
 
     #[test]
     fn list_delivers_queued_deletions_known_deletions_then_objects() {
         let mut queue = queue(&[entry("known", 1), entry("listed", 1), entry("queued", 1)]);
-        queue.push(Change::Updated(entry("queued", 2)));
-        queue.push(Change::Added(entry("ended", 3)));
-        queue.push(Change::Deleted(entry("ended", 4)));
-        queue.push(Change::Deleted(entry("again", 5)));
-        queue.push(Change::Replace { objects: vec![entry("listed", 1), entry("again", 6)], version: 9.into() });
+        queue.push(Delta::Updated(entry("queued", 2)));
+        queue.push(Delta::Added(entry("ended", 3)));
+        queue.push(Delta::Deleted(Deleted::final_state(entry("ended", 4))));
+        queue.push(Delta::Deleted(Deleted::final_state(entry("again", 5))));
+        queue.push(Delta::ReplacedAll { objects: vec![entry("listed", 1), entry("again", 6)], version: 9.into() });
         assert_eq!(
             popped(queue)[4..],
             ["missed queued@2", "missed known@1", "replaced listed@1", "replaced again@6", "at 9"]
@@ -139,16 +136,25 @@ mod tests {
     #[test]
     fn a_resync_shows_nothing_that_has_a_newer_state_queued() {
         let mut queue = queue(&[entry("a", 1), entry("b", 1)]);
-        queue.push(Change::Updated(entry("a", 2)));
-        queue.push(Change::Resync);
+        queue.push(Delta::Updated(entry("a", 2)));
+        queue.push(Delta::SyncAll);
         assert_eq!(popped(queue), ["updated a@2", "sync b@1"]);
+    }
+
+    #[test]
+    fn deltas_of_another_queue_pass_unchanged() {
+        let mut queue = queue(&[]);
+        queue.push(Delta::Replaced(entry("a", 1)));
+        queue.push(Delta::Sync(entry("b", 2)));
+        queue.push(Delta::Deleted(Deleted::missed(entry("c", 3))));
+        assert_eq!(popped(queue), ["replaced a@1", "sync b@2", "missed c@3"]);
     }
 
     #[test]
     fn it_has_synced_when_all_has_been_popped_that_was_there_after_the_first_list() {
         let mut queue = queue(&[]);
-        queue.push(Change::Replace { objects: vec![entry("a", 1)], version: 1.into() });
-        queue.push(Change::Added(entry("b", 2)));
+        queue.push(Delta::ReplacedAll { objects: vec![entry("a", 1)], version: 1.into() });
+        queue.push(Delta::Added(entry("b", 2)));
         let synced: Vec<_> = std::iter::from_fn(|| queue.pop().map(|_| queue.has_synced())).collect();
         assert_eq!(synced, [false, true, true]);
     }

@@ -122,7 +122,17 @@ impl<K: Send + Sync + 'static> NewListener<K> {
                     if removed.load(Ordering::Acquire) {
                         return;
                     }
-                    now = handling.handle(message, now);
+                    let Message::Notify(notification) = message else {
+                        handling.synced.fire();
+                        continue;
+                    };
+                    now = handling.handle(notification, now);
+                    if handling.made_room() {
+                        // Without a yield, a next call that blocks this thread would also delay the processor, which was
+                        // woken on it.
+                        yield_now().await;
+                        now = Instant::now();
+                    }
                 }
             }
         };
@@ -131,30 +141,31 @@ impl<K: Send + Sync + 'static> NewListener<K> {
 }
 
 impl<K: 'static> Handling<K> {
-    /// Handles one message. Takes the start time and returns the end time.
-    fn handle(&mut self, message: Message<K>, now: Instant) -> Instant {
-        let Message::Notify(notification) = message else {
-            self.synced.fire();
-            return now;
-        };
+    /// Handles one notification. Takes the start time and returns the end time.
+    fn handle(&mut self, notification: Notification<K>, now: Instant) -> Instant {
         let key = notification.key().clone();
         let (outcome, ended) = self.pace.run(now, || crate::panics::catch_panic(|| self.handler.handle(notification)));
         if let Err(panic) = outcome {
             self.reporter.metrics().handler_panicked();
             tracing::error!(%key, panic, "a handler panicked; continuing with the next notification");
         }
-        if let Some(backlog) = &self.backlog {
-            backlog.remove_one();
-        }
         ended
+    }
+
+    /// Takes the handled notification off the backlog. Reports whether the processor was waiting for that.
+    fn made_room(&self) -> bool {
+        self.backlog.as_ref().is_some_and(|backlog| backlog.remove_one())
     }
 }
 
 impl Backlog {
-    fn remove_one(&self) {
-        if self.waiting.fetch_sub(1, Ordering::AcqRel) == self.bound {
+    /// Removes a notification, and wakes the processor if the backlog was full. Returns `true` if it was.
+    fn remove_one(&self) -> bool {
+        let was_full = self.waiting.fetch_sub(1, Ordering::AcqRel) == self.bound;
+        if was_full {
             self.has_room.notify_one();
         }
+        was_full
     }
 
     /// Waits until the backlog has room.

@@ -15,7 +15,7 @@ use crate::{
     cached::Cached,
     compressor::Compressor,
     error::AddIndexError,
-    event_queue::{Change, Delta, Order},
+    event_queue::{Delta, Order},
     handler::{Deleted, DeletedState, InitialList, Notification},
     indexer::Index,
     options::Reporter,
@@ -95,7 +95,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
                 () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() && full.is_none() => {
                     let now = Instant::now();
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
-                    pipe.push_now(Change::Resync);
+                    pipe.push_now(Delta::SyncAll);
                 }
                 () = wait_for_room(full.as_deref()), if full.is_some() => {}
                 popped = pipe.pop(), if full.is_none() => self.apply_some(popped, pipe),

@@ -1,7 +1,8 @@
 //! The reflector's decisions as a state machine.
 //!
-//! It performs no I/O, does not wait, and does not look into objects: it takes one in an [`Input`] and returns it in an
-//! [`Effect`]. The driver carries out one effect at a time and passes the outcome back as the next input.
+//! It performs no I/O, does not wait, and reads nothing but the versions of objects: it takes an object in an [`Input`]
+//! and returns it in an [`Effect`]. The driver carries out one effect at a time and passes the outcome back as the next
+//! input.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,11 @@ use windlass_api::{
     Bookmarks, Content, InitialEvents, ListMeta, ListOptions, ResourceVersion, VersionMatch, WatchOptions,
 };
 
-use crate::options::{InformerOptions, InitialSync};
+use crate::{
+    cached::Cached,
+    event_queue::Delta,
+    options::{InformerOptions, InitialSync},
+};
 
 /// The default page size: the number of objects that one read of the server's storage should return.
 const PAGE_SIZE: u32 = 500;
@@ -80,23 +85,20 @@ pub(crate) enum Page {
     Whole,
 }
 
-/// An event that the driver passes to the machine. `O` is the type of the objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Input<O> {
+/// An event that the driver passes to the machine.
+#[derive(Debug)]
+pub(crate) enum Input<K> {
     /// The wait has ended; also the first input.
     Elapsed,
     /// A page of a list is complete.
     PageEnded(ListMeta),
     /// A list failed.
     ListFailed(Failure),
-    /// A change of an object arrived.
-    Change { change: ChangeType, object: O, version: ResourceVersion },
-    /// A bookmark arrived, or the event of an object that is too large to be read.
-    Bookmark {
-        version: ResourceVersion,
-        /// `true` for the bookmark that ends the initial events.
-        ends_initial: bool,
-    },
+    /// A change of an object arrived, or a bookmark. The event of an object that is too large to be read counts as a
+    /// bookmark.
+    Event(Delta<K>),
+    /// The bookmark that ends the initial events arrived.
+    InitialEventsEnd(ResourceVersion),
     /// The watch could not be opened, or sent an error or invalid data.
     WatchFailed(Stage, Failure),
     /// The watch ended, or its connection broke.
@@ -105,14 +107,6 @@ pub(crate) enum Input<O> {
     Probed(ResourceVersion),
     /// The server did not respond with a version.
     ProbeFailed(Failure),
-}
-
-/// The type of a watch event with an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChangeType {
-    Added,
-    Modified,
-    Deleted,
 }
 
 /// The stage at which a watch failed.
@@ -150,8 +144,8 @@ pub(crate) enum Failure {
 }
 
 /// The next action of the driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Effect<O> {
+#[derive(Debug)]
+pub(crate) enum Effect<K> {
     /// End the running request and wait for the next back-off delay, or this duration if it is longer.
     Wait(Option<Duration>),
     /// Request a page and set its objects aside. A page without a continue token starts a new list.
@@ -163,13 +157,11 @@ pub(crate) enum Effect<O> {
     /// Deliver the objects set aside as the complete state.
     Replace { version: ResourceVersion, then: Then },
     /// Set the object aside.
-    Collect(O),
+    Collect(Cached<K>),
     /// Remove the object from those set aside.
-    Discard(O),
-    /// Deliver the object as a change.
-    Forward(ChangeType, O),
-    /// Deliver a bookmark: no change up to this version is missing.
-    Advance(ResourceVersion),
+    Discard(Cached<K>),
+    /// Deliver the change or the bookmark.
+    Forward(Delta<K>),
     /// Continue with the watch.
     Continue,
 }
@@ -250,7 +242,7 @@ impl Machine {
 
     /// Returns the next state and effect. An input that is impossible in the current state leads to `Waiting`.
     #[must_use]
-    pub(crate) fn step<O>(mut self, input: Input<O>) -> (Self, Effect<O>) {
+    pub(crate) fn step<K>(mut self, input: Input<K>) -> (Self, Effect<K>) {
         let current = std::mem::replace(&mut self.state, State::Waiting(Next::Sync));
         let (next, effect) = match (current, input) {
             (State::Waiting(Next::Sync), Input::Elapsed) => self.sync(),
@@ -266,21 +258,18 @@ impl Machine {
         (self, effect)
     }
 
-    fn streaming<O>(&mut self, from: Option<ResourceVersion>, input: Input<O>) -> (State, Effect<O>) {
+    fn streaming<K>(&mut self, from: Option<ResourceVersion>, input: Input<K>) -> (State, Effect<K>) {
         match input {
-            Input::Bookmark { version, ends_initial: true } => {
+            Input::InitialEventsEnd(version) => {
                 self.synced = Some(version.clone());
                 self.unavailable = false;
                 (State::Watching { catching_up: false }, Effect::Replace { version, then: Then::Continue })
             }
-            Input::Bookmark { ends_initial: false, .. } => (State::Streaming { from }, Effect::Continue),
-            Input::Change { change, object, .. } => {
-                let effect = match change {
-                    ChangeType::Added | ChangeType::Modified => Effect::Collect(object),
-                    ChangeType::Deleted => Effect::Discard(object),
-                };
-                (State::Streaming { from }, effect)
+            Input::Event(Delta::Added(object) | Delta::Updated(object)) => {
+                (State::Streaming { from }, Effect::Collect(object))
             }
+            Input::Event(Delta::Deleted(deleted)) => (State::Streaming { from }, Effect::Discard(deleted.object)),
+            Input::Event(Delta::Bookmark(_)) => (State::Streaming { from }, Effect::Continue),
             Input::WatchFailed(_, failure) => match failure {
                 Failure::Expired | Failure::TooLarge if from.is_some() => {
                     self.unavailable = true;
@@ -296,7 +285,7 @@ impl Machine {
         }
     }
 
-    fn page_ended<O>(&mut self, from: Option<ResourceVersion>, page: Page, meta: ListMeta) -> (State, Effect<O>) {
+    fn page_ended<K>(&mut self, from: Option<ResourceVersion>, page: Page, meta: ListMeta) -> (State, Effect<K>) {
         let version = match page {
             Page::Later(first) => first,
             Page::First | Page::Whole => meta.resource_version,
@@ -313,7 +302,7 @@ impl Machine {
         (next, Effect::Replace { version, then: Then::Watch(options) })
     }
 
-    fn list_failed<O>(&mut self, from: Option<ResourceVersion>, page: &Page, failure: Failure) -> (State, Effect<O>) {
+    fn list_failed<K>(&mut self, from: Option<ResourceVersion>, page: &Page, failure: Failure) -> (State, Effect<K>) {
         match (failure, page) {
             (Failure::Expired, Page::Later(_)) => {
                 let resource_version = from.as_ref().map(ToString::to_string);
@@ -329,26 +318,10 @@ impl Machine {
         }
     }
 
-    fn watching<O>(&mut self, catching_up: bool, input: Input<O>) -> (State, Effect<O>) {
+    fn watching<K>(&mut self, catching_up: bool, input: Input<K>) -> (State, Effect<K>) {
         match input {
-            Input::Change { version, .. } | Input::Bookmark { version, .. }
-                if !catching_up && self.is_behind(&version) =>
-            {
-                // The server has another history now: only its most recent state can be requested.
-                self.unavailable = true;
-                wait(Next::Sync, None)
-            }
-            Input::Change { change, object, version } => {
-                let catching_up = catching_up && change == ChangeType::Added;
-                if !catching_up {
-                    self.synced = Some(version);
-                }
-                (State::Watching { catching_up }, Effect::Forward(change, object))
-            }
-            Input::Bookmark { version, .. } => {
-                self.synced = Some(version.clone());
-                (State::Watching { catching_up: false }, Effect::Advance(version))
-            }
+            Input::Event(delta) => self.event(catching_up, delta),
+            Input::InitialEventsEnd(version) => self.event(catching_up, Delta::Bookmark(version)),
             Input::WatchFailed(stage, failure) => match (failure, stage) {
                 (Failure::TooManyRequests(after), _) => wait(Next::Watch, after),
                 (Failure::Refused, Stage::Opening) => {
@@ -367,7 +340,21 @@ impl Machine {
         }
     }
 
-    fn probing<O>(&mut self, input: Input<O>) -> (State, Effect<O>) {
+    fn event<K>(&mut self, catching_up: bool, delta: Delta<K>) -> (State, Effect<K>) {
+        let Some(version) = delta.version() else { return start_over() };
+        if !catching_up && self.is_behind(version) {
+            // The server has another history now: only its most recent state can be requested.
+            self.unavailable = true;
+            return wait(Next::Sync, None);
+        }
+        let catching_up = catching_up && matches!(delta, Delta::Added(_));
+        if !catching_up {
+            self.synced = Some(version.clone());
+        }
+        (State::Watching { catching_up }, Effect::Forward(delta))
+    }
+
+    fn probing<K>(&mut self, input: Input<K>) -> (State, Effect<K>) {
         match input {
             Input::Probed(version) if self.is_behind(&version) => {
                 self.unavailable = true;
@@ -383,7 +370,7 @@ impl Machine {
         }
     }
 
-    fn sync<O>(&mut self) -> (State, Effect<O>) {
+    fn sync<K>(&mut self) -> (State, Effect<K>) {
         self.was_away = false;
         match self.params.initial_sync {
             InitialSync::Watch => self.stream(),
@@ -393,7 +380,7 @@ impl Machine {
 
     /// Starts from the last version or a later one, or from the most recent; never from "0", which could be older than
     /// the last one.
-    fn stream<O>(&mut self) -> (State, Effect<O>) {
+    fn stream<K>(&mut self) -> (State, Effect<K>) {
         let from = self.synced.clone().filter(|version| !self.unavailable && is_set(version));
         let options = WatchOptions {
             resource_version: from.as_ref().map(ToString::to_string),
@@ -403,7 +390,7 @@ impl Machine {
         (State::Streaming { from }, Effect::Watch(options))
     }
 
-    fn list<O>(&mut self) -> (State, Effect<O>) {
+    fn list<K>(&mut self) -> (State, Effect<K>) {
         let from = match &self.synced {
             _ if self.unavailable => None,
             None => Some(ResourceVersion::from("0")),
@@ -421,7 +408,7 @@ impl Machine {
         (State::Listing { from, page: Page::First }, Effect::List(options))
     }
 
-    fn watch<O>(&mut self) -> (State, Effect<O>) {
+    fn watch<K>(&mut self) -> (State, Effect<K>) {
         if self.was_away {
             // Only the version is needed; but keep the selectors, because the client may not be allowed to list
             // anything else.
@@ -464,12 +451,12 @@ impl Machine {
     }
 }
 
-fn wait<O>(next: Next, at_least: Option<Duration>) -> (State, Effect<O>) {
+fn wait<K>(next: Next, at_least: Option<Duration>) -> (State, Effect<K>) {
     (State::Waiting(next), Effect::Wait(at_least))
 }
 
 /// Handles impossible inputs: a new start is better than a state without an exit.
-fn start_over<O>() -> (State, Effect<O>) {
+fn start_over<K>() -> (State, Effect<K>) {
     wait(Next::Sync, None)
 }
 

@@ -2,12 +2,12 @@
 
 use windlass_api::ObjectKey;
 
-use crate::{cached::Cached, collections::ObjectStore, event_queue::Change};
+use crate::{cached::Cached, collections::ObjectStore, event_queue::Delta};
 
-/// A receiver of a [`Reflector`](super::Reflector)'s changes. Implemented for closures that take a [`Change`].
+/// A receiver of a [`Reflector`](super::Reflector)'s changes. Implemented for closures that take a [`Delta`].
 pub trait Sink<K>: Send + 'static {
     /// Accepts a change. The reflector reads no further until the future is ready.
-    fn accept(&mut self, change: Change<K>) -> impl Future<Output = ()> + Send;
+    fn accept(&mut self, delta: Delta<K>) -> impl Future<Output = ()> + Send;
 
     /// Returns the last accepted state of an object, so that a relist does not duplicate unchanged objects in memory.
     fn known(&self, key: &ObjectKey) -> Option<Cached<K>> {
@@ -16,9 +16,9 @@ pub trait Sink<K>: Send + 'static {
     }
 }
 
-impl<K: Send + Sync + 'static, F: FnMut(Change<K>) + Send + 'static> Sink<K> for F {
-    async fn accept(&mut self, change: Change<K>) {
-        self(change);
+impl<K: Send + Sync + 'static, F: FnMut(Delta<K>) + Send + 'static> Sink<K> for F {
+    async fn accept(&mut self, delta: Delta<K>) {
+        self(delta);
     }
 }
 
@@ -31,12 +31,12 @@ where
     K: Send + Sync + 'static,
     S: ObjectStore<Cached<K>> + Send + Sync + 'static,
 {
-    async fn accept(&mut self, change: Change<K>) {
-        match change {
-            Change::Added(object) | Change::Updated(object) => self.0.insert(object),
-            Change::Deleted(object) => self.0.remove(object.key()),
-            Change::Replace { objects, .. } => self.0.replace(objects),
-            Change::Resync | Change::Bookmark(_) => {}
+    async fn accept(&mut self, delta: Delta<K>) {
+        match delta {
+            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => self.0.insert(object),
+            Delta::Deleted(deleted) => self.0.remove(deleted.object.key()),
+            Delta::ReplacedAll { objects, .. } => self.0.replace(objects),
+            Delta::Sync(_) | Delta::SyncAll | Delta::Bookmark(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use windlass_api::Resource;
 
 use super::*;
 use crate::{
-    event_queue::{Delta, InOrder},
+    event_queue::InOrder,
     options::InitialSync,
     pipe::{Feed, Pipe},
     store::StoreWriter,
@@ -610,7 +610,7 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
     let sink = Mirror(Arc::clone(&store));
     let changes = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&changes);
-    let closure = move |change: Change<ConfigMap>| log.lock().push(format!("{change:?}"));
+    let closure = move |delta: Delta<ConfigMap>| log.lock().push(format!("{delta:?}"));
     let resource = ConfigMap::api_resource();
     let following = [
         tokio::spawn(Reflector::new(Arc::new(fake.clone()), resource.clone(), sink, by_list()).run()),
@@ -718,10 +718,10 @@ async fn a_server_that_streams_otherwise_than_it_lists_is_found_out_by_choice() 
             let options = InformerOptions::default().verification(verification);
             let options = options.on_error(move |error| log.lock().push(error.to_string()));
             let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
-            let sink = move |change: Change<ConfigMap>| _ = sender.send(change);
+            let sink = move |delta: Delta<ConfigMap>| _ = sender.send(delta);
             let run = tokio::spawn(Reflector::new(server, ConfigMap::api_resource(), sink, options).run());
             assert!(
-                matches!(changes.recv().await, Some(Change::Replace { .. })),
+                matches!(changes.recv().await, Some(Delta::ReplacedAll { .. })),
                 "the difference is reported, and the reflector continues"
             );
             run.abort();

@@ -10,11 +10,14 @@ mod forward;
 use std::{
     error::Error,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use clap::Args;
+use http::Request;
 use windlass_client::Client;
 use windlass_runtime::shutdown;
+use windlass_serve::{Application, RequestBody};
 
 use crate::{connection::Connection, control_plane::listen, serving::serve};
 use filter::{Filter, Patterns};
@@ -59,8 +62,16 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let address = SocketAddr::new(options.address, options.port);
     let listener = listen(address, "set another port with --port N, or use --port 0 for a free one").await?;
     super::announce(&format!("Starting to serve on {}\n", listener.local_addr()?));
-    serve(listener, options.forward(client), shutdown::signal()).await;
+    serve(listener, application(options.forward(client)), shutdown::signal()).await;
     Ok(())
+}
+
+fn application(forward: Forward) -> impl Application {
+    let forward = Arc::new(forward);
+    move |request: Request<RequestBody>| {
+        let forward = Arc::clone(&forward);
+        async move { forward.answer(request).await }
+    }
 }
 
 impl Options {

@@ -1,13 +1,13 @@
 //! etcd, as far as envtest uses it: it reports that it is healthy, and stores nothing.
 
-use std::{convert::Infallible, error::Error, future::ready};
+use std::{error::Error, future::ready};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, service::service_fn};
 use tokio::{net::TcpListener, task::JoinSet};
 use windlass_runtime::shutdown;
+use windlass_serve::RequestBody;
 
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{commands::announce, serving::serve};
@@ -41,8 +41,8 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
             url.strip_prefix("http://").ok_or_else(|| format!("listening on {url}: only http is spoken here"))?;
         let listener = TcpListener::bind(address.trim_end_matches('/')).await;
         let listener = listener.map_err(|error| format!("listening on {url}: {error}"))?;
-        let service = service_fn(|request: Request<Incoming>| ready(Ok::<_, Infallible>(answer(&request))));
-        serving.spawn(serve(listener, service, std::future::pending()));
+        let application = |request: Request<RequestBody>| ready(answer(&request));
+        serving.spawn(serve(listener, application, std::future::pending()));
     }
     shutdown::signal().await;
     Ok(())

@@ -84,7 +84,7 @@ impl Scales<'_> {
             return Err(ScaleError::NoScale(found.resource.group_resource().to_string()));
         }
         let key = ObjectRef::<DynamicObject>::new(owner.name.clone()).within(namespace);
-        match self.cx.client().dynamic(&found.resource).get_scale(key).await {
+        match self.cx.live().dynamic(&found.resource).get_scale(key).await {
             Ok(scale) if scale.uid() == Some(&*owner.uid) => {
                 Ok(Some((owner.uid.clone(), scale.spec.and_then(|spec| spec.replicas).unwrap_or(0))))
             }

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::quantity::Amount;
+use super::amount::Amount;
 
 /// Amounts by resource name, such as `cpu` and `memory`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +84,7 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodes::amount::tests::amount;
 
     fn container(cpu: &str, restart_policy: Option<&str>) -> Container {
         let requests = BTreeMap::from([("cpu".to_owned(), Quantity(cpu.to_owned()))]);
@@ -102,19 +103,19 @@ mod tests {
     fn containers_add_up_and_initialisation_counts_at_its_worst() {
         let containers = vec![container("100m", None), container("200m", None)];
         let spec = PodSpec { containers, ..PodSpec::default() };
-        assert_eq!(cpu(spec.clone()), Amount::parse("300m").unwrap());
+        assert_eq!(cpu(spec.clone()), amount("300m"));
         let with = |init: Vec<Container>| PodSpec { init_containers: Some(init), ..spec.clone() };
-        assert_eq!(cpu(with(vec![container("250m", None)])), Amount::parse("300m").unwrap());
-        assert_eq!(cpu(with(vec![container("400m", None), container("100m", None)])), Amount::parse("400m").unwrap());
+        assert_eq!(cpu(with(vec![container("250m", None)])), amount("300m"));
+        assert_eq!(cpu(with(vec![container("400m", None), container("100m", None)])), amount("400m"));
         let sidecar = container("100m", Some("Always"));
-        assert_eq!(cpu(with(vec![sidecar.clone(), container("350m", None)])), Amount::parse("450m").unwrap());
-        assert_eq!(cpu(with(vec![container("350m", None), sidecar])), Amount::parse("400m").unwrap());
+        assert_eq!(cpu(with(vec![sidecar.clone(), container("350m", None)])), amount("450m"));
+        assert_eq!(cpu(with(vec![container("350m", None), sidecar])), amount("400m"));
     }
 
     #[test]
     fn overhead_comes_on_top() {
         let overhead = Some(BTreeMap::from([("cpu".to_owned(), Quantity("50m".to_owned()))]));
         let spec = PodSpec { containers: vec![container("1", None)], overhead, ..PodSpec::default() };
-        assert_eq!(cpu(spec), Amount::parse("1050m").unwrap());
+        assert_eq!(cpu(spec), amount("1050m"));
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 use windlass_api::ObjectExt;
 
-use super::{demand::Demand, ports::HostPort, quantity::Amount};
+use super::{amount::Amount, demand::Demand, ports::HostPort};
 
 /// The reason why a pod cannot run on a node. Displays as in the pod's condition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,14 +90,15 @@ pub(crate) fn fit(pod: &Pod, demand: &Demand, node: &Node, usage: &Usage) -> Res
 
 fn room(demand: &Demand, node: &Node, usage: &Usage) -> Result<(), FitError> {
     let status = node.status.as_ref();
+    let allocatable = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
     let allocatable =
-        Demand::of_list(status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref())));
-    if Amount::units(usage.pods + 1) > allocatable.get("pods") {
+        |resource: &str| allocatable.and_then(|list| list.get(resource)).map(Amount::from).unwrap_or_default();
+    if Amount::units(usage.pods + 1) > allocatable("pods") {
         return Err(FitError::TooManyPods);
     }
     for (resource, amount) in demand.iter() {
         let taken = usage.demand.get(resource);
-        if amount > Amount::default() && taken.plus(amount) > allocatable.get(resource) {
+        if amount > Amount::default() && taken.plus(amount) > allocatable(resource) {
             return Err(FitError::Insufficient(resource.to_owned()));
         }
     }

@@ -81,7 +81,7 @@ impl Predicate<Node> for Simulated {
 async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Action, ReconcileError> {
     let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
     let outcome = match cx.store::<Node>().get(&key) {
-        None => create(cx.client(), host, cx.clock(), cx.entropy()).await,
+        None => create(cx.live(), host, cx.clock(), cx.entropy()).await,
         Some(cached) => {
             let found = cached.get()?;
             if !has_condition(&found, "Ready") {

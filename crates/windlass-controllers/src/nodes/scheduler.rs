@@ -221,7 +221,7 @@ impl Scheduler {
             chosen => chosen.map(|node| node.name().to_owned()),
         };
         match chosen {
-            Ok(node) => match bind(cx.client(), pod, &node).await {
+            Ok(node) => match bind(cx.live(), pod, &node).await {
                 Ok(()) => {
                     let message = format!("Successfully assigned {key} to {node}");
                     self.recorder.record(pod, Note::normal("Scheduled", message));

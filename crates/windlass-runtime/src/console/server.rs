@@ -16,6 +16,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 use windlass_cache::{InformerPhase, InformerStatus};
+use windlass_serve::RequestBody;
 
 use super::{
     Console,
@@ -89,7 +90,7 @@ impl Runnable for Server {
                 hosts: hosts.into(),
                 readers: Arc::new(Semaphore::new(READERS)),
             };
-            let serving = serve(listener, None, &stop, move |request| {
+            let serving = serve(listener, None, &stop, move |request: Request<RequestBody>| {
                 let answer = view.answer(&request);
                 async move { answer }
             });

@@ -10,15 +10,16 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
 use tokio::{net::TcpListener, time::sleep};
-use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use tokio_rustls::rustls::ServerConfig;
 use windlass_api::{BoxError, Clock, ErrorChain};
 use windlass_client::{
     certificates::{CertificateError, ServingCertificate, Validity, self_signed},
     config::{Identity, LiveIdentity, Pem},
 };
+use windlass_serve::RequestBody;
 
 use super::{Registry, access::Authorizer};
 use crate::{
@@ -164,20 +165,20 @@ impl Runnable for MetricsServer {
             let identity = LiveIdentity::new();
             let (tls, renewal) = match transport {
                 Transport::Plain => (None, CertificateRenewal::None),
-                Transport::Certified(identity) => (Some(acceptor(identity)), CertificateRenewal::None),
+                Transport::Certified(identity) => (Some(tls_config(identity)), CertificateRenewal::None),
                 Transport::SelfSigned => {
                     renew(&identity, clock).map_err(Error::other)?;
-                    (Some(acceptor(identity.clone())), CertificateRenewal::Renew)
+                    (Some(tls_config(identity.clone())), CertificateRenewal::Renew)
                 }
                 Transport::Files(files) => {
                     files.read(&identity).map_err(Error::other)?;
-                    (Some(acceptor(identity.clone())), CertificateRenewal::Follow(files))
+                    (Some(tls_config(identity.clone())), CertificateRenewal::Follow(files))
                 }
             };
             let authorizer =
                 (audience == Audience::Authorized).then(|| Authorizer::new(context.cluster().client().clone()));
             let authorizer = Arc::new(authorizer);
-            let serving = serve(listener, tls, context.stop(), move |request| {
+            let serving = serve(listener, tls, context.stop(), move |request: Request<RequestBody>| {
                 let (authorizer, registry) = (Arc::clone(&authorizer), registry.clone());
                 async move {
                     if let Some(authorizer) = &*authorizer
@@ -219,14 +220,14 @@ fn show(registry: &Registry, method: &Method, path: &str) -> Answer {
     answer
 }
 
-fn acceptor(identity: LiveIdentity) -> TlsAcceptor {
+fn tls_config(identity: LiveIdentity) -> Arc<ServerConfig> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring supports the default TLS versions")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(ServingCertificate::new(identity)));
-    TlsAcceptor::from(Arc::new(config))
+    Arc::new(config)
 }
 
 /// Generates a certificate and puts it into use.

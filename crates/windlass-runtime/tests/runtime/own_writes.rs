@@ -127,7 +127,7 @@ async fn read_after_each_kind_of_write_waits_for_its_version() {
             2 => drop(client.patch::<ConfigMap>(key("a"), patch()).await.unwrap()),
             3 => drop(client.apply(&named("a")).await.unwrap()),
             4 => client.update(&named("a")).discard_response().await.unwrap(),
-            5 => drop(client.patch_scale::<ConfigMap>(key("a"), patch()).await.unwrap()),
+            5 => drop(client.live().patch_scale::<ConfigMap>(key("a"), patch()).await.unwrap()),
             _ => drop(client.live().update(&named("a")).await.unwrap()),
         }
         later(move || fake.put(&named("a")));

@@ -10,10 +10,11 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::streams::Progress;
-use crate::budget::{Account, Charge, InFlight, OverBudget};
-use crate::http::Body;
-use crate::server::coalesced_body::CoalescedBody;
+use super::coalesced_body::CoalescedBody;
+use crate::{
+    budget::{Account, Charge, OverBudget},
+    http::Body,
+};
 
 /// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
 /// frame.
@@ -32,19 +33,14 @@ pub(super) struct Outgoing {
     is_whole: bool,
     /// The unsent rest of the last frame.
     rest: Bytes,
-    progress: Option<Arc<Progress>>,
-    _request: InFlight,
 }
 
 impl Outgoing {
     /// Creates a charged body. Returns an error if the connection already holds too much.
-    pub(super) fn new(body: Body, account: &Arc<Account>, request: InFlight) -> Result<Self, (OverBudget, InFlight)> {
+    pub(super) fn new(body: Body, account: &Arc<Account>) -> Result<Self, OverBudget> {
         let charge = match body.held_bytes() {
             0 => None,
-            held => match account.try_charge(held) {
-                Ok(charge) => Some(charge),
-                Err(error) => return Err((error, request)),
-            },
+            held => Some(account.try_charge(held)?),
         };
         Ok(Self {
             is_whole: body.length().is_some(),
@@ -52,21 +48,17 @@ impl Outgoing {
             account: Arc::clone(account),
             charge,
             rest: Bytes::new(),
-            progress: Progress::of_task(),
-            _request: request,
         })
     }
 
     /// Creates a body that is sent regardless of limits. For short bodies.
-    pub(super) fn unbounded(body: Body, account: &Arc<Account>, request: InFlight) -> Self {
+    pub(super) fn unbounded(body: Body, account: &Arc<Account>) -> Self {
         Self {
             charge: Some(account.charge(body.held_bytes())),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
             account: Arc::clone(account),
             rest: Bytes::new(),
-            progress: Progress::of_task(),
-            _request: request,
         }
     }
 
@@ -86,9 +78,6 @@ impl HttpBody for Outgoing {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(progress) = &self.progress {
-            progress.asked();
-        }
         let mut data = std::mem::take(&mut self.rest);
         if data.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
@@ -99,9 +88,6 @@ impl HttpBody for Outgoing {
         }
         if data.len() > PIECE {
             self.rest = data.split_off(PIECE);
-        }
-        if let Some(progress) = &self.progress {
-            progress.handed();
         }
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
@@ -127,8 +113,8 @@ mod tests {
     async fn frames_are_charged_until_the_body_ends() {
         let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
         let pieces = vec![Bytes::from(vec![b'x'; PIECE]); 6];
-        let mut body = Outgoing::new(Body::pieces(pieces), &account, account.begin()).unwrap();
-        let refused = || Outgoing::new(Body::whole(vec![0; PIECE]), &account, account.begin()).is_err();
+        let mut body = Outgoing::new(Body::pieces(pieces), &account).unwrap();
+        let refused = || Outgoing::new(Body::whole(vec![0; PIECE]), &account).is_err();
         while let Some(Ok(frame)) = body.frame().await {
             assert!(frame.into_data().is_ok_and(|data| data.len() <= PIECE) && refused());
         }
@@ -139,7 +125,7 @@ mod tests {
     #[tokio::test]
     async fn large_body_is_split_and_charged_until_all_parts_drop() {
         let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
-        let mut body = Outgoing::new(Body::whole(vec![b'x'; 3 * PIECE + 1]), &account, account.begin()).unwrap();
+        let mut body = Outgoing::new(Body::whole(vec![b'x'; 3 * PIECE + 1]), &account).unwrap();
         assert_eq!(body.size_hint().exact(), Some(3 * PIECE as u64 + 1));
         let mut frames = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
@@ -147,7 +133,7 @@ mod tests {
         }
         assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE, PIECE, PIECE, 1]);
         drop(body);
-        let refused = |length| Outgoing::new(Body::whole(vec![0; length]), &account, account.begin()).is_err();
+        let refused = |length| Outgoing::new(Body::whole(vec![0; length]), &account).is_err();
         assert!(refused(3 * PIECE));
         frames.truncate(1);
         assert!(refused(3 * PIECE), "all pieces share the bytes");

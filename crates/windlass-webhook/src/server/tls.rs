@@ -11,12 +11,11 @@ use rustls::{
 };
 use windlass_api::BoxError;
 
-use super::{Protocols, ServeError};
+use super::ServeError;
 
 pub(super) fn config(
     resolver: Arc<dyn ResolvesServerCert>,
     client_ca: Option<&Path>,
-    protocols: Protocols,
 ) -> Result<Arc<ServerConfig>, ServeError> {
     let provider = Arc::new(ring::default_provider());
     let clients: Arc<dyn ClientCertVerifier> = match client_ca {
@@ -25,14 +24,10 @@ pub(super) fn config(
             authorities(path, &provider).map_err(|source| ServeError::ClientCa { path: path.to_owned(), source })?
         }
     };
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(resolver);
-    config.alpn_protocols = match protocols {
-        Protocols::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Protocols::Http1Only => vec![b"http/1.1".to_vec()],
-    };
     Ok(Arc::new(config))
 }
 

@@ -1,8 +1,15 @@
 use super::*;
+use crate::{event_queue::tests::entry, handler::Deleted};
 
-/// The objects of these tests are their versions.
-type Input = super::Input<u64>;
-type Effect = super::Effect<u64>;
+type Input = super::Input<()>;
+type Effect = super::Effect<()>;
+
+/// Compares objects by key and version.
+impl PartialEq for Effect {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
 
 fn machine(initial_sync: InitialSync) -> Machine {
     Machine::new(ListWatchParams { labels: Some("app=x".to_owned()), initial_sync, ..ListWatchParams::default() })
@@ -24,16 +31,24 @@ fn page(version: u64, token: Option<&str>) -> Input {
     Input::PageEnded(ListMeta { resource_version: version.into(), continue_token, ..ListMeta::default() })
 }
 
-fn change(change: ChangeType, version: u64) -> Input {
-    Input::Change { change, object: version, version: version.into() }
+fn added(version: u64) -> Delta<()> {
+    Delta::Added(entry("a", version))
 }
 
-fn bookmark(version: u64) -> Input {
-    Input::Bookmark { version: version.into(), ends_initial: false }
+fn updated(version: u64) -> Delta<()> {
+    Delta::Updated(entry("a", version))
+}
+
+fn deleted(version: u64) -> Delta<()> {
+    Delta::Deleted(Deleted::final_state(entry("a", version)))
+}
+
+fn bookmark(version: u64) -> Delta<()> {
+    Delta::Bookmark(version.into())
 }
 
 fn initial_end(version: u64) -> Input {
-    Input::Bookmark { version: version.into(), ends_initial: true }
+    Input::InitialEventsEnd(version.into())
 }
 
 fn list(version: Option<&str>, limit: Option<u32>) -> ListOptions {
@@ -80,7 +95,7 @@ fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
 
 #[test]
 fn a_relist_never_goes_back_and_asks_a_watch_cache_for_everything_at_once() {
-    let inputs = [change(ChangeType::Modified, 9), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
+    let inputs = [Input::Event(updated(9)), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(watching(7), inputs);
     assert_eq!(effect, Effect::List(list(Some("9"), None)));
 }
@@ -145,15 +160,12 @@ fn other_failures_of_a_list_wait_as_long_as_the_server_asks() {
 #[test]
 fn each_event_advances_the_version_from_which_the_watch_goes_on() {
     let mut machine = watching(7);
-    for (input, expected) in [
-        (change(ChangeType::Added, 8), Effect::Forward(ChangeType::Added, 8)),
-        (change(ChangeType::Modified, 9), Effect::Forward(ChangeType::Modified, 9)),
-        (change(ChangeType::Deleted, 10), Effect::Forward(ChangeType::Deleted, 10)),
-        (bookmark(15), Effect::Advance(15.into())),
-    ] {
+    for (input, expected) in
+        [(added(8), added(8)), (updated(9), updated(9)), (deleted(10), deleted(10)), (bookmark(15), bookmark(15))]
+    {
         let effect;
-        (machine, effect) = machine.step(input);
-        assert_eq!(effect, expected);
+        (machine, effect) = machine.step(Input::Event(input));
+        assert_eq!(effect, Effect::Forward(expected));
     }
     assert_eq!(machine.step(Input::WatchClosed(Length::Normal)).1, rewatch("15"), "immediately, without a list");
 }
@@ -163,9 +175,9 @@ fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
     let list_without_version = Input::PageEnded(ListMeta::default());
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, list_without_version]);
     assert!(matches!(effect, Effect::Replace { then: Then::Watch(WatchOptions { resource_version: None, .. }), .. }));
-    let (machine, _) = after(machine, [change(ChangeType::Added, 90), change(ChangeType::Added, 40)]);
+    let (machine, _) = after(machine, [Input::Event(added(90)), Input::Event(added(40))]);
     assert_eq!((&machine.state, &machine.synced), (&State::Watching { catching_up: true }, &Some("".into())));
-    let (machine, _) = machine.step(change(ChangeType::Modified, 91));
+    let (machine, _) = machine.step(Input::Event(updated(91)));
     assert_eq!((machine.state, machine.synced), (State::Watching { catching_up: false }, Some(91.into())));
 }
 
@@ -202,10 +214,10 @@ fn a_watch_that_fails_otherwise_leads_to_a_list() {
 
 #[test]
 fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
-    let (_, effect) = after(watching(7), [bookmark(3), Input::Elapsed]);
+    let (_, effect) = after(watching(7), [Input::Event(bookmark(3)), Input::Elapsed]);
     assert_eq!(effect, Effect::List(list(None, Some(500))));
-    let (_, effect) = watching(7).step(change(ChangeType::Added, 7));
-    assert_eq!(effect, Effect::Forward(ChangeType::Added, 7), "the same version is not older");
+    let (_, effect) = watching(7).step(Input::Event(added(7)));
+    assert_eq!(effect, Effect::Forward(added(7)), "the same version is not older");
 }
 
 fn probe() -> Effect {
@@ -243,10 +255,10 @@ fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
     assert_eq!(effect, stream(None), "the most recent version, never any version");
     let mut machine = machine;
     for (input, expected) in [
-        (change(ChangeType::Added, 90), Effect::Collect(90)),
-        (change(ChangeType::Modified, 91), Effect::Collect(91)),
-        (change(ChangeType::Deleted, 40), Effect::Discard(40)),
-        (bookmark(95), Effect::Continue),
+        (Input::Event(added(90)), Effect::Collect(entry("a", 90))),
+        (Input::Event(updated(91)), Effect::Collect(entry("a", 91))),
+        (Input::Event(deleted(40)), Effect::Discard(entry("a", 40))),
+        (Input::Event(bookmark(95)), Effect::Continue),
         (initial_end(96), Effect::Replace { version: 96.into(), then: Then::Continue }),
     ] {
         let effect;

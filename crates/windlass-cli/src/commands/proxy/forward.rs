@@ -1,17 +1,14 @@
 //! Forwards requests to the API server, and streams its responses back.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http::{
     HeaderMap, HeaderName, Request, Response, StatusCode, Uri, header,
     uri::{Authority, PathAndQuery},
 };
-use hyper::{body::Incoming, service::Service};
 use hyper_util::rt::TokioIo;
 use windlass_api::ErrorChain;
 use windlass_client::{Body, Client};
+use windlass_serve::RequestBody;
 
 use super::filter::{Filter, Refusal};
 
@@ -41,7 +38,7 @@ impl Forward {
         Self { client, prefix, filter }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(super) async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
         let Some(uri) = self.target(request.uri()) else {
             return refuse(StatusCode::NOT_FOUND, "nothing is served here".to_owned());
         };
@@ -59,7 +56,7 @@ impl Forward {
         answer.unwrap_or_else(|error| refuse(StatusCode::BAD_GATEWAY, ErrorChain(&error).to_string()))
     }
 
-    async fn pass(&self, request: Request<Incoming>, uri: Uri) -> windlass_client::Result<Response<Body>> {
+    async fn pass(&self, request: Request<RequestBody>, uri: Uri) -> windlass_client::Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
         head.uri = uri;
         strip(&mut head.headers);
@@ -69,7 +66,7 @@ impl Forward {
     }
 
     /// After both sides have upgraded, bytes are copied unchanged.
-    async fn upgrade(&self, mut request: Request<Incoming>, uri: Uri) -> windlass_client::Result<Response<Body>> {
+    async fn upgrade(&self, mut request: Request<RequestBody>, uri: Uri) -> windlass_client::Result<Response<Body>> {
         let near = hyper::upgrade::on(&mut request);
         let (mut head, _) = request.into_parts();
         head.uri = uri;
@@ -99,19 +96,8 @@ impl Forward {
     }
 }
 
-impl Service<Request<Incoming>> for Forward {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let forward = self.clone();
-        Box::pin(async move { Ok(forward.answer(request).await) })
-    }
-}
-
 /// Returns the host of a request. With HTTP/2, it is in the URI.
-fn host(request: &Request<Incoming>) -> &str {
+fn host(request: &Request<RequestBody>) -> &str {
     let named = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     named.or_else(|| request.uri().authority().map(Authority::as_str)).unwrap_or_default()
 }

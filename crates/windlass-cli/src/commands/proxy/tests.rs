@@ -25,7 +25,7 @@ async fn proxy_of(server: Client, flags: &[&str]) -> (Client, Client, SocketAddr
     let options = Command::try_parse_from(std::iter::once("proxy").chain(flags.iter().copied())).unwrap().options;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, options.forward(server.clone()), std::future::pending()));
+    tokio::spawn(serve(listener, application(options.forward(server.clone())), std::future::pending()));
     (Client::new(Config::new(format!("http://{address}").parse().unwrap())).unwrap(), server, address)
 }
 
@@ -146,7 +146,7 @@ async fn a_server_that_is_gone_is_a_bad_gateway() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = Client::new(Config::new(format!("http://{gone}").parse().unwrap())).unwrap();
-    tokio::spawn(serve(listener, Forward::new(server, "/", None), std::future::pending()));
+    tokio::spawn(serve(listener, application(Forward::new(server, "/", None)), std::future::pending()));
     let client = Client::new(Config::new(format!("http://{address}").parse().unwrap())).unwrap();
     let (status, text) = ask(&client, "/version").await;
     assert!(status == 502 && text.contains("connection"), "{status} {text}");

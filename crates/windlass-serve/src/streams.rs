@@ -28,17 +28,17 @@ tokio::task_local! {
 /// A stream whose client has not accepted a frame for `stall` is reset, because HTTP/2 clients can stop one stream
 /// while the connection continues. A stream that waits for the server, such as a watch without events, is not reset.
 #[derive(Clone, Debug)]
-pub(super) struct Streams {
+pub(crate) struct Streams {
     tasks: Arc<Mutex<JoinSet<()>>>,
     stall: Duration,
 }
 
 /// A counter for the frames of a response body. It is odd while a frame waits for the client, and even otherwise.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicUsize);
+pub(crate) struct Progress(AtomicUsize);
 
 impl Streams {
-    pub(super) fn new(stall: Duration) -> Self {
+    pub(crate) fn new(stall: Duration) -> Self {
         Self { tasks: Arc::default(), stall }
     }
 }
@@ -53,18 +53,18 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 impl Progress {
     /// Returns the progress of the current task's stream; `None` over HTTP/1.
-    pub(super) fn of_task() -> Option<Arc<Self>> {
+    pub(crate) fn of_task() -> Option<Arc<Self>> {
         PROGRESS.try_with(Arc::clone).ok()
     }
 
     /// Records that the connection polls for a frame, so the previous one is sent.
-    pub(super) fn asked(&self) {
+    pub(crate) fn asked(&self) {
         let frames = self.0.load(Relaxed);
         self.0.store(frames.wrapping_add(frames % 2), Relaxed);
     }
 
     /// Records that the connection has a frame to send.
-    pub(super) fn handed(&self) {
+    pub(crate) fn handed(&self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1) | 1, Relaxed);
     }
 

@@ -18,7 +18,7 @@ use tokio::{
 /// The time counts only while bytes wait to be sent, so quiet connections such as idle watches do not time out. Each
 /// accepted byte restarts the timeout.
 #[derive(Debug)]
-pub struct WriteTimeout<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
     /// Set while bytes wait to be sent.
@@ -27,7 +27,7 @@ pub struct WriteTimeout<S> {
 
 impl<S> WriteTimeout<S> {
     /// Creates a stream whose peer must accept bytes within `limit`.
-    pub const fn new(stream: S, limit: Duration) -> Self {
+    pub(crate) const fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, deadline: None }
     }
 

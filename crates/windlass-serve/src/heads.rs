@@ -13,50 +13,64 @@ use tokio::{
     time::{self, Sleep},
 };
 
-use crate::budget::{Account, Charge};
+use crate::{activity::Activity, application::Connection};
 
 /// A stream that fails if a request head takes too long. The time starts with the first byte of the head, so it does
 /// not limit idle connections.
-#[derive(Debug)]
-pub(super) struct Heads<S> {
+pub(crate) struct Heads<S, C: Connection> {
     stream: S,
-    account: Arc<Account>,
+    connection: Arc<C>,
+    activity: Arc<Activity>,
     limit: Duration,
     /// A partially received head.
-    begun: Option<Head>,
+    begun: Option<Head<C>>,
 }
 
-#[derive(Debug)]
-struct Head {
+struct Head<C: Connection> {
     /// The number of requests before it.
     after: usize,
     deadline: Pin<Box<Sleep>>,
-    charge: Charge,
+    connection: Arc<C>,
+    bytes: usize,
 }
 
-impl<S> Heads<S> {
-    pub(super) fn new(stream: S, account: Arc<Account>, limit: Duration) -> Self {
-        Self { stream, account, limit, begun: None }
+impl<S, C: Connection> Heads<S, C> {
+    pub(crate) fn new(stream: S, connection: Arc<C>, activity: Arc<Activity>, limit: Duration) -> Self {
+        Self { stream, connection, activity, limit, begun: None }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
+impl<C: Connection> Head<C> {
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.connection.hold(bytes);
+    }
+}
+
+impl<C: Connection> Drop for Head<C> {
+    fn drop(&mut self) {
+        self.connection.release(self.bytes);
+    }
+}
+
+impl<S: AsyncRead + Unpin, C: Connection> AsyncRead for Heads<S, C> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        let served = this.account.served();
+        let requests = this.activity.begun();
         // When its request is being served, the head is complete.
-        this.begun.take_if(|head| head.after != served);
+        this.begun.take_if(|head| head.after != requests);
         if read.is_ready() {
             let length = buffer.filled().len() - before;
-            if length > 0 && !this.account.is_busy() {
+            if length > 0 && !this.activity.is_busy() && !this.activity.is_upgraded() {
                 let head = this.begun.get_or_insert_with(|| Head {
-                    after: served,
+                    after: requests,
                     deadline: Box::pin(time::sleep(this.limit)),
-                    charge: this.account.nothing(),
+                    connection: Arc::clone(&this.connection),
+                    bytes: 0,
                 });
-                head.charge.add(length);
+                head.add(length);
             }
             return read;
         }
@@ -67,7 +81,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
+impl<S: AsyncWrite + Unpin, C: Connection> AsyncWrite for Heads<S, C> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -95,21 +109,58 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Empty;
     use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
         time::Instant,
     };
 
     use super::*;
-    use crate::budget::{Budget, Limits};
+    use crate::{RequestBody, activity::OpenConnections};
 
     const LIMIT: Duration = Duration::from_secs(32);
 
+    /// Counts the bytes of unfinished heads.
+    #[derive(Default)]
+    struct Held(AtomicUsize);
+
+    impl Connection for Held {
+        type Body = Empty<Bytes>;
+
+        fn answer(&self, _: Request<RequestBody>) -> impl Future<Output = Response<Empty<Bytes>>> + Send + use<> {
+            std::future::ready(Response::default())
+        }
+
+        fn hold(&self, bytes: usize) {
+            self.0.fetch_add(bytes, Relaxed);
+        }
+
+        fn release(&self, bytes: usize) {
+            self.0.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    struct Case {
+        heads: Heads<DuplexStream, Held>,
+        theirs: DuplexStream,
+        held: Arc<Held>,
+        activity: Arc<Activity>,
+    }
+
+    fn case() -> Case {
+        let (ours, theirs) = tokio::io::duplex(64);
+        let (held, activity) = (Arc::<Held>::default(), OpenConnections::new().open());
+        let heads = Heads::new(ours, Arc::clone(&held), Arc::clone(&activity), LIMIT);
+        Case { heads, theirs, held, activity }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn slow_request_head_times_out() {
-        let account = Budget::new(Limits::default()).open();
-        let (ours, mut theirs) = tokio::io::duplex(64);
-        let mut heads = Heads::new(ours, account, LIMIT);
+        let Case { mut heads, mut theirs, held, .. } = case();
         time::sleep(10 * LIMIT).await;
         let started = Instant::now();
         let client = tokio::spawn(async move {
@@ -119,24 +170,37 @@ mod tests {
         });
         let error = heads.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!((error.kind(), started.elapsed()), (io::ErrorKind::TimedOut, LIMIT));
+        assert_eq!(held.0.load(Relaxed), 32);
         drop(heads);
+        assert_eq!(held.0.load(Relaxed), 0);
         client.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn body_after_a_complete_head_has_no_head_deadline() {
-        let account = Budget::new(Limits::default()).open();
-        let (ours, mut theirs) = tokio::io::duplex(64);
-        let mut heads = Heads::new(ours, Arc::clone(&account), LIMIT);
+        let Case { mut heads, mut theirs, held, activity } = case();
         theirs.write_all(b"head").await.unwrap();
         heads.read_exact(&mut [0; 4]).await.unwrap();
-        let _request = account.begin();
+        assert_eq!(held.0.load(Relaxed), 4);
+        let _request = activity.begin();
         let body = async {
             time::sleep(10 * LIMIT).await;
             theirs.write_all(b"body").await.unwrap();
         };
         let mut read = [0; 4];
         tokio::join!(async { heads.read_exact(&mut read).await.unwrap() }, body);
-        assert_eq!(&read, b"body");
+        assert_eq!((&read, held.0.load(Relaxed)), (b"body", 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn upgraded_connection_has_no_deadline() {
+        let Case { mut heads, mut theirs, activity, .. } = case();
+        drop(activity.begin());
+        activity.upgrade();
+        for _ in 0..2 {
+            theirs.write_all(b"frame").await.unwrap();
+            heads.read_exact(&mut [0; 5]).await.unwrap();
+            assert!(time::timeout(10 * LIMIT, heads.read_u8()).await.is_err(), "the connection stays open");
+        }
     }
 }

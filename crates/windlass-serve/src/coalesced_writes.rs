@@ -16,7 +16,8 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use windlass_api::BoxError;
+
+use crate::BoxError;
 
 /// The size at which buffered bytes are sent immediately: as many as TLS accepts at a time.
 const MOST: usize = 64 << 10;
@@ -26,11 +27,11 @@ const KEPT: usize = 16 << 10;
 
 /// The stream that HTTP/2 writes to.
 #[derive(Debug)]
-pub(super) struct CoalescedWriter<S>(CoalescedConnection<S>);
+pub(crate) struct CoalescedWriter<S>(CoalescedConnection<S>);
 
 /// The handle that drives the connection and sends the buffered bytes.
 #[derive(Debug)]
-pub(super) struct CoalescedConnection<S>(Arc<Mutex<Coalescer<S>>>);
+pub(crate) struct CoalescedConnection<S>(Arc<Mutex<Coalescer<S>>>);
 
 #[derive(Debug)]
 struct Coalescer<S> {
@@ -41,17 +42,17 @@ struct Coalescer<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self(Arc::new(Mutex::new(Coalescer { stream, waiting: Vec::new(), sent: 0 })))
     }
 
     /// Returns the stream for HTTP/2.
-    pub(super) fn stream(&self) -> CoalescedWriter<S> {
+    pub(crate) fn stream(&self) -> CoalescedWriter<S> {
         CoalescedWriter(Self(Arc::clone(&self.0)))
     }
 
     /// Polls the connection, and then sends the bytes it has written.
-    pub(super) async fn drive<T, E: Into<BoxError>>(
+    pub(crate) async fn drive<T, E: Into<BoxError>>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
     ) -> Result<T, BoxError> {
@@ -99,12 +100,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for CoalescedWriter<S> {
 // `poll_write_vectored` is not implemented: for such a stream, HTTP/2 combines small frames itself.
 impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut gatherer = self.0.0.lock();
-        if gatherer.waiting.len() >= MOST {
-            ready!(gatherer.poll_send(cx))?;
+        let mut coalescer = self.0.0.lock();
+        if coalescer.waiting.len() >= MOST {
+            ready!(coalescer.poll_send(cx))?;
         }
         let taken = bytes.len().min(MOST);
-        gatherer.waiting.extend_from_slice(&bytes[..taken]);
+        coalescer.waiting.extend_from_slice(&bytes[..taken]);
         Poll::Ready(Ok(taken))
     }
 
@@ -114,9 +115,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut gatherer = self.0.0.lock();
-        ready!(gatherer.poll_send(cx))?;
-        Pin::new(&mut gatherer.stream).poll_shutdown(cx)
+        let mut coalescer = self.0.0.lock();
+        ready!(coalescer.poll_send(cx))?;
+        Pin::new(&mut coalescer.stream).poll_shutdown(cx)
     }
 }
 
@@ -124,7 +125,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
-    use crate::server::coalesced_writes::*;
+    use super::*;
 
     /// Records the size of each write.
     struct Counted(DuplexStream, Arc<Mutex<Vec<usize>>>);
@@ -151,7 +152,7 @@ mod tests {
         }
     }
 
-    fn gathered(room: usize) -> (CoalescedConnection<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
+    fn coalesced(room: usize) -> (CoalescedConnection<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
         let (ours, theirs) = tokio::io::duplex(room);
         let writes = Arc::default();
         (CoalescedConnection::new(Counted(ours, Arc::clone(&writes))), theirs, writes)
@@ -159,8 +160,8 @@ mod tests {
 
     #[tokio::test]
     async fn writes_before_a_pause_are_sent_together() {
-        let (gathered, mut peer, writes) = gathered(1 << 20);
-        let mut stream = gathered.stream();
+        let (coalesced, mut peer, writes) = coalesced(1 << 20);
+        let mut stream = coalesced.stream();
         let work = async move {
             for text in ["one ", "two "] {
                 stream.write_all(text.as_bytes()).await?;
@@ -181,41 +182,41 @@ mod tests {
             assert_eq!(rest, "three", "it is sent before the end");
         };
         let work = std::pin::pin!(work);
-        let (done, ()) = tokio::join!(gathered.drive(work), other);
+        let (done, ()) = tokio::join!(coalesced.drive(work), other);
         done.unwrap();
         assert_eq!(*writes.lock(), [8, 5]);
     }
 
     #[tokio::test]
     async fn unread_data_blocks_the_writer() {
-        let (gathered, mut peer, _) = gathered(1);
-        let mut stream = gathered.stream();
+        let (coalesced, mut peer, _) = coalesced(1);
+        let mut stream = coalesced.stream();
         let work = std::pin::pin!(async move {
             stream.write_all(&vec![b'x'; 4 * MOST]).await?;
             stream.shutdown().await
         });
         let other = async {
             tokio::task::yield_now().await;
-            assert!(gathered.0.lock().waiting.len() <= 2 * MOST);
+            assert!(coalesced.0.lock().waiting.len() <= 2 * MOST);
             let mut all = Vec::new();
             peer.read_to_end(&mut all).await.unwrap();
             assert_eq!(all.len(), 4 * MOST);
         };
-        let (done, ()) = tokio::join!(gathered.drive(work), other);
+        let (done, ()) = tokio::join!(coalesced.drive(work), other);
         done.unwrap();
-        assert_eq!(gathered.0.lock().waiting.capacity(), KEPT);
+        assert_eq!(coalesced.0.lock().waiting.capacity(), KEPT);
     }
 
     #[tokio::test]
     async fn broken_connection_ends_the_task() {
-        let (gathered, peer, _) = gathered(1);
-        let mut stream = gathered.stream();
+        let (coalesced, peer, _) = coalesced(1);
+        let mut stream = coalesced.stream();
         drop(peer);
         let work = std::pin::pin!(async move {
             stream.write_all(b"lost").await?;
             std::future::pending::<io::Result<()>>().await
         });
-        let error = gathered.drive(work).await.unwrap_err();
+        let error = coalesced.drive(work).await.unwrap_err();
         assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
     }
 

@@ -1,8 +1,9 @@
 //! Accepting connections, with a pause after each failure.
 
-use std::{io, time::Duration};
+use std::{future::Future, io, net::SocketAddr, time::Duration};
 
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     time,
 };
@@ -11,13 +12,21 @@ use tokio::{
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A source of connections.
+pub(crate) trait Listener: Send {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Accepts a connection. Cancel-safe.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+}
+
 /// Accepts the connections of a listener.
 ///
 /// After a failure that would recur immediately, such as too many open files, it pauses for 5 ms. The pause doubles
 /// with each failure, up to one second, until a connection is accepted.
 #[derive(Debug)]
-pub struct Acceptor<'l> {
-    listener: &'l TcpListener,
+pub(crate) struct Acceptor<L> {
+    listener: L,
     pause: Pause,
 }
 
@@ -25,33 +34,40 @@ pub struct Acceptor<'l> {
 #[derive(Debug, Default)]
 struct Pause(Duration);
 
-impl<'l> Acceptor<'l> {
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = Self::accept(self).await?;
+        // Fails if the client has disconnected, so the next accept need not wait.
+        stream.set_nodelay(true).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+        Ok((stream, peer))
+    }
+}
+
+impl<L: Listener> Acceptor<L> {
     /// Creates an acceptor for a listener.
-    #[must_use]
-    pub fn new(listener: &'l TcpListener) -> Self {
+    pub(crate) fn new(listener: L) -> Self {
         Self { listener, pause: Pause::default() }
     }
 
-    /// Returns the next connection. Cancel-safe.
-    pub async fn next(&mut self) -> TcpStream {
-        self.next_or(|_| ()).await
-    }
-
     /// Returns the next connection. Calls `failed` for each failure that causes a pause, so that the server can close
-    /// idle connections. Cancel-safe.
-    pub async fn next_or(&mut self, mut failed: impl FnMut(&io::Error)) -> TcpStream {
+    /// idle connections.
+    ///
+    /// Cancel-safe. Cancelling also ends a pause: the server does so when a connection ends and frees its descriptor.
+    pub(crate) async fn next_or(&mut self, mut failed: impl FnMut()) -> (L::Stream, SocketAddr) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) => {
+                Ok(accepted) => {
                     self.pause = Pause::default();
-                    return stream;
+                    return accepted;
                 }
                 // The client disconnected before the accept.
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     let pause = self.pause.next();
                     tracing::warn!(%error, ?pause, "cannot accept a connection, trying again after a pause");
-                    failed(&error);
+                    failed();
                     time::sleep(pause).await;
                 }
             }
@@ -86,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lost_clients_are_not_followed_by_a_pause() {
+    fn lost_client_causes_no_pause() {
         assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
         // EMFILE and ENFILE.
         for code in [24, 23] {

@@ -1,0 +1,189 @@
+//! A connection from its handshake to its end.
+
+use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
+
+use http::{Request, Response, StatusCode};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+    time,
+};
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+
+use crate::{
+    BoxError,
+    activity::Activity,
+    application::Connection,
+    body::{RequestBody, ResponseBody},
+    coalesced_writes::CoalescedConnection,
+    heads::Heads,
+    http_server::{
+        CONNECTION_WINDOW, ERROR_RESETS, FRAME, HANDSHAKE, HEAD_BYTES, HEADER_LIST, HTTP1, HTTP2, HttpServer, IDLE,
+        PENDING_RESETS, PING, PONG, Protocols, SEND_BUFFER, STREAM_WINDOW,
+    },
+    preface::{Rewound, Version},
+    socket::Socket,
+    streams::Streams,
+};
+
+/// Everything that a connection needs except its socket and its state.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) server: Arc<HttpServer>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) stopping: Stopping,
+}
+
+/// Signals the shutdown to connections: its sender was dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(pub(crate) watch::Receiver<()>);
+
+impl Context {
+    /// Serves a connection until it ends or must make room for others. Failures are logged at debug level.
+    pub(crate) async fn serve<S>(self, socket: Socket<S>, connection: impl Connection)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::clone(&self.activity);
+        let result = tokio::select! {
+            result = self.secure(socket, connection) => result,
+            () = activity.closed() => return,
+        };
+        if let Err(error) = result {
+            tracing::debug!(error = &*error, "a connection failed");
+        }
+    }
+
+    /// Performs the TLS handshake.
+    async fn secure<S>(&self, socket: Socket<S>, mut connection: impl Connection) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(tls) = &self.tls else { return self.http(socket, connection, None).await };
+        let acceptor = TlsAcceptor::from(Arc::clone(tls));
+        let handshake = tokio::select! {
+            () = self.stopping.requested() => return Ok(()),
+            handshake = time::timeout(HANDSHAKE, acceptor.accept(socket)) => handshake,
+        };
+        let stream = handshake.map_err(|_| format!("no TLS handshake within {HANDSHAKE:?}"))??;
+        let (_, session) = stream.get_ref();
+        connection.secured(session);
+        let protocol = match session.alpn_protocol() {
+            Some(name) if name == HTTP2 => Some(Version::Http2),
+            Some(name) if name == HTTP1 => Some(Version::Http1),
+            _ => None,
+        };
+        self.http(stream, connection, protocol).await
+    }
+
+    /// Serves requests over the version of HTTP that the handshake or the first bytes select.
+    async fn http<S, C>(&self, stream: S, connection: C, selected: Option<Version>) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        C: Connection,
+    {
+        let connection = Arc::new(connection);
+        let serving = async {
+            let mut stream = Rewound::new(stream);
+            let mut version = Version::Http1;
+            if self.server.protocols == Protocols::Http1And2 && selected != Some(Version::Http1) {
+                version = tokio::select! {
+                    () = self.stopping.requested() => return Ok(()),
+                    version = stream.version(IDLE, self.server.head) => version?,
+                };
+            }
+            match selected.unwrap_or(version) {
+                Version::Http1 => self.http1(stream, &connection).await,
+                Version::Http2 => self.http2(stream, &connection).await,
+            }
+        };
+        tokio::select! {
+            result = serving => result,
+            () = connection.closed() => Ok(()),
+        }
+    }
+
+    async fn http1<S, C>(&self, stream: S, connection: &Arc<C>) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        C: Connection,
+    {
+        let stream = Heads::new(stream, Arc::clone(connection), Arc::clone(&self.activity), self.server.head);
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            // hyper's timer includes the head of the next request.
+            .header_read_timeout(IDLE)
+            .max_header_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(&**connection, request)))
+            .with_upgrades();
+        let mut served = pin!(served);
+        tokio::select! {
+            result = &mut served => return Ok(result?),
+            () = self.stopping.requested() => served.as_mut().graceful_shutdown(),
+        }
+        Ok(served.await?)
+    }
+
+    async fn http2<S, C>(&self, stream: S, connection: &Arc<C>) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        C: Connection,
+    {
+        let coalesced_writes = CoalescedConnection::new(stream);
+        let served = http2::Builder::new(Streams::new(self.server.write))
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(self.server.streams)
+            .max_header_list_size(HEADER_LIST)
+            .max_frame_size(FRAME)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_pending_accept_reset_streams(PENDING_RESETS)
+            .max_local_error_reset_streams(ERROR_RESETS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .serve_connection(
+                TokioIo::new(coalesced_writes.stream()),
+                service_fn(|request| self.answer(&**connection, request)),
+            );
+        let mut served = pin!(served);
+        tokio::select! {
+            result = coalesced_writes.drive(served.as_mut()) => return result,
+            () = self.stopping.requested() => {}
+        }
+        served.as_mut().graceful_shutdown();
+        coalesced_writes.drive(served).await
+    }
+
+    /// Answers a request, and counts it until its response has ended.
+    fn answer<C: Connection>(
+        &self,
+        connection: &C,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<ResponseBody<C::Body>>, Infallible>> + Send + use<C> {
+        let running = self.activity.begin();
+        let answer = connection.answer(request.map(|body| RequestBody::new(body, &self.activity)));
+        async move {
+            let response = answer.await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                running.activity().upgrade();
+            }
+            Ok(response.map(|body| ResponseBody::new(body, running)))
+        }
+    }
+}
+
+impl Stopping {
+    /// Waits until the shutdown begins.
+    async fn requested(&self) {
+        // Nothing is sent; the wait ends when the sender is dropped.
+        drop(self.0.clone().changed().await);
+    }
+}
