@@ -162,7 +162,11 @@ impl Authenticator {
         sent: &[u8],
         audiences: &[String],
     ) -> Result<Identity, TokenError> {
-        let admin = self.token.as_ref().is_some_and(|token| constant_time_eq(token.as_bytes(), sent)).then(|| self.admin.clone());
+        let admin = self
+            .token
+            .as_ref()
+            .is_some_and(|token| constant_time_eq(token.as_bytes(), sent))
+            .then(|| self.admin.clone());
         if let Some(user) = admin.or_else(|| self.tokens.user(sent)) {
             let own = audiences.iter().filter(|audience| *audience == self.issuer.audience());
             let own: Vec<String> = own.cloned().collect();

@@ -31,7 +31,7 @@ use self::{
 };
 pub(crate) use self::{
     coverage::missing,
-    policy::{Grants, RoleName, missing_roles_error, is_policy},
+    policy::{Grants, RoleName, is_policy, missing_roles_error},
     rule::{Rule, quoted},
 };
 use crate::{
@@ -314,7 +314,11 @@ impl Authorizer {
     }
 
     /// Evaluates a question with the current roles and bindings.
-    pub(crate) async fn with_grants<T>(&self, storage: &dyn Storage, evaluate: impl Fn(&Grants) -> T) -> Result<T, Status> {
+    pub(crate) async fn with_grants<T>(
+        &self,
+        storage: &dyn Storage,
+        evaluate: impl Fn(&Grants) -> T,
+    ) -> Result<T, Status> {
         if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::current_grants) {
             return Ok(evaluate(grants));
         }

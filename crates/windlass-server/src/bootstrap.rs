@@ -13,7 +13,16 @@ use std::{
 use serde_json::{Value, json};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
-use crate::{admission::{PodAccounts, self}, apiextensions, authz::Authorizer, kinds::{KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr, self}, object::Tree, registry::{ListLag, Registry, WriteParams}, resource::{Body, Target}, storage::Storage};
+use crate::{
+    admission::{self, PodAccounts},
+    apiextensions,
+    authz::Authorizer,
+    kinds::{self, KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr},
+    object::Tree,
+    registry::{ListLag, Registry, WriteParams},
+    resource::{Body, Target},
+    storage::Storage,
+};
 
 mod authentication;
 mod extensions;
@@ -55,7 +64,7 @@ pub(crate) async fn start(
     address: SocketAddr,
 ) -> Result<Registry, Status> {
     let RegistryOptions { service_cidr, pod_accounts, list_lag } = choices;
-    let options = KindOptions { service_cidr, clock: clock.clone(), entropy: entropy.clone() };
+    let options = KindOptions { service_cidr, entropy: entropy.clone() };
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;

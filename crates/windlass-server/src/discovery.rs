@@ -309,7 +309,8 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
 
 fn aggregated(table: &ResourceTable, core: bool, if_none_match: Option<&str>) -> Document {
     let TaggedBody { body, etag } = table.aggregated(core, || aggregated_body(table, core));
-    let document = Document::new(AGGREGATED, body.clone()).with_header("cache-control", "public").with_header("vary", "Accept");
+    let document =
+        Document::new(AGGREGATED, body.clone()).with_header("cache-control", "public").with_header("vary", "Accept");
     document.with_etag(etag.clone(), if_none_match)
 }
 

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_api::{Clock, Entropy};
+use windlass_api::Entropy;
 
 use self::core::service::ServiceCidr;
 pub(crate) use self::{
@@ -65,7 +65,6 @@ mod tests;
 pub(crate) struct KindOptions {
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
-    pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
 }
 

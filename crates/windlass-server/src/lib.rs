@@ -97,5 +97,14 @@ mod budget;
 mod metrics;
 mod warning;
 
+pub use self::{
+    admission::PodAccounts,
+    authn::{Anonymous, KeyError, TokenIssuer},
+    authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
+    budget::Limits,
+    http::Body,
+    identity::User,
+    server::{Server, ServerBuilder, Service},
+    tls::{TlsError, TlsIdentity, TlsVersion},
+};
 pub use crate::kinds::core::service::{InvalidServiceCidr, ServiceCidr};
-pub use self::{admission::PodAccounts, authn::{Anonymous, KeyError, TokenIssuer}, authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError}, budget::Limits, http::Body, identity::User, server::{Server, ServerBuilder, Service}, tls::{TlsError, TlsIdentity, TlsVersion}};

@@ -133,13 +133,28 @@ impl Metrics {
         let mut text = String::new();
         write_header(&mut text, "current_inflight_requests", "gauge", "The number of requests in progress.");
         for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
-            write_sample(&mut text, "current_inflight_requests", &format!("request_kind=\"{kind}\""), count.load(Relaxed));
+            write_sample(
+                &mut text,
+                "current_inflight_requests",
+                &format!("request_kind=\"{kind}\""),
+                count.load(Relaxed),
+            );
         }
         write_header(&mut text, "longrunning_requests", "gauge", "The number of watches in progress.");
         for (request, one) in series.iter().filter(|(request, _)| request.verb == Verb::Watch) {
-            write_sample(&mut text, "longrunning_requests", &request.labels(Labels::WithoutDryRun), one.watches.load(Relaxed));
+            write_sample(
+                &mut text,
+                "longrunning_requests",
+                &request.labels(Labels::WithoutDryRun),
+                one.watches.load(Relaxed),
+            );
         }
-        write_header(&mut text, "request_duration_seconds", "histogram", "Response latency in seconds, without watches.");
+        write_header(
+            &mut text,
+            "request_duration_seconds",
+            "histogram",
+            "Response latency in seconds, without watches.",
+        );
         for (request, one) in series.iter().filter(|(request, _)| request.verb != Verb::Watch) {
             one.durations(&request.labels(Labels::All), &mut text);
         }
@@ -148,7 +163,12 @@ impl Metrics {
             let mut codes = one.codes.lock().clone();
             codes.sort_unstable();
             for (code, count) in codes {
-                write_sample(&mut text, "request_total", &format!("code=\"{code}\",{}", request.labels(Labels::All)), count);
+                write_sample(
+                    &mut text,
+                    "request_total",
+                    &format!("code=\"{code}\",{}", request.labels(Labels::All)),
+                    count,
+                );
             }
         }
         write_header(&mut text, "watch_events_total", "counter", "The number of events sent to watches.");

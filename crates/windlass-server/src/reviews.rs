@@ -22,9 +22,7 @@ use crate::{
     encoded::Encoded,
     identity::User,
     object::{Errors, Tree, metadata_mut},
-    registry::{
-        Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, set_namespace,
-    },
+    registry::{Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, set_namespace},
     resource::{Body, Item, Shape, Target},
     state::State,
     storage::Revision,
@@ -67,10 +65,16 @@ fn handler(target: &Target) -> Option<(Handler, &'static str)> {
     let resource = &target.resource;
     let subresource = target.subresource.as_deref().unwrap_or_default();
     Some(match (resource.group.as_str(), resource.plural.as_str(), subresource) {
-        ("authentication.k8s.io", "selfsubjectreviews", "") => (|review| Box::pin(identity::create_self_subject_review(review)), ""),
+        ("authentication.k8s.io", "selfsubjectreviews", "") => {
+            (|review| Box::pin(identity::create_self_subject_review(review)), "")
+        }
         ("authentication.k8s.io", "tokenreviews", "") => (|review| Box::pin(identity::create_token_review(review)), ""),
-        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => (|review| Box::pin(access::create_self_subject_access_review(review)), ""),
-        ("authorization.k8s.io", "subjectaccessreviews", "") => (|review| Box::pin(access::create_subject_access_review(review)), ""),
+        ("authorization.k8s.io", "selfsubjectaccessreviews", "") => {
+            (|review| Box::pin(access::create_self_subject_access_review(review)), "")
+        }
+        ("authorization.k8s.io", "subjectaccessreviews", "") => {
+            (|review| Box::pin(access::create_subject_access_review(review)), "")
+        }
         ("authorization.k8s.io", "localsubjectaccessreviews", "") => {
             (|review| Box::pin(access::create_local_subject_access_review(review)), "")
         }

@@ -22,7 +22,21 @@ use tokio::{
 };
 use windlass_api::{BoxError, Clock, Entropy, Status};
 
-use crate::{admission::PodAccounts, authn::{Anonymous, Authenticator, TokenIssuer, Tokens}, authz::{Authorization, Authorizer, AuthorizerChain}, bootstrap::RegistryOptions, budget::{Budget, Limits}, descriptions::Descriptions, http::{Body, Origin, RequestBody, Trust, handle}, identity::User, kinds::core::service::ServiceCidr, metrics::Metrics, state::State, storage::{MemoryStorage, Storage}, tls::TlsIdentity};
+use crate::{
+    admission::PodAccounts,
+    authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
+    authz::{Authorization, Authorizer, AuthorizerChain},
+    bootstrap::RegistryOptions,
+    budget::{Budget, Limits},
+    descriptions::Descriptions,
+    http::{Body, Origin, RequestBody, Trust, handle},
+    identity::User,
+    kinds::core::service::ServiceCidr,
+    metrics::Metrics,
+    state::State,
+    storage::{MemoryStorage, Storage},
+    tls::TlsIdentity,
+};
 
 mod coalesced_body;
 mod connection;

@@ -11,7 +11,9 @@ use windlass_api::Status;
 
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
-    authz::{AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, missing_roles_error, is_policy, missing, quoted},
+    authz::{
+        AccessAttributes, Authorizer, GROUP, Object, RoleName, Rule, is_policy, missing, missing_roles_error, quoted,
+    },
     codec::go_quote,
     object::{Tree, metadata_mut},
     registry::Registry,
@@ -76,7 +78,8 @@ impl NoEscalation {
         if self.is_allowed(registry, write, "bind", resource, &role.name).await? {
             return Ok(());
         }
-        let rules = self.0.with_grants(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
+        let rules =
+            self.0.with_grants(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
         // For a missing role kube-apiserver reports the kind of the request.
         let rules = rules.ok_or_else(|| Status::not_found(&write.resource.group_resource(), &role.name))?;
         self.check(registry, write, &rules).await

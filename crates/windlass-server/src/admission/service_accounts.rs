@@ -222,7 +222,11 @@ fn check_secrets(pod: &Value, account: &Value) -> Result<(), String> {
     for (index, secret) in pod.items(&["spec", "imagePullSecrets"]).iter().enumerate() {
         let secret = secret.text(&["name"]);
         if !secrets.contains(secret) {
-            return Err(not_referenced(account, &format!("imagePullSecrets[{index}].name=\"{secret}\""), "imagePullSecret"));
+            return Err(not_referenced(
+                account,
+                &format!("imagePullSecrets[{index}].name=\"{secret}\""),
+                "imagePullSecret",
+            ));
         }
     }
     Ok(())

@@ -38,7 +38,8 @@ impl Webhook {
         }
         let config = conversion.at(&["webhook", "clientConfig"]).cloned().unwrap_or_default();
         let requested = conversion.items(&["webhook", "conversionReviewVersions"]).iter().filter_map(Value::as_str);
-        let version = requested.into_iter().find_map(|requested| ["v1", "v1beta1"].into_iter().find(|known| *known == requested));
+        let version =
+            requested.into_iter().find_map(|requested| ["v1", "v1beta1"].into_iter().find(|known| *known == requested));
         Some(Self { config, version, entropy: entropy.clone() })
     }
 

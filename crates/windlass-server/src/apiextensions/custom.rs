@@ -224,7 +224,12 @@ impl CustomType {
 
     /// Prunes and orders an object, and normalises its metadata to the Go type. Returns the paths of unknown fields;
     /// the error is Go's message.
-    fn prune_and_normalise(&self, object: &mut Value, validation: FieldValidation, unknown: UnknownFields) -> Result<Vec<String>, String> {
+    fn prune_and_normalise(
+        &self,
+        object: &mut Value,
+        validation: FieldValidation,
+        unknown: UnknownFields,
+    ) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
         if let Some(metadata) = object.get_mut("metadata") {
             let decoded = decode_object_meta(metadata, validation)?;
@@ -304,7 +309,10 @@ impl CustomShape for CustomType {
         }
         let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
         prune::drop_nulls(&mut value, &self.compiled);
-        warnings.extend(self.prune_and_normalise(&mut value, validation, UnknownFields::Drop).map_err(|message| content_error(&message))?);
+        warnings.extend(
+            self.prune_and_normalise(&mut value, validation, UnknownFields::Drop)
+                .map_err(|message| content_error(&message))?,
+        );
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(content_error(&strict_error(&warnings)));
         }

@@ -178,7 +178,10 @@ impl Checker<'_> {
         if expected == "integer" && found == "number" {
             let format =
                 if format.is_empty() { "(default format)".to_owned() } else { format!("with format {format}") };
-            causes.push(without_field(&format!("Checked value must be of type integer {format} in {}", self.named(path))));
+            causes.push(without_field(&format!(
+                "Checked value must be of type integer {format} in {}",
+                self.named(path)
+            )));
         }
         false
     }
@@ -303,14 +306,22 @@ impl Checker<'_> {
         }
     }
 
-    fn combinators(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &str, causes: &mut Causes) -> Score {
+    fn combinators(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &str,
+        causes: &mut Causes,
+    ) -> Score {
         let (name, checker) = (self.named(path), Checker { scores: true, ..*self });
         let try_schema = |schema: &Schema| {
             let mut causes = Causes::default();
             (checker.value(value, old, schema, path, &mut causes), causes)
         };
         // The errors of the alternative with the highest score are also reported; of equal scores, the first.
-        let best = |all: Vec<Outcome>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
+        let best =
+            |all: Vec<Outcome>| all.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
         let mut score = 1;
         let mut record = |outcome: Option<Outcome>, causes: &mut Causes| {
             let (found, more) = outcome.unwrap_or_default();
@@ -394,7 +405,9 @@ fn duplicates(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
             }
         }
         Value::Array(items) => {
-            if let (List::Map(_), Some(invalid_index)) = (&schema.list, items.iter().position(|item| !is_item_of_map(item))) {
+            if let (List::Map(_), Some(invalid_index)) =
+                (&schema.list, items.iter().position(|item| !is_item_of_map(item)))
+            {
                 let field = format!("{path}[{invalid_index}]");
                 let detail = "must be an object for an array of list-type map";
                 causes.push(invalid(&field, &shown(&items[invalid_index]), detail));

@@ -46,7 +46,9 @@ struct Mode {
 const MODES: [Mode; 5] = [
     Mode {
         name: "associated-node",
-        applies_to: |impersonated_user, caller| is_only_name(impersonated_user) && runs_on_node(caller, impersonated_user),
+        applies_to: |impersonated_user, caller| {
+            is_only_name(impersonated_user) && runs_on_node(caller, impersonated_user)
+        },
     },
     Mode {
         name: "arbitrary-node",
@@ -140,7 +142,10 @@ fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     if is_only_name(&impersonated_user) {
         return Ok(None);
     }
-    Err(Status::bad_request(format!("requested {} without impersonating a user name", go_user_syntax(&impersonated_user))))
+    Err(Status::bad_request(format!(
+        "requested {} without impersonating a user name",
+        go_user_syntax(&impersonated_user)
+    )))
 }
 
 /// Decodes the key of an extra. A key with an invalid escape is not decoded at all.

@@ -224,7 +224,8 @@ impl Issuer {
         }
         let token_audiences: Vec<String> =
             claims.items(&["aud"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let shared: Vec<String> = audiences.iter().filter(|audience| token_audiences.contains(audience)).cloned().collect();
+        let shared: Vec<String> =
+            audiences.iter().filter(|audience| token_audiences.contains(audience)).cloned().collect();
         if shared.is_empty() {
             let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(" ");
             let (token_audiences, requested) = (list(&token_audiences), list(audiences));

@@ -31,7 +31,12 @@ pub(super) async fn ensure_all(registry: &Registry) -> Result<(), Status> {
 }
 
 /// Creates an object with its status, unless it exists.
-async fn ensure_with_status(registry: &Registry, plural: &str, object: Value, status: Option<Value>) -> Result<(), Status> {
+async fn ensure_with_status(
+    registry: &Registry,
+    plural: &str,
+    object: Value,
+    status: Option<Value>,
+) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(FLOW_CONTROL, "v1", plural) else { return Ok(()) };
     let target = Target::object(resource, None, object.text(&["metadata", "name"]));

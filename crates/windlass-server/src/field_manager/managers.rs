@@ -245,7 +245,8 @@ impl Managers {
             if left <= MAX_UPDATERS {
                 break;
             }
-            let Some(first) = first_updaters.iter().find(|first| first.api_version == identity.api_version).cloned() else {
+            let Some(first) = first_updaters.iter().find(|first| first.api_version == identity.api_version).cloned()
+            else {
                 first_updaters.push(identity);
                 continue;
             };

@@ -279,7 +279,8 @@ impl Request<'_> {
         let body = self.object(body).await?;
         let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", &self.user_agent())?);
         let written = if reviews::is_review(&self.target) {
-            let review_context = ReviewContext { server: self.server, registry: self.registry, user: &self.exchange.user };
+            let review_context =
+                ReviewContext { server: self.server, registry: self.registry, user: &self.exchange.user };
             reviews::answer(&review_context, &self.target, &body, &params).await?
         } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
             self.registry.create_binding(&self.target, &body, &params).await?
@@ -440,17 +441,16 @@ mod tests {
     use super::*;
     use windlass_api::Entropy;
 
-    use crate::{kinds::{KindOptions, core::service::ServiceCidr, self}, request::{Query, RequestInfo}};
+    use crate::{
+        kinds::{self, KindOptions, core::service::ServiceCidr},
+        request::{Query, RequestInfo},
+    };
 
     fn ask(method: &str, path: &str) -> Result<Operation, String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
         let path = info.resource.unwrap();
-        let options = KindOptions {
-            service_cidr: ServiceCidr::default(),
-            clock: windlass_api::Clock::default(),
-            entropy: Entropy::seeded(1),
-        };
+        let options = KindOptions { service_cidr: ServiceCidr::default(), entropy: Entropy::seeded(1) };
         let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
         operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {

@@ -27,11 +27,7 @@ pub(super) const KINDS: &[Kind] = &[
     AUTOSCALER,
     Kind {
         version: "v1",
-        view: Some(View {
-            stored: ("autoscaling", "v2"),
-            from_stored: convert::to_v1,
-            to_stored: convert::to_v2,
-        }),
+        view: Some(View { stored: ("autoscaling", "v2"), from_stored: convert::to_v1, to_stored: convert::to_v2 }),
         ..AUTOSCALER
     },
 ];

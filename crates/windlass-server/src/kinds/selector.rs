@@ -4,8 +4,8 @@ use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
 use crate::object::{
-    DuplicateCheck, Errors, Field, Tree, condition_reason, dns_subdomain, label_value, qualified_name,
-    requirement, validate_labels,
+    DuplicateCheck, Errors, Field, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
+    validate_labels,
 };
 
 /// The maximum length of a condition's reason, in bytes.

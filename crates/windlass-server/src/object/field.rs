@@ -42,7 +42,8 @@ impl<'f> Field<'f> {
 
     /// A field of this object. Dots in `name` separate the names of nested fields.
     pub(crate) fn child<'c>(&'c self, name: &'c str) -> Field<'c> {
-        let value = self.value.and_then(|value| name.split('.').try_fold(value, |value, name| value.as_object()?.get(name)));
+        let value =
+            self.value.and_then(|value| name.split('.').try_fold(value, |value, name| value.as_object()?.get(name)));
         Field::new(self.path.child(name), value)
     }
 
@@ -257,7 +258,10 @@ mod tests {
         assert_eq!(object.child("spec.labels").key("x.y/z").text(), "1");
         assert_eq!(object.child("spec.labels").key("x.y/z").path().to_string(), "spec.labels[x.y/z]");
         assert!(!spec.child("none").is_set() && spec.child("missing.deeper").is_empty());
-        assert_eq!(spec.child("labels").entries().map(|(key, field)| (key, field.text())).collect::<Vec<_>>(), [("x.y/z", "1")]);
+        assert_eq!(
+            spec.child("labels").entries().map(|(key, field)| (key, field.text())).collect::<Vec<_>>(),
+            [("x.y/z", "1")]
+        );
     }
 
     #[test]

@@ -7,11 +7,7 @@ use super::*;
 use crate::kinds::{KindOptions, built_ins};
 
 fn table() -> ResourceTable {
-    let options = KindOptions {
-        service_cidr: "10.0.0.0/24".parse().unwrap(),
-        clock: windlass_api::Clock::default(),
-        entropy: Entropy::seeded(1),
-    };
+    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
     ResourceTable::new(built_ins(&options))
 }
 

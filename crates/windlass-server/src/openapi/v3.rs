@@ -125,7 +125,10 @@ fn render_operation(operation: &Operation, parameters: &[Parameter]) -> Value {
     let mut responses = Map::new();
     for response in &operation.responses {
         let content = content(response.media, &response.schema);
-        responses.insert(response.code.to_string(), json!({"description": reason_phrase(response.code), "content": content}));
+        responses.insert(
+            response.code.to_string(),
+            json!({"description": reason_phrase(response.code), "content": content}),
+        );
     }
     responses.insert("401".to_owned(), json!({"description": reason_phrase(401)}));
     out.insert("responses".to_owned(), Value::Object(responses));

@@ -227,7 +227,8 @@ fn order_lists(original: &mut Entries, patch: &mut Entries, schema: Schema) -> R
         let (listed, unlisted) = partition(merged, &order, lookup.merge_key)?;
         let is_map =
             kind?.ok_or_else(|| Error::Unclassified("no elements in any of the given slices".into()))? == "map";
-        let ordered = merge_ordered(listed, unlisted, &order, &live, if is_map && by_key { lookup.merge_key } else { "" })?;
+        let ordered =
+            merge_ordered(listed, unlisted, &order, &live, if is_map && by_key { lookup.merge_key } else { "" })?;
         original.insert(key.to_owned(), Value::Array(ordered));
         patch.shift_remove(key);
     }

@@ -18,7 +18,9 @@ use crate::{
     resource::{Conversions, ResourceInfo, Shape, Target},
 };
 
-pub(super) use crate::field_manager::{DetachedFields, attach, clone_without_managed_fields, detach, is_reset, keep_times};
+pub(super) use crate::field_manager::{
+    DetachedFields, attach, clone_without_managed_fields, detach, is_reset, keep_times,
+};
 
 /// The body of an apply request.
 #[derive(Debug)]
@@ -83,7 +85,9 @@ impl Registry {
                 None => None,
             };
             Ok::<_, Status>((
-                object.unwrap_or_else(|| shown.as_deref().map_or_else(|| kind.empty.clone(), clone_without_managed_fields)),
+                object.unwrap_or_else(|| {
+                    shown.as_deref().map_or_else(|| kind.empty.clone(), clone_without_managed_fields)
+                }),
                 managed,
             ))
         })?;

@@ -84,7 +84,11 @@ impl Registry {
     }
 
     /// Returns the start of a list, and its revision if the request specifies one.
-    async fn list_start(&self, params: &ListParams, prefix: &str) -> Result<(Option<String>, Option<Revision>), Status> {
+    async fn list_start(
+        &self,
+        params: &ListParams,
+        prefix: &str,
+    ) -> Result<(Option<String>, Option<Revision>), Status> {
         let token = params.continue_token.as_deref().filter(|token| !token.is_empty());
         let token = token.map(|token| ContinueToken::decode(token, prefix)).transpose()?;
         let version = parse_version(params.resource_version.as_deref())?;

@@ -18,7 +18,10 @@ use crate::{
 };
 use crate::{
     object::{Errors, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
-    resource::{Allocation, Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target, WriteContext},
+    resource::{
+        Allocation, Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target,
+        WriteContext,
+    },
 };
 
 /// The part of the object that a write changes.
@@ -78,20 +81,14 @@ impl Registry {
     }
 
     /// Applies a client's change to the target.
-    pub(super) async fn edit(
-        &self,
-        target: &Target,
-        edit: &Edit,
-        params: &WriteParams,
-    ) -> Result<Written, Status> {
+    pub(super) async fn edit(&self, target: &Target, edit: &Edit, params: &WriteParams) -> Result<Written, Status> {
         let scope = match target.subresource.as_deref() {
             None | Some("scale") => WriteScope::Main,
             Some("status") => WriteScope::Status,
             Some("finalize") => WriteScope::Finalize,
             Some(other) => WriteScope::Part(Part::of(other).ok_or_else(Status::method_not_allowed)?),
         };
-        let (item, created) =
-            self.change(target, scope, params, |old| self.propose(target, edit, old, params)).await?;
+        let (item, created) = self.change(target, scope, params, |old| self.propose(target, edit, old, params)).await?;
         let item = if target.subresource.as_deref() == Some("scale") {
             scale::scale_of(target, &Self::convert_item(&target.resource, item).await?)?
         } else {

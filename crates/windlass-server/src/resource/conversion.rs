@@ -114,7 +114,11 @@ impl Conversions {
     }
 }
 
-async fn translate_checked(translator: &dyn VersionConverter, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Status> {
+async fn translate_checked(
+    translator: &dyn VersionConverter,
+    objects: Vec<Value>,
+    to: &str,
+) -> Result<Vec<Value>, Status> {
     let count = objects.len();
     let translated = translator.translate(objects, to).await?;
     if translated.len() == count { Ok(translated) } else { Err(Status::internal("a conversion has lost objects")) }

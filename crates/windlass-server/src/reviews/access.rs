@@ -82,7 +82,8 @@ pub(super) async fn create_self_subject_rules_review(mut review: Review<'_>) -> 
         "incomplete": is_incomplete,
     });
     let unresolved = is_incomplete.then(|| "webhook authorizer does not support user rule resolution".to_owned());
-    let problems: Vec<String> = unresolved.into_iter().chain(missing_roles_error(&missing_roles, RoleName::singular)).collect();
+    let problems: Vec<String> =
+        unresolved.into_iter().chain(missing_roles_error(&missing_roles, RoleName::singular)).collect();
     if !problems.is_empty() {
         status["evaluationError"] = problems.join(", ").into();
     }

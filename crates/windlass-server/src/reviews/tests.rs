@@ -210,7 +210,8 @@ async fn token_for_another_audience_is_rejected() {
 async fn access_reviews_allow_masters_and_roles_only() {
     let fixture = Fixture::new();
     let pods = json!({"verb": "list", "resource": "pods"});
-    let (code, review) = fixture.post(SELF_ACCESS_REVIEWS, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
+    let (code, review) =
+        fixture.post(SELF_ACCESS_REVIEWS, "TOKEN", json!({"spec": {"resourceAttributes": pods}})).await;
     assert_eq!((code, &review["status"]), (201, &json!({"allowed": true})));
     let spec = json!({"user": "eve", "resourceAttributes": pods});
     let (_, review) = fixture.post(ACCESS_REVIEWS, "TOKEN", json!({"spec": spec})).await;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cells::{age, time_since, first_three, items, labels, length, parse_timestamp, name, none_if_empty, number, text};
+use super::cells::{
+    age, first_three, items, labels, length, name, none_if_empty, number, parse_timestamp, text, time_since,
+};
 
 pub(super) fn component_status(component: &Value, _now: Timestamp) -> Vec<Value> {
     let nothing = Value::Null;

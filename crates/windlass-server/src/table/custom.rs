@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::cells::{time_since, parse_timestamp, name};
+use super::cells::{name, parse_timestamp, time_since};
 use crate::resource::{Column, CustomColumn};
 
 /// Returns the name column, then the columns of the CRD, or the age if it has none.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::cells::{age, time_since, items, list, parse_timestamp, name, none_if_empty, text};
+use super::cells::{age, items, list, name, none_if_empty, parse_timestamp, text, time_since};
 
 /// Returns name, readiness, status, restarts, age, address, node, nominated node and readiness gates.
 pub(super) fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {

@@ -13,11 +13,7 @@ use crate::{
 const RECORDED: &str = include_str!("tests/recorded.jsonl");
 
 fn resources() -> ResourceTable {
-    let options = KindOptions {
-        service_cidr: "10.0.0.0/24".parse().unwrap(),
-        clock: windlass_api::Clock::default(),
-        entropy: Entropy::seeded(1),
-    };
+    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
     ResourceTable::new(built_ins(&options))
 }
 

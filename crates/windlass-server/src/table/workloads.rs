@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{
     cells::{
-        age, time_since, containers, flag, int, int_or_string, is_true, items, labels, parse_timestamp, name, number, selector,
-        selector_text, text,
+        age, containers, flag, int, int_or_string, is_true, items, labels, name, number, parse_timestamp, selector,
+        selector_text, text, time_since,
     },
     duration,
 };
@@ -145,7 +145,8 @@ pub(super) fn cron_job(job: &Value, now: Timestamp) -> Vec<Value> {
         spec["timeZone"].as_str().unwrap_or("<none>").into(),
         flag(&spec["suspend"]),
         items(&status["active"]).len().into(),
-        parse_timestamp(&status["lastScheduleTime"]).map_or_else(|| "<none>".into(), |last| time_since(Some(last), now).into()),
+        parse_timestamp(&status["lastScheduleTime"])
+            .map_or_else(|| "<none>".into(), |last| time_since(Some(last), now).into()),
         age(job, now),
         names,
         images,

@@ -41,7 +41,8 @@ impl Debounce {
         if let Some(due) = self.due {
             return Notification::At(due);
         }
-        let debounce = INTERVAL_PER_SUBSCRIBER.saturating_mul(u32::try_from(subscribers).unwrap_or(u32::MAX)).min(MAX_INTERVAL);
+        let debounce =
+            INTERVAL_PER_SUBSCRIBER.saturating_mul(u32::try_from(subscribers).unwrap_or(u32::MAX)).min(MAX_INTERVAL);
         if debounce <= MIN_INTERVAL {
             return Notification::Now;
         }

@@ -70,7 +70,9 @@ impl<D> Shared<D> {
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
         let small_topics = topics.filter(|topic| topic.subscribers.len() <= WAKE_BATCH);
         let subscribers = small_topics.flat_map(|topic| &topic.subscribers);
-        subscribers.filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.unfinished_item()?))).collect()
+        subscribers
+            .filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.unfinished_item()?)))
+            .collect()
     }
 }
 

@@ -90,7 +90,11 @@ impl Hook {
     }
 
     /// Decides whether the webhook is called, and in which version it gets the object.
-    pub(super) async fn matching_invocation(&self, registry: &Registry, write: &Attributes) -> Result<Option<Invocation>, Status> {
+    pub(super) async fn matching_invocation(
+        &self,
+        registry: &Registry,
+        write: &Attributes,
+    ) -> Result<Option<Invocation>, Status> {
         if !self.selects_object(write) {
             return Ok(None);
         }

@@ -61,7 +61,8 @@ fn in_place_conversion_equals_decoding_of_the_text() {
             let sent = Generator::new((index * 100 + round) as u64, density).object(plan.shape());
             let expected = decoded(plan, sent.to_string().as_bytes(), Format::Json);
             // The sent tree may contain numbers for quantities, and the decoder keeps their text.
-            for (mut tree, must_fit) in [(expected.clone(), true), (with_reversed_keys(&expected), true), (sent, false)] {
+            for (mut tree, must_fit) in [(expected.clone(), true), (with_reversed_keys(&expected), true), (sent, false)]
+            {
                 if plan.in_place(&mut tree) {
                     assert_eq!(tree.to_string(), expected.to_string(), "{kind}");
                     normalised += 1;

@@ -8,9 +8,7 @@ use crate::{
     kinds::{
         BASE, Kind,
         pod_spec::warnings,
-        workload::{
-            SCALE, WORKLOAD, default_pod_template, validate_replica_set_status, validate_replicated_template,
-        },
+        workload::{SCALE, WORKLOAD, default_pod_template, validate_replica_set_status, validate_replicated_template},
     },
     object::{Errors, Field, Rule, default_pointer, object_mut},
     resource::{Rules, ScaleRule, Strategy},

@@ -61,8 +61,7 @@ impl Strategy for CronJob {
         }
         spec.child("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
         validate_job_spec(&spec.child("jobTemplate.spec"), errors);
-        let limits =
-            [("successfulJobsHistoryLimit", Rule::NotNegative), ("failedJobsHistoryLimit", Rule::NotNegative)];
+        let limits = [("successfulJobsHistoryLimit", Rule::NotNegative), ("failedJobsHistoryLimit", Rule::NotNegative)];
         spec.check(&limits, errors);
     }
 

@@ -15,8 +15,8 @@ use crate::{
         },
     },
     object::{
-        Errors, Field, Tree, as_object, default_pointer, default_to, dns_label, items_mut, metadata_mut,
-        object_mut, qualified_name, validate_domain_prefixed,
+        Errors, Field, Tree, as_object, default_pointer, default_to, dns_label, items_mut, metadata_mut, object_mut,
+        qualified_name, validate_domain_prefixed,
     },
     resource::{Dependents, FieldRule, MetadataRule, Rules, Strategy, UnknownField, WriteContext},
 };

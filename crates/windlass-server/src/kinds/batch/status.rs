@@ -80,9 +80,8 @@ pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors)
 
 /// Reports whether a condition of a status is true.
 fn has_condition(status: &Field<'_>, kind: &str) -> bool {
-    let is_it = |condition: Field<'_>| {
-        condition.child("type").text() == kind && condition.child("status").text() == "True"
-    };
+    let is_it =
+        |condition: Field<'_>| condition.child("type").text() == kind && condition.child("status").text() == "True";
     status.child("conditions").items().any(is_it)
 }
 

@@ -14,12 +14,8 @@ use crate::{
     resource::{Generation, MetadataRule, Rules, Strategy},
 };
 
-pub(super) const KIND: Kind = Kind {
-    name: "PodTemplate",
-    prefix: "/registry/podtemplates/",
-    strategy: |_| Arc::new(PodTemplate),
-    ..BASE
-};
+pub(super) const KIND: Kind =
+    Kind { name: "PodTemplate", prefix: "/registry/podtemplates/", strategy: |_| Arc::new(PodTemplate), ..BASE };
 
 #[derive(Debug)]
 struct PodTemplate;

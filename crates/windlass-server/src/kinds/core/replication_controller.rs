@@ -9,9 +9,7 @@ use crate::{
     kinds::{
         BASE, Kind,
         pod_spec::warnings,
-        workload::{
-            SCALE, Selection, WORKLOAD, default_pod_template, validate_replica_set_status, validate_template,
-        },
+        workload::{SCALE, Selection, WORKLOAD, default_pod_template, validate_replica_set_status, validate_template},
     },
     object::{Errors, Field, NameRule, Rule, Tree, default_pointer, metadata_mut, object_mut},
     resource::{Dependents, FieldRule, Rules, ScaleRule, Strategy},

@@ -1,16 +1,13 @@
 //! Changes of pods through subresources: ephemeral containers and resizing.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value};
 
-use crate::kinds::pod_spec::{defaults::quality_of_service, validate_pod};
 use crate::{
-    object::{Errors, Path, Tree, as_object, copy_key, first_by, object_mut, same},
+    kinds::pod_spec::defaults::quality_of_service,
+    object::{Errors, Field, Tree, as_object, copy_key, first_by, object_mut, same},
     resource::Part,
 };
 
-const SPEC: Path<'static> = Path::new("spec");
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The resources that can be resized.
 const MUTABLE: [&str; 2] = ["cpu", "memory"];
@@ -58,148 +55,104 @@ fn resized(new: &[Value], old: Vec<Value>) -> Vec<Value> {
     all
 }
 
-/// Validates a new state of a part.
-pub(super) fn validate(part: Part, new: &Value, old: &Value, errors: &mut Errors) {
-    validate_pod(new, errors);
-    let is_static = old.at(&["metadata", "annotations", MIRROR]).is_some();
+/// Validates the changes of a part.
+pub(super) fn validate(part: Part, new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let is_static = old.child("metadata.annotations").key(MIRROR).is_set();
     match part {
         Part::EphemeralContainers if is_static => {
-            errors.forbidden(&Path::new(""), "static pods do not support ephemeral containers");
+            new.forbidden("static pods do not support ephemeral containers", errors);
         }
         Part::EphemeralContainers => validate_containers(new, old, errors),
-        Part::Resize if is_static => errors.forbidden(&Path::new(""), "static pods cannot be resized"),
-        Part::Resize if old.text(&["spec", "os", "name"]) == "windows" => {
-            errors.forbidden(&Path::new(""), "windows pods cannot be resized");
+        Part::Resize if is_static => new.forbidden("static pods cannot be resized", errors),
+        Part::Resize if old.child("spec.os.name").text() == "windows" => {
+            new.forbidden("windows pods cannot be resized", errors);
         }
         Part::Resize => validate_resize(new, old, errors),
         Part::Approval => {}
     }
 }
 
-/// Rejects fields that an ephemeral container must not have; `targets` are the other containers of its pod.
-pub(super) fn validate_ephemeral(container: &Value, targets: &HashSet<&str>, place: &Path<'_>, errors: &mut Errors) {
-    const ALLOWED: [&str; 17] = [
-        "name",
-        "image",
-        "command",
-        "args",
-        "workingDir",
-        "envFrom",
-        "env",
-        "volumeMounts",
-        "volumeDevices",
-        "terminationMessagePath",
-        "terminationMessagePolicy",
-        "imagePullPolicy",
-        "securityContext",
-        "stdin",
-        "stdinOnce",
-        "tty",
-        "targetContainerName",
-    ];
-    const TEXT: &str = "cannot be set for an Ephemeral Container";
-    let target = container.text(&["targetContainerName"]);
-    if !target.is_empty() && !targets.contains(target) {
-        errors.not_found(&place.child("targetContainerName"), target);
-    }
-    for (field, value) in container.entries(&[]) {
-        if !ALLOWED.contains(&field.as_str()) && !same(Some(value), None) {
-            errors.forbidden(&place.child(field), TEXT);
-        }
-    }
-    let mounts = place.child("volumeMounts");
-    for (index, mount) in container.items(&["volumeMounts"]).iter().enumerate() {
-        for field in ["subPath", "subPathExpr"] {
-            if !mount.text(&[field]).is_empty() {
-                errors.forbidden(&mounts.index(index).child(field), TEXT);
-            }
-        }
-    }
-}
-
-fn validate_containers(new: &Value, old: &Value, errors: &mut Errors) {
-    let list = SPEC.child("ephemeralContainers");
-    let containers = new.items(&["spec", "ephemeralContainers"]);
-    let by_name = first_by(containers, |container| container.text(&["name"]));
-    for before in old.items(&["spec", "ephemeralContainers"]) {
+/// Validates that ephemeral containers are only added.
+fn validate_containers(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let list = new.child("spec.ephemeralContainers");
+    let by_name = first_by(new.json().items(&["spec", "ephemeralContainers"]), |container| container.text(&["name"]));
+    for before in old.json().items(&["spec", "ephemeralContainers"]) {
         let name = before.text(&["name"]);
         match by_name.get(name).copied() {
-            None => errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be removed\n")),
+            None => list.forbidden(&format!("existing ephemeral containers {name:?} may not be removed\n"), errors),
             Some(after) if !same(Some(after), Some(before)) => {
-                errors.forbidden(&list, &format!("existing ephemeral containers {name:?} may not be changed\n"));
+                list.forbidden(&format!("existing ephemeral containers {name:?} may not be changed\n"), errors);
             }
             Some(_) => {}
         }
     }
 }
 
-fn validate_resize(new: &Value, old: &Value, errors: &mut Errors) {
-    const ONLY: &str = "only cpu and memory resources are mutable";
-    if quality_of_service(old) != quality_of_service(new) {
-        let class = new.text(&["status", "qosClass"]);
-        errors.invalid(&SPEC, class, "Pod QOS Class may not change as a result of resizing");
+fn validate_resize(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    if quality_of_service(old.json()) != quality_of_service(new.json()) {
+        let class = new.child("status.qosClass");
+        spec.invalid_as(class.text(), "Pod QOS Class may not change as a result of resizing", errors);
     }
-    let running =
-        old.items(&["status", "containerStatuses"]).iter().find(|status| status.at(&["state", "running"]).is_some());
-    if running.is_some_and(|status| status.at(&["resources"]).is_none()) {
-        errors.forbidden(&SPEC, "Pod running on node without support for resize");
+    let statuses = old.child("status.containerStatuses");
+    let without_support = |status: Field<'_>| !status.child("resources").is_set();
+    if statuses.items().find(|status| status.child("state.running").is_set()).is_some_and(without_support) {
+        spec.forbidden("Pod running on node without support for resize", errors);
     }
-    let mut in_order = true;
-    for list in ["containers", "initContainers"] {
-        let (after, before) = (new.items(&["spec", list]), old.items(&["spec", list]));
-        let path = SPEC.child(list);
-        if after.len() != before.len() {
-            errors.forbidden(&path, &format!("{list} may not be added or removed on resize"));
-            in_order = false;
-        }
-        let number = if after.len() == before.len() { after.len() } else { 0 };
-        for (index, (after, before)) in after.iter().zip(before).take(number).enumerate() {
-            if after.text(&["name"]) != before.text(&["name"]) {
-                let place = path.index(index);
-                errors.forbidden(&place.child("name"), &format!("{list} may not be renamed or reordered on resize"));
-                in_order = false;
-            }
-        }
+    let before = errors.len();
+    for name in ["containers", "initContainers"] {
+        validate_order(name, &spec.child(name), &old_spec.child(name), errors);
     }
-    if !in_order {
+    if errors.len() > before {
         return;
     }
-    for list in ["initContainers", "containers"] {
-        let path = SPEC.child(list);
-        for (index, (after, before)) in new.items(&["spec", list]).iter().zip(old.items(&["spec", list])).enumerate() {
-            let place = path.index(index);
-            let resources = place.child("resources");
-            for field in ["requests", "limits"] {
-                let removed = |(name, _): (&String, &Value)| after.at(&["resources", field, name]).is_none();
-                if before.entries(&["resources", field]).any(removed) {
-                    let text = format!("resource {field} cannot be removed");
-                    errors.forbidden(&resources.child(field), &text);
-                }
-            }
-            let changes = ["requests", "limits"].iter().any(|field| {
-                let rest = |container: &Value| -> Map<String, Value> {
-                    let entries = container.at(&["resources", field]).and_then(Value::as_object).into_iter().flatten();
-                    let entries = entries.filter(|(name, _)| !MUTABLE.contains(&name.as_str()));
-                    entries.map(|(name, value)| (name.clone(), value.clone())).collect()
-                };
-                rest(after) != rest(before)
-            });
-            if list == "containers" {
-                if changes {
-                    errors.forbidden(&SPEC, ONLY);
-                }
-                continue;
-            }
-            if changes {
-                let text = "only cpu and memory resources for init or sidecar containers are mutable";
-                errors.forbidden(&place, text);
-            }
-            let restarts = |policy: &Value| policy.text(&["restartPolicy"]) == "RestartContainer";
-            let is_sidecar = after.text(&["restartPolicy"]) == "Always";
-            if after != before && !is_sidecar && after.items(&["resizePolicy"]).iter().any(restarts) {
-                let text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
-                errors.forbidden(&place, text);
-            }
+    for container in spec.child("initContainers").items().zip(old_spec.child("initContainers").items()) {
+        validate_resized_init_container(&container.0, &container.1, errors);
+    }
+    for (after, before) in spec.child("containers").items().zip(old_spec.child("containers").items()) {
+        if !validate_resources(&after, &before, errors) {
+            spec.forbidden("only cpu and memory resources are mutable", errors);
         }
     }
+}
+
+/// Validates that a resize does not add, remove, rename or reorder containers.
+fn validate_order(name: &str, containers: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    if containers.len() != old.len() {
+        return containers.forbidden(&format!("{name} may not be added or removed on resize"), errors);
+    }
+    for (after, before) in containers.items().zip(old.items()) {
+        if after.child("name").text() != before.child("name").text() {
+            after.child("name").forbidden(&format!("{name} may not be renamed or reordered on resize"), errors);
+        }
+    }
+}
+
+fn validate_resized_init_container(after: &Field<'_>, before: &Field<'_>, errors: &mut Errors) {
+    if !validate_resources(after, before, errors) {
+        after.forbidden("only cpu and memory resources for init or sidecar containers are mutable", errors);
+    }
+    let is_sidecar = after.child("restartPolicy").text() == "Always";
+    let policies = after.child("resizePolicy");
+    let mut restarts = policies.items().map(|policy| policy.child("restartPolicy").text() == "RestartContainer");
+    if after.value() != before.value() && !is_sidecar && restarts.any(|restarts| restarts) {
+        let text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
+        after.forbidden(text, errors);
+    }
+}
+
+/// Validates that no request or limit is removed. Reports whether only resources changed that can be resized.
+fn validate_resources(after: &Field<'_>, before: &Field<'_>, errors: &mut Errors) -> bool {
+    let (resources, old_resources) = (after.child("resources"), before.child("resources"));
+    for name in ["requests", "limits"] {
+        let amounts = resources.child(name);
+        if old_resources.child(name).entries().any(|(resource, _)| !amounts.key(resource).is_set()) {
+            amounts.forbidden(&format!("resource {name} cannot be removed"), errors);
+        }
+    }
+    let fixed = |amounts: &Field<'_>| -> Map<String, Value> {
+        let entries = amounts.entries().filter(|(resource, _)| !MUTABLE.contains(resource));
+        entries.map(|(resource, amount)| (resource.to_owned(), amount.json().clone())).collect()
+    };
+    ["requests", "limits"].iter().all(|name| fixed(&resources.child(name)) == fixed(&old_resources.child(name)))
 }
