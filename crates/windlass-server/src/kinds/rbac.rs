@@ -79,7 +79,7 @@ impl Strategy for ClusterRole {
         validate_rules(&role, Scope::Cluster, errors);
         if role.child("aggregationRule").is_set() {
             let selectors = role.child("aggregationRule.clusterRoleSelectors");
-            if selectors.len() == 0 {
+            if selectors.is_empty() {
                 selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
             }
             for selector in selectors.items() {
@@ -139,12 +139,12 @@ impl Strategy for Binding {
 
 fn validate_rules(role: &Field<'_>, scope: Scope, errors: &mut Errors) {
     for rule in role.child("rules").items() {
-        let has = |name: &str| rule.child(name).len() > 0;
+        let has = |name: &str| !rule.child(name).is_empty();
         if !has("verbs") {
             rule.child("verbs").required("verbs must contain at least one value", errors);
         }
         let urls = rule.child("nonResourceURLs");
-        if urls.len() > 0 {
+        if !urls.is_empty() {
             if scope == Scope::Namespace {
                 urls.invalid("namespaced rules cannot apply to non-resource URLs", errors);
             }

@@ -53,13 +53,13 @@ impl<'f> Field<'f> {
     }
 
     /// The elements of this list.
-    pub(crate) fn items<'c>(&'c self) -> impl DoubleEndedIterator<Item = Field<'c>> + ExactSizeIterator {
+    pub(crate) fn items(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + ExactSizeIterator {
         let items = self.value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         items.iter().enumerate().map(|(index, item)| Field { path: self.path.index(index), value: Some(item) })
     }
 
     /// The keys and values of this map.
-    pub(crate) fn entries<'c>(&'c self) -> impl Iterator<Item = (&'c str, Field<'c>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, Field<'_>)> {
         let entries = self.value.and_then(Value::as_object).into_iter().flatten();
         entries.map(|(key, value)| (key.as_str(), Field { path: self.path.key(key), value: Some(value) }))
     }
@@ -131,9 +131,8 @@ impl<'f> Field<'f> {
                 Rule::Required if field.is_empty() => field.required("", errors),
                 Rule::NotNegative => field.not_negative(errors),
                 Rule::Range(min, max) => field.in_range(min, max, errors),
-                Rule::OneOf(values) => field.one_of(values, errors),
                 Rule::RequiredOneOf(_) if field.text().is_empty() => field.required("", errors),
-                Rule::RequiredOneOf(values) => field.one_of(values, errors),
+                Rule::OneOf(values) | Rule::RequiredOneOf(values) => field.one_of(values, errors),
                 Rule::Required => {}
             }
         }

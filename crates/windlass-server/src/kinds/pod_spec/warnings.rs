@@ -242,9 +242,9 @@ fn warn_of_ports(spec: &Field<'_>, warnings: &mut Vec<String>) {
     const MAX_WARNINGS: usize = 100;
     const MAX_COMPARISONS: usize = 1000;
     let lists = CONTAINERS.map(|list| spec.child(list));
-    let containers: Vec<Field<'_>> = lists.iter().flat_map(|list| list.items()).collect();
+    let containers: Vec<Field<'_>> = lists.iter().flat_map(Field::items).collect();
     let lists: Vec<Field<'_>> = containers.iter().map(|container| container.child("ports")).collect();
-    let ports: Vec<Field<'_>> = lists.iter().flat_map(|list| list.items()).collect();
+    let ports: Vec<Field<'_>> = lists.iter().flat_map(Field::items).collect();
 
     let max_len = warnings.len() + MAX_WARNINGS;
     let mut by_number: HashMap<(i64, &str), Vec<&Field<'_>>> = HashMap::new();

@@ -120,7 +120,7 @@ fn validate_addresses(status: &Field<'_>, old_status: &Field<'_>, errors: &mut E
         }
         // A single address is validated like a list of one.
         let is_new = !single.is_empty() && single.text() != old_status.child(single_name).text();
-        if single_name == "podIP" && list.len() == 0 && is_new {
+        if single_name == "podIP" && list.is_empty() && is_new {
             validate_address(single.text(), &Path::index(list.path(), 0), errors);
         }
     }

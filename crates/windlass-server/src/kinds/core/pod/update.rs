@@ -38,7 +38,7 @@ pub(super) fn validate(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Erro
     // The real server validates the tolerations twice.
     validate_tolerations(spec, errors);
     validate_gates(spec, old_spec, errors);
-    if old_spec.child("schedulingGates").len() > 0 {
+    if !old_spec.child("schedulingGates").is_empty() {
         validate_directives(spec, old_spec, errors);
     }
     validate_immutable(spec, old_spec, errors);
@@ -95,7 +95,7 @@ fn validate_directives(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Erro
         selector.invalid(text, errors);
     }
     let (terms, old_terms) = (spec.child(NODE_TERMS), old_spec.child(NODE_TERMS));
-    if old_terms.len() > 0 && terms.len() != old_terms.len() {
+    if !old_terms.is_empty() && terms.len() != old_terms.len() {
         let text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         return match terms.value() {
             Some(value) => terms.invalid_as(value, text, errors),
@@ -105,7 +105,7 @@ fn validate_directives(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Erro
     for (term, old_term) in terms.items().zip(old_terms.items()) {
         let grows = |name: &str| term.json().items(&[name]).starts_with(old_term.json().items(&[name]));
         let is_empty =
-            |term: &Field<'_>| term.child("matchExpressions").len() == 0 && term.child("matchFields").len() == 0;
+            |term: &Field<'_>| term.child("matchExpressions").is_empty() && term.child("matchFields").is_empty();
         if !grows("matchExpressions") || !grows("matchFields") || (is_empty(&old_term) && !is_empty(&term)) {
             term.invalid("only additions are allowed (no mutations or deletions)", errors);
         }
@@ -115,7 +115,7 @@ fn validate_directives(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Erro
 /// Validates that the other fields do not change.
 fn validate_immutable(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Errors) {
     let mut mutable = vec!["activeDeadlineSeconds", "schedulingGates", "tolerations"];
-    if old_spec.child("schedulingGates").len() > 0 {
+    if !old_spec.child("schedulingGates").is_empty() {
         mutable.extend(["nodeSelector", "affinity"]);
     }
     let grace = |spec: &Field<'_>| spec.child("terminationGracePeriodSeconds").int();

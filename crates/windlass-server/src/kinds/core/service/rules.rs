@@ -334,11 +334,10 @@ pub(super) fn validate_status(service: &Field<'_>, old: &Field<'_>, errors: &mut
             validate_address(ip.text(), ip.path(), errors);
         }
         match (mode.is_set(), ip.is_empty()) {
-            (false, true) => {}
             (false, false) => mode.required("must be specified when `ip` is set", errors),
             (true, true) => mode.forbidden("may not be specified when `ip` is not set", errors),
             (true, false) if !["Proxy", "VIP"].contains(&mode.text()) => mode.unsupported(&["Proxy", "VIP"], errors),
-            (true, false) => {}
+            (false, true) | (true, false) => {}
         }
         let host = point.child("hostname");
         if !host.is_empty() {
