@@ -624,7 +624,9 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
         store.list().iter().map(|object| object.key().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(names(&store), ["n/b"]);
-    assert_eq!(changes.lock()[1..], ["Added(Cached(ConfigMap n/b @3))", "Deleted(Cached(ConfigMap n/a @4))"]);
+    let added = "Added(Cached(ConfigMap n/b @3))";
+    let deleted = "Deleted(Deleted { object: Cached(ConfigMap n/a @4), state: Final })";
+    assert_eq!(changes.lock()[1..], [added, deleted]);
     fake.disconnect();
     fake.delete(&"n/b".parse().unwrap());
     fake.compact();
@@ -644,8 +646,11 @@ async fn a_watch_that_is_refused_as_too_old_when_it_is_opened_leads_to_a_list() 
     assert_eq!((rig.lists().len(), rig.watches().len()), (2, 2));
 }
 
-/// Captures the log of this thread while the guard exists.
-fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+/// Captures the log of this thread while the guards exist.
+///
+/// While only one dispatcher exists, `tracing` disables a log statement for the whole process if a thread without a
+/// subscriber reaches it first. The second dispatcher prevents this.
+fn logged() -> (Arc<Mutex<Vec<u8>>>, (tracing::Dispatch, tracing::subscriber::DefaultGuard)) {
     struct Log(Arc<Mutex<Vec<u8>>>);
     impl io::Write for Log {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -660,7 +665,8 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&text);
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(Arc::clone(&log))).finish();
-    (text, tracing::subscriber::set_default(subscriber))
+    let second = tracing::Dispatch::new(tracing_subscriber::registry());
+    (text, (second, tracing::subscriber::set_default(subscriber)))
 }
 
 #[tokio::test(start_paused = true)]

@@ -184,6 +184,8 @@ async fn each_request_is_logged_as_a_command_as_it_is_sent() {
         .with_ansi(false)
         .finish();
     let _logging = tracing::subscriber::set_default(subscriber);
+    // With a single dispatcher, a thread without a subscriber that logs first would disable the statement.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let client = Client::new(Config::new(server.url("http")).with_auth(Auth::Bearer("s3cret".into()))).unwrap();
     let _: Value = client.request_json(Request::get("/x?y=z").body(()).unwrap()).await.unwrap();
     let told = String::from_utf8(log.0.lock().clone()).unwrap();
