@@ -49,6 +49,7 @@ mod networking;
 mod node;
 mod pod_spec;
 mod policy;
+mod prelude;
 mod quantity;
 mod rbac;
 mod reviews;

@@ -11,13 +11,7 @@ mod webhooks;
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value, json};
-
-use super::{BASE, Kind};
-use crate::{
-    object::{DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, items_mut, qualified_name},
-    resource::{Generation, MetadataRule, Rules},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[
     webhooks::VALIDATING,

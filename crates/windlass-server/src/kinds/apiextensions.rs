@@ -1,15 +1,6 @@
 //! The group `apiextensions.k8s.io`.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{BASE, Kind};
-use crate::{
-    apiextensions,
-    object::Errors,
-    resource::{Deletion, Generation, MetadataRule, Rules, Strategy, WriteContext},
-};
+use crate::{apiextensions, kinds::prelude::*};
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     group: "apiextensions.k8s.io",

@@ -4,18 +4,7 @@
 //! [`crate::api_services`]). An API service that refers to a Kubernetes service is stored, but requests are not
 //! forwarded.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{BASE, Kind};
-use crate::{
-    object::{
-        Errors, Field, NameRule, Tree, as_object, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
-        object_mut, path_segment,
-    },
-    resource::{MetadataRule, Resets, Rules, Strategy, WriteContext},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     group: "apiregistration.k8s.io",
@@ -67,9 +56,7 @@ impl Strategy for ApiService {
         if group.is_empty() && version.text() != "v1" {
             group.required("only v1 may have an empty group and it better be legacy kube", errors);
         }
-        if !group.is_empty() {
-            group.invalid_each(dns_subdomain(group.text()), errors);
-        }
+        group.optional_text(dns_subdomain, errors);
         version.invalid_each(dns_label_1035(version.text()), errors);
         for (name, max) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
             let priority = spec.child(name);

@@ -1,6 +1,6 @@
 //! The group `apps`.
 
-use super::Kind;
+use crate::kinds::prelude::*;
 
 mod controller_revision;
 mod daemon_set;

@@ -1,15 +1,7 @@
 //! The group `autoscaling`: HorizontalPodAutoscalers in two versions. `v2` is stored; `v1` supports only one metric and
 //! keeps other fields in annotations.
 
-use std::sync::Arc;
-
-use serde_json::{Map, Value, json};
-
-use super::{BASE, Kind, View, core::resource_names::validate_container_resource, quantity::amount};
-use crate::{
-    object::{Errors, Field, Rule, Tree, default_pointer, dns_label, entry_mut, object_mut, path_segment},
-    resource::{MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{View, core::resource_names::validate_container_resource, prelude::*, quantity::amount};
 
 mod convert;
 

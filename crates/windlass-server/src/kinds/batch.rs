@@ -1,6 +1,6 @@
 //! The group `batch`: kinds whose pods run to completion.
 
-use super::Kind;
+use crate::kinds::prelude::*;
 
 mod cron_job;
 mod job;

@@ -3,19 +3,9 @@
 //! The server does not approve or sign requests; controllers and users do. A certificate is checked to be PEM, but not
 //! parsed.
 
-use std::sync::Arc;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::Value;
 
-use super::{BASE, Kind};
-use crate::{
-    object::{
-        DuplicateCheck, Errors, Field, NameRule, Rule, Tree, as_object, copy_key, dns_label, dns_subdomain, object_mut,
-        same,
-    },
-    resource::{FieldRule, Part, Resets, Rules, Strategy, WriteContext},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     group: "certificates.k8s.io",

@@ -1,14 +1,6 @@
 //! The group `coordination.k8s.io`.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{BASE, Kind};
-use crate::{
-    object::{Errors, Field},
-    resource::{MetadataRule, Rules, Strategy},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     group: "coordination.k8s.io",

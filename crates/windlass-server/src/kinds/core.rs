@@ -2,7 +2,7 @@
 //!
 //! The kind `Event`, which has a second form in `events.k8s.io`, is in [`events`](super::events).
 
-use super::{BASE, Kind};
+use crate::kinds::prelude::*;
 
 mod component_status;
 mod config_map;

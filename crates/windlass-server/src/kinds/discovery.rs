@@ -1,19 +1,8 @@
 //! The group `discovery.k8s.io`.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{
-    BASE, Kind,
+use crate::kinds::{
     core::endpoints::{is_own, validate_port, validate_reachable},
-};
-use crate::{
-    object::{
-        DuplicateCheck, Errors, Field, Rule, Tree, address_problem, as_object, default_pointer, dns_label,
-        dns_subdomain, ip_address, items_mut, label_value, same,
-    },
-    resource::{Generation, MetadataRule, Rules, Strategy, WriteContext},
+    prelude::*,
 };
 
 pub(super) const KINDS: &[Kind] = &[Kind {
@@ -69,9 +58,7 @@ impl Strategy for EndpointSlice {
         let mut seen = DuplicateCheck::default();
         for port in ports.items() {
             let name = port.child("name");
-            if !name.is_empty() {
-                name.invalid_each(dns_label(name.text()), errors);
-            }
+            name.optional_text(dns_label, errors);
             if seen.repeats(port.json().text(&["name"])) {
                 errors.duplicate(name.path(), name.text());
             }

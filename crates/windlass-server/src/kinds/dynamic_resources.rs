@@ -7,10 +7,7 @@ mod resource_claim;
 mod resource_claim_template;
 mod resource_slice;
 
-use serde_json::Value;
-
-use super::{BASE, Kind, pod_spec::volume_sources::validate_driver_name};
-use crate::object::{DuplicateCheck, Errors, Field, Tree, dns_label};
+use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*};
 
 pub(super) const KINDS: &[Kind] =
     &[device_class::KIND, resource_claim::KIND, resource_claim_template::KIND, resource_slice::KIND];

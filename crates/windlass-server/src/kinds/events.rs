@@ -1,15 +1,9 @@
 //! Events: one kind in the core group and in `events.k8s.io`, with different field names. They are stored as events of
 //! the core group.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
-use serde_json::{Map, Value};
-
-use super::{BASE, Kind, View};
-use crate::{
-    object::{Errors, Field, Path, Tree, qualified_name},
-    resource::{Dependents, FieldRule, MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{View, prelude::*};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "Event", prefix: "/registry/events/", strategy: |_| Arc::new(CoreEvent), ..BASE },

@@ -2,14 +2,9 @@
 //!
 //! The objects exist because clients list them. This server does not apply them: it has one queue for all requests.
 
-use serde_json::Value;
+use crate::kinds::prelude::*;
 
 pub(crate) use self::defaults::{levels, schemas};
-use super::Kind;
-use crate::{
-    object::{DuplicateCheck, Errors, Field, Tree, same},
-    resource::{Generation, Resets, Rules},
-};
 
 mod defaults;
 mod flow_schema;

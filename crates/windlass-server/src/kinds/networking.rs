@@ -1,7 +1,6 @@
 //! The group `networking.k8s.io`.
 
-use super::Kind;
-use crate::object::{Errors, Field, dns_subdomain, path_segment};
+use crate::kinds::prelude::*;
 
 mod ingress;
 mod ingress_class;
@@ -21,15 +20,6 @@ fn validate_reference(reference: &Field<'_>, errors: &mut Errors) {
         group.invalid_each(dns_subdomain(group.text()), errors);
     }
     for name in ["kind", "name"] {
-        validate_path_segment(&reference.child(name), errors);
-    }
-}
-
-/// Validates a required text that becomes a segment of a URL path.
-fn validate_path_segment(field: &Field<'_>, errors: &mut Errors) {
-    if field.is_empty() {
-        field.required("", errors);
-    } else {
-        field.invalid_each(path_segment(field.text()), errors);
+        reference.child(name).required_text(path_segment, errors);
     }
 }

@@ -1,14 +1,6 @@
 //! The group `node.k8s.io`: runtime classes.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{BASE, Kind, pod_spec::validate_tolerations, quantity::amount};
-use crate::{
-    object::{DuplicateCheck, Errors, Field, Path, dns_label, qualified_name, validate_labels},
-    resource::{MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{pod_spec::validate_tolerations, prelude::*, quantity::amount};
 
 pub(super) const KINDS: &[Kind] = &[Kind {
     group: "node.k8s.io",
@@ -34,11 +26,7 @@ impl Strategy for RuntimeClass {
     fn validate(&self, object: &Value, errors: &mut Errors) {
         let class = Field::object(object);
         let handler = class.child("handler");
-        if handler.is_empty() {
-            handler.required("", errors);
-        } else {
-            handler.invalid_each(dns_label(handler.text()), errors);
-        }
+        handler.required_text(dns_label, errors);
         validate_overhead(&class.child("overhead.podFixed"), errors);
         validate_scheduling(&class.child("scheduling"), errors);
     }

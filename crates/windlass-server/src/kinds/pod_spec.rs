@@ -4,11 +4,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use self::{resources::Asker, volumes::Volumes};
+use crate::kinds::prelude::*;
 
 pub(super) use self::placement::validate_tolerations;
-use self::{resources::Asker, volumes::Volumes};
-use crate::object::{Errors, Field, Rule, Tree, dns_label, dns_subdomain, port_name, same, validate_labels};
 
 pub(super) mod defaults;
 mod environment;
@@ -88,14 +87,14 @@ pub(super) fn validate_pod_spec(spec: &Field<'_>, errors: &mut Errors) {
     windows::validate_host_processes(spec, errors);
     security::validate_host_users(spec, errors);
     network::validate_hostname_override(spec, errors);
-    validate_optional(&spec.child("serviceAccountName"), dns_subdomain, errors);
-    validate_optional(&spec.child("nodeName"), dns_subdomain, errors);
+    spec.child("serviceAccountName").optional_text(dns_subdomain, errors);
+    spec.child("nodeName").optional_text(dns_subdomain, errors);
     spec.child("activeDeadlineSeconds").in_range(1, i64::from(i32::MAX), errors);
-    validate_optional(&spec.child("hostname"), dns_label, errors);
-    validate_optional(&spec.child("subdomain"), dns_label, errors);
+    spec.child("hostname").optional_text(dns_label, errors);
+    spec.child("subdomain").optional_text(dns_label, errors);
     placement::validate_tolerations(spec, errors);
     network::validate_host_aliases(spec, errors);
-    validate_optional(&spec.child("priorityClassName"), dns_subdomain, errors);
+    spec.child("priorityClassName").optional_text(dns_subdomain, errors);
     let runtime_class = spec.child("runtimeClassName");
     if runtime_class.is_set() {
         runtime_class.invalid_each(dns_subdomain(runtime_class.text()), errors);
@@ -104,22 +103,6 @@ pub(super) fn validate_pod_spec(spec: &Field<'_>, errors: &mut Errors) {
     resources::validate_overhead(spec, errors);
     security::validate_system(spec, errors);
     environment::validate_file_volumes(spec, errors);
-}
-
-/// Validates the syntax of a text, unless it is absent or empty.
-fn validate_optional(field: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
-    if !field.is_empty() {
-        field.invalid_each(problems(field.text()), errors);
-    }
-}
-
-/// Validates the syntax of a text, which must not be absent or empty.
-fn validate_required(field: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
-    if field.is_empty() {
-        field.required("", errors);
-    } else {
-        field.invalid_each(problems(field.text()), errors);
-    }
 }
 
 // === containers ===
@@ -171,7 +154,7 @@ fn validate_container(
     claims: &[&str],
     errors: &mut Errors,
 ) {
-    validate_required(&container.child("name"), dns_label, errors);
+    container.child("name").required_text(dns_label, errors);
     let rules =
         [("image", Rule::Required), ("terminationMessagePolicy", Rule::OneOf(&["File", "FallbackToLogsOnError"]))];
     container.check(&rules, errors);

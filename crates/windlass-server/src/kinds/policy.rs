@@ -1,17 +1,9 @@
 //! The group `policy`: pod disruption budgets.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{
-    BASE, Kind,
+use crate::kinds::{
+    prelude::*,
     selector::{validate_conditions, validate_selector},
     workload::INVALID_PERCENT,
-};
-use crate::{
-    object::{Errors, Field},
-    resource::{Generation, MetadataRule, Rules, Strategy},
 };
 
 pub(super) const KINDS: &[Kind] = &[Kind {

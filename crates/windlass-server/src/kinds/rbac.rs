@@ -1,16 +1,6 @@
 //! The group `rbac.authorization.k8s.io`: roles and role bindings.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{BASE, Kind, selector::is_valid_selector};
-use crate::{
-    object::{
-        Errors, Field, NameRule, Tree, as_object, default_to, dns_subdomain, items_mut, object_mut, path_segment,
-    },
-    resource::{Rules, Strategy},
-};
+use crate::kinds::{prelude::*, selector::is_valid_selector};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const RULES: Rules = Rules { name: NameRule::PathSegment, create_on_update: true, ..Rules::COMMON };
@@ -169,9 +159,7 @@ fn validate_subject(subject: &Field<'_>, scope: Scope, errors: &mut Errors) {
     }
     match kind.text() {
         "ServiceAccount" => {
-            if !name.is_empty() {
-                name.invalid_each(dns_subdomain(name.text()), errors);
-            }
+            name.optional_text(dns_subdomain, errors);
             if !group.is_empty() {
                 group.unsupported(&[""], errors);
             }

@@ -1,6 +1,6 @@
 //! The groups `authentication.k8s.io` and `authorization.k8s.io`: reviews, which are created but not stored.
 
-use super::{BASE, Kind};
+use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[
     Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..BASE },

@@ -1,14 +1,6 @@
 //! The group `scheduling.k8s.io`: priority classes.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{BASE, Kind};
-use crate::{
-    object::{Errors, Field, Rule, Tree, as_object, default_pointer, metadata_mut},
-    resource::{MetadataRule, Rules, Strategy, WriteContext},
-};
+use crate::kinds::prelude::*;
 
 /// The system priority classes: name, value and description.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [

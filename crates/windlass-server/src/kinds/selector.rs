@@ -1,12 +1,8 @@
 //! Validation of label selectors, node selectors and conditions.
 
-use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use crate::object::{
-    DuplicateCheck, Errors, Field, Tree, condition_reason, dns_subdomain, label_value, qualified_name, requirement,
-    validate_labels,
-};
+use crate::kinds::prelude::*;
 
 /// The maximum length of a condition's reason, in bytes.
 const MAX_REASON_LENGTH: usize = 1024;

@@ -1,15 +1,7 @@
 //! The group `storage.k8s.io`: storage classes, and objects of volume drivers.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
 use self::storage_class::{validate_parameters, validate_provisioner};
-use super::{BASE, Kind, quantity::amount, selector::validate_selector};
-use crate::{
-    object::{Errors, Field, dns_subdomain},
-    resource::{Rules, Strategy},
-};
+use crate::kinds::{prelude::*, quantity::amount, selector::validate_selector};
 
 mod csi_driver;
 mod csi_node;

@@ -2,16 +2,12 @@
 
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
 use windlass_api::LabelSelector;
 
-use super::{
+use crate::kinds::{
     pod_spec::{defaults::default_template, validate_pod_spec},
+    prelude::*,
     selector::{is_valid_selector, label_selector},
-};
-use crate::{
-    object::{Errors, Field, entry_mut, validate_annotations, validate_labels},
-    resource::{Generation, MetadataRule, Rules, ScaleRule},
 };
 
 /// The rules of most workloads.

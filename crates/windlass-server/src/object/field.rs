@@ -173,6 +173,13 @@ impl<'f> Field<'f> {
         }
     }
 
+    /// Adds errors if the field has a text that is not of this syntax. An absent or empty text is valid.
+    pub(crate) fn optional_text(&self, syntax: impl FnOnce(&str) -> Vec<String>, errors: &mut Errors) {
+        if !self.text().is_empty() {
+            self.invalid_each(syntax(self.text()), errors);
+        }
+    }
+
     /// Adds an error if the value differs from that of `old`.
     pub(crate) fn immutable(&self, old: &Field<'_>, errors: &mut Errors) {
         errors.immutable(&self.path, self.value, old.value);
@@ -240,6 +247,7 @@ mod tests {
     use windlass_api::GroupKind;
 
     use super::*;
+    use crate::object::dns_label;
 
     fn messages(errors: Errors) -> Vec<String> {
         let causes = errors.into_causes().into_iter();
@@ -278,6 +286,10 @@ mod tests {
             ("absent", Rule::OneOf(&["A"])),
         ];
         object.check(&rules, &mut errors);
+        for name in ["policy", "mode"] {
+            object.child(name).required_text(dns_label, &mut errors);
+            object.child(name).optional_text(|text| vec![format!("{text} is wrong")], &mut errors);
+        }
         object.check_immutable(&old, &["kept", "absent"], &mut errors);
         assert!(errors.clone().check(&GroupKind::new("", "Thing"), "t").is_err());
         assert_eq!(
@@ -287,6 +299,11 @@ mod tests {
                 "count: Invalid value: -1: must be greater than or equal to 0",
                 "share: Invalid value: 101: must be between 0 and 100, inclusive",
                 "policy: Unsupported value: \"Maybe\": supported values: \"Always\", \"Never\"",
+                "mode: Required value",
+                "policy: Invalid value: \"Maybe\": a lowercase RFC 1123 label must consist of lower case alphanumeric \
+                 characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
+                 '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+                "policy: Invalid value: \"Maybe\": Maybe is wrong",
                 "mode: Required value",
                 "kept: Invalid value: \"b\": field is immutable",
             ]

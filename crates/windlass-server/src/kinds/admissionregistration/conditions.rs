@@ -3,16 +3,12 @@
 //! The variables are `object`, `oldObject` and `request`. `namespaceObject` is always null, as in kube-apiserver.
 //! `authorizer` is not supported; a condition that uses it is rejected.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::HashMap, sync::LazyLock};
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use windlass_cel::{CompileError, Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};
 
-use crate::object::Tree;
+use crate::kinds::prelude::*;
 
 /// A cache of compiled conditions.
 #[derive(Debug, Default)]

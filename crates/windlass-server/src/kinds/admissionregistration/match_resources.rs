@@ -1,11 +1,9 @@
 //! The resources that admission policies and their bindings match.
 
-use serde_json::Value;
-
-use super::{MATCH_POLICIES, default_rules, default_selectors, one_of_if_set, validate_rule};
-use crate::{
-    kinds::selector::validate_selector,
-    object::{DuplicateCheck, Errors, Field, Tree, as_object, entry_mut, path_segment},
+use crate::kinds::{
+    admissionregistration::{MATCH_POLICIES, default_rules, default_selectors, one_of_if_set, validate_rule},
+    prelude::*,
+    selector::validate_selector,
 };
 
 const MUTATING_OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "UPDATE"];

@@ -1,21 +1,12 @@
 //! ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{
-    FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, REINVOCATION_POLICIES,
-    match_resources::{default_match, validate_match, validate_mutating_operations},
-    one_of_if_set, validate_match_conditions,
-};
-use crate::{
-    kinds::Kind,
-    object::{
-        DuplicateCheck, Errors, Field, Rule, Tree, default_pointer, dns_label_1035, dns_subdomain, entry_mut,
-        object_mut, qualified_name,
+use crate::kinds::{
+    admissionregistration::{
+        FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, REINVOCATION_POLICIES,
+        match_resources::{default_match, validate_match, validate_mutating_operations},
+        one_of_if_set, validate_match_conditions,
     },
-    resource::{Resets, Rules, StatusRule, Strategy},
+    prelude::*,
 };
 
 pub(super) const VALIDATING: Kind = Kind {

@@ -1,18 +1,13 @@
 //! ValidatingAdmissionPolicyBindings and MutatingAdmissionPolicyBindings.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{
-    GROUP_BASE, GROUP_RULES,
-    match_resources::{default_match, validate_match, validate_mutating_operations},
-    one_of_if_set,
-};
-use crate::{
-    kinds::{Kind, selector::validate_selector},
-    object::{DuplicateCheck, Errors, Field, dns_subdomain, entry_mut, path_segment},
-    resource::{Rules, Strategy},
+use crate::kinds::{
+    admissionregistration::{
+        GROUP_BASE, GROUP_RULES,
+        match_resources::{default_match, validate_match, validate_mutating_operations},
+        one_of_if_set,
+    },
+    prelude::*,
+    selector::validate_selector,
 };
 
 pub(super) const VALIDATING: Kind = Kind {

@@ -1,17 +1,14 @@
 //! ValidatingWebhookConfigurations and MutatingWebhookConfigurations.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{
-    FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions, default_rules,
-    default_selectors, one_of_if_set, validate_match_conditions, validate_rule,
-};
 use crate::{
-    kinds::{Kind, selector::validate_selector},
-    object::{DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, dns_subdomain, items_mut},
-    resource::{Generation, Rules, Strategy},
+    kinds::{
+        admissionregistration::{
+            FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions,
+            default_rules, default_selectors, one_of_if_set, validate_match_conditions, validate_rule,
+        },
+        prelude::*,
+        selector::validate_selector,
+    },
     webhook::{validate_client_config, validate_review_versions},
 };
 

@@ -1,14 +1,6 @@
 //! `ControllerRevision`.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field},
-    resource::{Rules, Strategy},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     group: "apps",

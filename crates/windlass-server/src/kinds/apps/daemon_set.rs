@@ -1,20 +1,12 @@
 //! Daemon sets.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::warnings,
-        workload::{
-            Selection, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions,
-            validate_nonempty_selector, validate_share, validate_share_limit, validate_template,
-        },
+use crate::kinds::{
+    pod_spec::warnings,
+    prelude::*,
+    workload::{
+        Selection, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions,
+        validate_nonempty_selector, validate_share, validate_share_limit, validate_template,
     },
-    object::{Errors, Field, Tree, as_object, default_pointer, default_to, metadata_mut, object_mut},
-    resource::{Rules, Strategy, WriteContext},
 };
 
 /// A deprecated annotation that the server still maintains; apps/v1 has no field for the stored value.

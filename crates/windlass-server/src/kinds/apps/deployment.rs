@@ -1,20 +1,12 @@
 //! Deployments.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::warnings,
-        workload::{
-            SCALE, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions,
-            validate_counts, validate_replicated_template, validate_share, validate_share_limit,
-        },
+use crate::kinds::{
+    pod_spec::warnings,
+    prelude::*,
+    workload::{
+        SCALE, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions, validate_counts,
+        validate_replicated_template, validate_share, validate_share_limit,
     },
-    object::{Errors, Field, Rule, Tree, as_object, default_pointer, default_to, object_mut},
-    resource::{Generation, Resets, Rules, ScaleRule, Strategy},
 };
 
 pub(super) const KIND: Kind = Kind {

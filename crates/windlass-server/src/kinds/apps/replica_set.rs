@@ -1,17 +1,9 @@
 //! Replica sets.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::warnings,
-        workload::{SCALE, WORKLOAD, default_pod_template, validate_replica_set_status, validate_replicated_template},
-    },
-    object::{Errors, Field, Rule, default_pointer, object_mut},
-    resource::{Rules, ScaleRule, Strategy},
+use crate::kinds::{
+    pod_spec::warnings,
+    prelude::*,
+    workload::{SCALE, WORKLOAD, default_pod_template, validate_replica_set_status, validate_replicated_template},
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,24 +1,16 @@
 //! Stateful sets.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        core::persistent_volume_claim::validate_claim_spec,
-        pod_spec::warnings,
-        workload::{
-            SCALE, Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts,
-            validate_nonempty_selector, validate_permanent_pods, validate_pod_template, validate_template_labels,
-            validate_template_metadata,
-        },
+use crate::kinds::{
+    core::persistent_volume_claim::validate_claim_spec,
+    pod_spec::warnings,
+    prelude::*,
+    workload::{
+        SCALE, Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts,
+        validate_nonempty_selector, validate_permanent_pods, validate_pod_template, validate_template_labels,
+        validate_template_metadata,
     },
-    object::{
-        Errors, Field, NameRule, Rule, Tree, as_object, default_pointer, default_to, dns_label, entry_mut, object_mut,
-    },
-    resource::{Rules, ScaleRule, Strategy},
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -3,10 +3,10 @@
 //! Fields without a counterpart in v1 are stored in annotations, as JSON of v1's internal type, and restored from
 //! there. Invalid annotations are dropped.
 
-use serde_json::{Map, Value, json};
-
-use super::{cpu_metric, default_metrics};
-use crate::object::{Tree, as_object, metadata_mut, object_mut};
+use crate::kinds::{
+    autoscaling::{cpu_metric, default_metrics},
+    prelude::*,
+};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -1,21 +1,16 @@
 //! Cron jobs.
 
-use std::sync::Arc;
-
 use jiff::tz::TimeZone;
-use serde_json::Value;
 use windlass_api::{Schedule, ScheduleError};
 
-use super::job;
 use crate::{
     codec::go_worded,
     kinds::{
-        BASE, Kind,
+        batch::job,
         pod_spec::{defaults::default_template, warnings},
+        prelude::*,
         workload::WORKLOAD,
     },
-    object::{Errors, Field, Rule, default_pointer, default_to, entry_mut, object_mut},
-    resource::{Rules, Strategy},
 };
 
 /// The maximum length of the name, because jobs are named by the cron job's name and a time.

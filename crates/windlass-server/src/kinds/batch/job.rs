@@ -1,24 +1,14 @@
 //! Jobs.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
-use serde_json::{Value, json};
-
-use super::{status::validate_job_status, success_policy};
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::warnings,
-        workload::{
-            Selection, WORKLOAD, default_pod_template, validate_pod_template, validate_selector,
-            validate_template_labels,
-        },
+use crate::kinds::{
+    batch::{status::validate_job_status, success_policy},
+    pod_spec::warnings,
+    prelude::*,
+    workload::{
+        Selection, WORKLOAD, default_pod_template, validate_pod_template, validate_selector, validate_template_labels,
     },
-    object::{
-        Errors, Field, Tree, as_object, default_pointer, default_to, dns_label, items_mut, metadata_mut, object_mut,
-        qualified_name, validate_domain_prefixed,
-    },
-    resource::{Dependents, FieldRule, MetadataRule, Rules, Strategy, UnknownField, WriteContext},
 };
 
 /// The maximum number of parallel pods, and of failed pods, of an indexed job.

@@ -1,10 +1,8 @@
 //! Validation of a job's status.
 
-use serde_json::Value;
 use windlass_api::parse_time;
 
-use super::success_policy;
-use crate::object::{Errors, Field};
+use crate::kinds::{batch::success_policy, prelude::*};
 
 /// Validates that a status is consistent. Existing inconsistencies are only reported if the affected fields change.
 pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors) {

@@ -1,6 +1,6 @@
 //! The success policy, by which an indexed job succeeds before all of its pods do.
 
-use crate::object::{Errors, Field};
+use crate::kinds::prelude::*;
 
 const MAX_RULES: usize = 20;
 /// The maximum length of a list of indexes, in bytes.

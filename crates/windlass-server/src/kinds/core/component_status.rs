@@ -1,13 +1,6 @@
 //! `ComponentStatus`: a deprecated resource without storage.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::{BASE, Kind},
-    resource::{Rules, Strategy},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "ComponentStatus",

@@ -1,14 +1,6 @@
 //! `ConfigMap`, and the validation of data that it shares with `Secret`.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, Path, config_key},
-    resource::{Rules, Strategy},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind =
     Kind { name: "ConfigMap", prefix: "/registry/configmaps/", strategy: |_| Arc::new(ConfigMap), ..BASE };

@@ -1,17 +1,8 @@
 //! `Endpoints`, and the validation of addresses and ports that it shares with `EndpointSlice` and `Service`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
-use serde_json::Value;
-
-use crate::{
-    kinds::{BASE, Kind},
-    object::{
-        Errors, Field, Rule, Tree, as_object, default_to, dns_label, dns_subdomain, items_mut, qualified_name,
-        validate_address,
-    },
-    resource::{Rules, Strategy},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "Endpoints",
@@ -67,9 +58,7 @@ impl Strategy for Endpoints {
 fn validate_endpoint_address(address: &Field<'_>, is_own: bool, errors: &mut Errors) {
     let (ip, host, node) = (address.child("ip"), address.child("hostname"), address.child("nodeName"));
     validate_address(ip.text(), ip.path(), errors);
-    if !host.is_empty() {
-        host.invalid_each(dns_label(host.text()), errors);
-    }
+    host.optional_text(dns_label, errors);
     if node.is_set() {
         node.invalid_each(dns_subdomain(node.text()), errors);
     }

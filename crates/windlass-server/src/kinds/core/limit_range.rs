@@ -1,17 +1,9 @@
 //! `LimitRange`.
 
-use std::sync::Arc;
-
-use serde_json::{Map, Value};
-
-use super::resource_names::{validate_container_resource, validate_resource_name};
-use crate::{
-    kinds::{BASE, Kind, amount},
-    object::{
-        DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, items_mut, metadata_mut, object_mut,
-        qualified_name,
-    },
-    resource::{MetadataRule, Rules, Strategy, WriteContext},
+use crate::kinds::{
+    amount,
+    core::resource_names::{validate_container_resource, validate_resource_name},
+    prelude::*,
 };
 
 pub(super) const KIND: Kind =

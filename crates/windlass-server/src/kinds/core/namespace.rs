@@ -1,14 +1,6 @@
 //! `Namespace`.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, NameRule, Path, Tree, as_object, copy_key, metadata_mut, object_mut, qualified_name},
-    resource::{Deletion, FieldRule, Rules, Strategy, WriteContext},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "Namespace",

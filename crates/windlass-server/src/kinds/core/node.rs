@@ -1,17 +1,10 @@
 //! `Node`.
 
-use std::{borrow::Cow, sync::Arc};
-
-use serde_json::{Value, json};
+use std::borrow::Cow;
 
 use crate::{
     codec::go_quote,
-    kinds::{BASE, Kind, amount},
-    object::{
-        DuplicateCheck, Errors, Field, Path, Rule, Tree, as_object, entry_mut, label_value, object_mut, qualified_name,
-        range_problem,
-    },
-    resource::{FieldRule, Rules, StatusRule, Strategy, WriteContext},
+    kinds::{amount, prelude::*},
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,19 +1,10 @@
 //! PersistentVolume.
 
-use std::sync::Arc;
-
-use serde_json::{Map, Value};
-
-use crate::{
-    kinds::{
-        BASE, Kind, amount,
-        pod_spec::volume_sources::{self, Owner, forbid_second_source},
-        selector::validate_node_selector,
-    },
-    object::{
-        Errors, Field, Path, Tree, as_object, default_pointer, default_to, dns_subdomain, entry_mut, object_mut, same,
-    },
-    resource::{MetadataRule, Rules, Strategy, WriteContext},
+use crate::kinds::{
+    amount,
+    pod_spec::volume_sources::{self, Owner, forbid_second_source},
+    prelude::*,
+    selector::validate_node_selector,
 };
 
 pub(super) const KIND: Kind = Kind {
@@ -126,14 +117,14 @@ impl Strategy for PersistentVolume {
             required.required("must specify required node constraints", errors);
         }
         validate_source(&spec, volume.child("metadata.name").text(), errors);
-        validate_class_name(&spec.child("storageClassName"), errors);
+        spec.child("storageClassName").optional_text(dns_subdomain, errors);
         spec.child("volumeMode").one_of(&VOLUME_MODES, errors);
         let class = spec.child(ATTRIBUTES_CLASS);
         if class.is_set() {
             if class.is_empty() {
                 class.required("an empty string is disallowed", errors);
             }
-            validate_class_name(&class, errors);
+            class.optional_text(dns_subdomain, errors);
             let driver = spec.child("csi");
             if !driver.is_set() {
                 driver.required("has to be specified when using volumeAttributesClassName", errors);
@@ -308,13 +299,6 @@ pub(super) fn validate_access_modes(modes: &Field<'_>, errors: &mut Errors) {
     }
     if exclusive && shared {
         modes.forbidden("may not use ReadWriteOncePod with other access modes", errors);
-    }
-}
-
-/// Validates the name of a class, which may be absent.
-pub(super) fn validate_class_name(class: &Field<'_>, errors: &mut Errors) {
-    if !class.is_empty() {
-        class.invalid_each(dns_subdomain(class.text()), errors);
     }
 }
 

@@ -1,19 +1,10 @@
 //! PersistentVolumeClaim.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::persistent_volume::{
-    STORAGE_CLASS, VOLUME_MODES, validate_access_modes, validate_amount, validate_class_name, validate_positive,
-};
-use crate::{
-    kinds::{BASE, Kind, amount, selector::validate_selector},
-    object::{
-        Errors, Field, Path, Rule, Tree, as_object, default_pointer, default_to, dns_label, dns_subdomain, entry_mut,
-        object_mut, same,
-    },
-    resource::{Rules, Strategy, WriteContext},
+use crate::kinds::{
+    amount,
+    core::persistent_volume::{STORAGE_CLASS, VOLUME_MODES, validate_access_modes, validate_amount, validate_positive},
+    prelude::*,
+    selector::validate_selector,
 };
 
 pub(super) const KIND: Kind = Kind {
@@ -155,7 +146,7 @@ pub(crate) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     } else {
         storage.required("", errors);
     }
-    validate_class_name(&spec.child("storageClassName"), errors);
+    spec.child("storageClassName").optional_text(dns_subdomain, errors);
     spec.child("volumeMode").one_of(&VOLUME_MODES, errors);
     let (source, reference) = (spec.child("dataSource"), spec.child("dataSourceRef"));
     validate_data_source(&source, errors);
@@ -170,7 +161,7 @@ pub(crate) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
             spec.invalid_as(&json!({}), "must match dataSourceRef", errors);
         }
     }
-    validate_class_name(&spec.child("volumeAttributesClassName"), errors);
+    spec.child("volumeAttributesClassName").optional_text(dns_subdomain, errors);
 }
 
 fn validate_data_source(source: &Field<'_>, errors: &mut Errors) {
@@ -185,9 +176,7 @@ fn validate_data_source(source: &Field<'_>, errors: &mut Errors) {
         source.invalid_as(kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup", errors);
     }
     let namespace = source.child("namespace");
-    if !namespace.is_empty() {
-        namespace.invalid_each(dns_label(namespace.text()), errors);
-    }
+    namespace.optional_text(dns_label, errors);
 }
 
 /// Validates that an update changes only the mutable fields of the spec.

@@ -1,19 +1,13 @@
 //! Pods: the strategy, and the fields that the server sets.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::{
-            defaults::{default_pod, quality_of_service},
-            validate_pod_spec, warnings,
-        },
+use crate::kinds::{
+    pod_spec::{
+        defaults::{default_pod, quality_of_service},
+        validate_pod_spec, warnings,
     },
-    object::{Errors, Field, Tree, items_mut, metadata_mut, object_mut},
-    resource::{Deletion, FieldRule, Generation, Part, Resets, Rules, Strategy, WriteContext},
+    prelude::*,
 };
 
 mod parts;

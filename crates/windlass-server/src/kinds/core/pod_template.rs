@@ -1,17 +1,9 @@
 //! Pod templates.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::{defaults::default_template, warnings},
-        workload::validate_pod_template,
-    },
-    object::{Errors, Field},
-    resource::{Generation, MetadataRule, Rules, Strategy},
+use crate::kinds::{
+    pod_spec::{defaults::default_template, warnings},
+    prelude::*,
+    workload::validate_pod_template,
 };
 
 pub(super) const KIND: Kind =

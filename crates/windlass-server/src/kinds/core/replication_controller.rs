@@ -1,18 +1,11 @@
 //! Replication controllers.
 
-use std::sync::Arc;
-
-use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement};
 
-use crate::{
-    kinds::{
-        BASE, Kind,
-        pod_spec::warnings,
-        workload::{SCALE, Selection, WORKLOAD, default_pod_template, validate_replica_set_status, validate_template},
-    },
-    object::{Errors, Field, NameRule, Rule, Tree, default_pointer, metadata_mut, object_mut},
-    resource::{Dependents, FieldRule, Rules, ScaleRule, Strategy},
+use crate::kinds::{
+    pod_spec::warnings,
+    prelude::*,
+    workload::{SCALE, Selection, WORKLOAD, default_pod_template, validate_replica_set_status, validate_template},
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,6 +1,6 @@
 //! The names of resources in quotas, limit ranges and autoscalers.
 
-use crate::object::{Errors, Path, qualified_name};
+use crate::kinds::prelude::*;
 
 /// The resources that quotas count in whole numbers.
 pub(super) const COUNTED: [&str; 9] = [

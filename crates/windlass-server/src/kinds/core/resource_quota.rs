@@ -1,14 +1,11 @@
 //! `ResourceQuota`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
-use super::resource_names::{COMPUTE, COUNTED, is_quota_resource, is_standard_resource, validate_resource_name};
-use crate::{
-    kinds::{BASE, Kind, amount},
-    object::{Errors, Field, Path, Tree},
-    resource::{MetadataRule, Rules, Strategy},
+use crate::kinds::{
+    amount,
+    core::resource_names::{COMPUTE, COUNTED, is_quota_resource, is_standard_resource, validate_resource_name},
+    prelude::*,
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,16 +1,13 @@
 //! `Secret`.
 
-use std::sync::Arc;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::Value;
 
-use super::config_map::{MAX_SIZE, validate_binary_data, validate_immutable};
 use crate::{
     codec::check_json,
-    kinds::{BASE, Kind},
-    object::{Errors, Field, as_object, default_to, object_mut},
-    resource::{FieldRule, Rules, Strategy},
+    kinds::{
+        core::config_map::{MAX_SIZE, validate_binary_data, validate_immutable},
+        prelude::*,
+    },
 };
 
 pub(super) const KIND: Kind =

@@ -1,20 +1,11 @@
 //! The kind Service. `addresses` allocates cluster IPs and node ports, and `rules` validates.
 
-use std::sync::Arc;
-
-use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
 use self::addresses::{AddressAllocator, ServiceAllocation};
+use crate::kinds::prelude::*;
+
 pub use self::addresses::{InvalidServiceCidr, ServiceCidr};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{
-        Errors, Field, NameRule, Tree, as_object, copy_key, default_pointer, default_to, first_by, items_mut,
-        object_mut,
-    },
-    resource::{Allocation, FieldRule, MetadataRule, Rules, Strategy, WriteContext},
-};
 
 mod addresses;
 mod rules;

@@ -1,14 +1,6 @@
 //! `ServiceAccount`.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Tree, items_mut},
-    resource::{Rules, Strategy, WriteContext},
-};
+use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "ServiceAccount",

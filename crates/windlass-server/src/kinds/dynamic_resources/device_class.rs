@@ -1,14 +1,8 @@
 //! DeviceClasses.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{GROUP_BASE, validate_configs, validate_selectors};
-use crate::{
-    kinds::Kind,
-    object::{Errors, Field, NameRule, qualified_name},
-    resource::{Generation, Rules, Strategy},
+use crate::kinds::{
+    dynamic_resources::{GROUP_BASE, validate_configs, validate_selectors},
+    prelude::*,
 };
 
 pub(super) const KIND: Kind =

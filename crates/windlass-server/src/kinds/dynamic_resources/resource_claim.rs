@@ -1,19 +1,12 @@
 //! ResourceClaims: requests for devices, and their allocation.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
-use serde_json::Value;
-
-use super::{
-    GROUP_BASE, MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
-};
-use crate::{
-    kinds::Kind,
-    object::{
-        Errors, Field, Rule, Tree, as_object, c_identifier, default_to, dns_label, dns_subdomain, entry_mut, items_mut,
-        label_value, qualified_name,
+use crate::kinds::{
+    dynamic_resources::{
+        GROUP_BASE, MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
     },
-    resource::{Resets, Rules, Strategy},
+    prelude::*,
 };
 
 pub(super) const KIND: Kind = Kind {

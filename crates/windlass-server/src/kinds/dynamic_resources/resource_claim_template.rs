@@ -1,17 +1,11 @@
 //! ResourceClaimTemplates.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{
-    GROUP_BASE,
-    resource_claim::{default_claim_spec, validate_claim_spec},
-};
-use crate::{
-    kinds::Kind,
-    object::{Errors, Field, entry_mut, validate_annotations, validate_labels},
-    resource::{Rules, Strategy},
+use crate::kinds::{
+    dynamic_resources::{
+        GROUP_BASE,
+        resource_claim::{default_claim_spec, validate_claim_spec},
+    },
+    prelude::*,
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,14 +1,10 @@
 //! ResourceSlices: the devices of a pool.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{GROUP_BASE, MAX_ITEMS, validate_unique};
-use crate::{
-    kinds::{Kind, pod_spec::volume_sources::validate_driver_name, selector::validate_node_selector},
-    object::{Errors, Field, as_object, default_to, dns_label, dns_subdomain, entry_mut, items_mut},
-    resource::{FieldRule, Generation, MetadataRule, Rules, Strategy, UnknownField, WriteContext},
+use crate::kinds::{
+    dynamic_resources::{GROUP_BASE, MAX_ITEMS, validate_unique},
+    pod_spec::volume_sources::validate_driver_name,
+    prelude::*,
+    selector::validate_node_selector,
 };
 
 pub(super) const KIND: Kind = Kind {

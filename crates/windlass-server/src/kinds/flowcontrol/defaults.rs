@@ -1,8 +1,6 @@
 //! The flow control objects that the server creates when it starts.
 
-use serde_json::{Value, json};
-
-use crate::object::as_object;
+use crate::kinds::prelude::*;
 
 /// The limited priority levels: name, concurrency shares, lendable percentage, and the number of queues with the hand
 /// size.

@@ -1,14 +1,8 @@
 //! The kind FlowSchema.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{GROUP, RULES, schemas, validate_conditions, validate_mandatory_spec};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, default_to, dns_label, dns_subdomain, object_mut},
-    resource::{Rules, Strategy},
+use crate::kinds::{
+    flowcontrol::{GROUP, RULES, schemas, validate_conditions, validate_mandatory_spec},
+    prelude::*,
 };
 
 const MAX_PRECEDENCE: i64 = 10_000;

@@ -1,14 +1,8 @@
 //! The kind PriorityLevelConfiguration.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{GROUP, RULES, levels, validate_conditions, validate_mandatory_spec};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, as_object, default_pointer, default_to, entry_mut},
-    resource::{Rules, Strategy},
+use crate::kinds::{
+    flowcontrol::{GROUP, RULES, levels, validate_conditions, validate_mandatory_spec},
+    prelude::*,
 };
 
 const MAX_QUEUES: i64 = 10_000_000;

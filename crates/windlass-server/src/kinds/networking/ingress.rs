@@ -1,17 +1,10 @@
 //! The kind Ingress.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
-use serde_json::Value;
-
-use super::{GROUP, validate_reference};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{
-        Errors, Field, Path, Tree, dns_label, dns_subdomain, parse_address, port_name, validate_address,
-        wildcard_subdomain,
-    },
-    resource::{Generation, Rules, Strategy},
+use crate::kinds::{
+    networking::{GROUP, validate_reference},
+    prelude::*,
 };
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -52,9 +45,7 @@ impl Strategy for Ingress {
                 validate_host(&host, errors);
             }
             let secret = tls.child("secretName");
-            if !secret.is_empty() {
-                secret.invalid_each(dns_subdomain(secret.text()), errors);
-            }
+            secret.optional_text(dns_subdomain, errors);
         }
         let class = spec.child("ingressClassName");
         if class.is_set() {
@@ -172,11 +163,7 @@ fn validate_backend(backend: &Field<'_>, errors: &mut Errors) {
 
 fn validate_service_backend(backend: &Field<'_>, service: &Field<'_>, errors: &mut Errors) {
     let name = service.child("name");
-    if name.is_empty() {
-        name.required("", errors);
-    } else {
-        name.invalid_each(dns_label(name.text()), errors);
-    }
+    name.required_text(dns_label, errors);
     let (name, number) = (service.child("port.name"), service.child("port.number"));
     match (name.text(), number.int().unwrap_or_default()) {
         ("", 0) => backend.required("port name or number is required", errors),

@@ -1,14 +1,8 @@
 //! The kind IngressClass.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-
-use super::{GROUP, validate_reference};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, as_object, default_pointer, dns_label, entry_mut, validate_domain_prefixed},
-    resource::{Generation, Rules, Strategy},
+use crate::kinds::{
+    networking::{GROUP, validate_reference},
+    prelude::*,
 };
 
 const MAX_CONTROLLER_LENGTH: usize = 250;

@@ -1,15 +1,6 @@
 //! The kind IPAddress: the IP addresses of services.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{GROUP, validate_path_segment};
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, NameRule, dns_subdomain, path_segment},
-    resource::{Rules, Strategy},
-};
+use crate::kinds::{networking::GROUP, prelude::*};
 
 pub(super) const KIND: Kind = Kind {
     group: GROUP,
@@ -34,11 +25,9 @@ impl Strategy for IpAddress {
             return parent.required("", errors);
         }
         let group = parent.child("group");
-        if !group.is_empty() {
-            group.invalid_each(dns_subdomain(group.text()), errors);
-        }
+        group.optional_text(dns_subdomain, errors);
         for name in ["resource", "name"] {
-            validate_path_segment(&parent.child(name), errors);
+            parent.child(name).required_text(path_segment, errors);
         }
         let namespace = parent.child("namespace");
         namespace.invalid_each(path_segment(namespace.text()), errors);

@@ -1,15 +1,8 @@
 //! The kind NetworkPolicy.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
-use serde_json::{Value, json};
-
-use super::GROUP;
-use crate::{
-    kinds::{BASE, Kind, selector::validate_selector},
-    object::{Errors, Field, Range, Tree, as_object, default_pointer, entry_mut, items_mut, port_name, range_problem},
-    resource::{Generation, MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{networking::GROUP, prelude::*, selector::validate_selector};
 
 /// The directions of a policy's rules, and the fields of their peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];

@@ -1,15 +1,6 @@
 //! The kind ServiceCIDR.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::GROUP;
-use crate::{
-    kinds::{BASE, Kind},
-    object::{Errors, Field, Range, ip_range},
-    resource::{MetadataRule, Resets, Rules, Strategy},
-};
+use crate::kinds::{networking::GROUP, prelude::*};
 
 const IMMUTABLE: &str = "field is immutable";
 

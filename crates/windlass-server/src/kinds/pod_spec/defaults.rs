@@ -1,13 +1,11 @@
 //! The defaults of pods and pod templates.
 
-use serde_json::{Value, json};
-
 use crate::kinds::{
     core::persistent_volume::default_source,
     pod_spec::image::tag,
+    prelude::*,
     quantity::{amount, sum},
 };
-use crate::object::{Tree, as_object, default_pointer, default_to, entry_mut, items_mut, object_mut};
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 /// The resources that decide about the QoS class.

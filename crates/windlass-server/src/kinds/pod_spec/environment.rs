@@ -1,10 +1,6 @@
 //! The environment of a container: variables and their sources.
 
-use super::validate_required;
-use crate::{
-    kinds::amount,
-    object::{Errors, Field, Rule, Tree, config_key, dns_label, dns_subdomain, qualified_name},
-};
+use crate::kinds::{amount, prelude::*};
 
 /// The fields that a variable can refer to, sorted.
 const VARIABLE_FIELDS: [&str; 9] = [
@@ -54,7 +50,7 @@ pub(super) fn validate_environment(container: &Field<'_>, errors: &mut Errors) {
             let reference = source.child(name);
             if reference.is_set() {
                 references += 1;
-                validate_required(&reference.child("name"), dns_subdomain, errors);
+                reference.child("name").required_text(dns_subdomain, errors);
             }
         }
         // Like in the real server, these errors do not name the source.
@@ -94,7 +90,7 @@ fn validate_value(variable: &Field<'_>, errors: &mut Errors) {
         if selector.is_set() {
             let name = selector.child("name");
             name.invalid_each(dns_subdomain(name.text()), errors);
-            validate_required(&selector.child("key"), config_key, errors);
+            selector.child("key").required_text(config_key, errors);
         }
     }
     let file = source.child("fileKeyRef");
@@ -117,7 +113,7 @@ fn validate_value(variable: &Field<'_>, errors: &mut Errors) {
 fn validate_file_selector(selector: &Field<'_>, errors: &mut Errors) {
     selector.check(&[("key", Rule::Required)], errors);
     validate_name(&selector.child("key"), errors);
-    validate_required(&selector.child("volumeName"), dns_label, errors);
+    selector.child("volumeName").required_text(dns_label, errors);
     selector.check(&[("path", Rule::Required)], errors);
     let file = selector.child("path");
     if file.text().split('/').any(|part| part == "..") {

@@ -1,6 +1,6 @@
 //! The network settings of a pod: host ports, the hostname, DNS and the hosts file.
 
-use crate::object::{Errors, Field, dns_subdomain, dns_subdomain_with_underscores, validate_address};
+use crate::kinds::prelude::*;
 
 /// The limits of the system's resolver.
 const MAX_NAME_SERVERS: usize = 3;

@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
-use crate::{
-    kinds::selector::{validate_node_requirements, validate_node_selector, validate_selector},
-    object::{DuplicateCheck, Errors, Field, Rule, Tree, dns_label, label_value, qualified_name},
+use crate::kinds::{
+    prelude::*,
+    selector::{validate_node_requirements, validate_node_selector, validate_selector},
 };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

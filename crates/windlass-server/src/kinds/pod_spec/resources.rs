@@ -2,12 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::{amount, pod_spec::defaults::requested},
-    object::{DuplicateCheck, Errors, Field, Path, Tree, dns_label, dns_subdomain, qualified_name},
-};
+use crate::kinds::{amount, pod_spec::defaults::requested, prelude::*};
 
 /// The owner of the resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

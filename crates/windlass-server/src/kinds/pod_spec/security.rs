@@ -2,11 +2,9 @@
 //!
 //! Privileged containers are allowed, as in a real server with `--allow-privileged`, which test environments set.
 
-use serde_json::{Value, json};
-
-use crate::{
-    kinds::pod_spec::{ContainerKind, windows},
-    object::{DuplicateCheck, Errors, Field, Rule, Tree},
+use crate::kinds::{
+    pod_spec::{ContainerKind, windows},
+    prelude::*,
 };
 
 /// The maximum ID of a user or group.

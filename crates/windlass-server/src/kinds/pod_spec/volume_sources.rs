@@ -2,9 +2,7 @@
 //!
 //! The order is that of the real server: required fields come first.
 
-use serde_json::Value;
-
-use crate::object::{Errors, Field, Rule, dns_label, dns_subdomain};
+use crate::kinds::prelude::*;
 
 const REGISTRY: &str = "must be a host:port pair or multiple pairs separated by commas";
 const HOST_PATH_TYPES: [&str; 8] =
@@ -98,11 +96,9 @@ pub(crate) fn validate_source(kind: &str, source: &Field<'_>, owner: Owner<'_>, 
         "quobyte" => validate_quobyte(source, errors),
         "cinder" => validate_secret(&source.child("secretRef"), owner, errors),
         "storageos" => {
-            validate_required_name(&source.child("volumeName"), dns_label, errors);
+            source.child("volumeName").required_text(dns_label, errors);
             let namespace = source.child("volumeNamespace");
-            if !namespace.is_empty() {
-                namespace.invalid_each(dns_label(namespace.text()), errors);
-            }
+            namespace.optional_text(dns_label, errors);
             validate_secret(&source.child("secretRef"), owner, errors);
         }
         "flexVolume" => validate_options(&source.child("options"), errors),
@@ -122,15 +118,6 @@ pub(crate) fn validate_source(kind: &str, source: &Field<'_>, owner: Owner<'_>, 
 pub(super) fn validate_no_backsteps(file: &Field<'_>, errors: &mut Errors) {
     if file.text().split('/').any(|part| part == "..") {
         file.invalid("must not contain '..'", errors);
-    }
-}
-
-/// Validates a name that must be set.
-fn validate_required_name(name: &Field<'_>, problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
-    if name.is_empty() {
-        name.required("", errors);
-    } else {
-        name.invalid_each(problems(name.text()), errors);
     }
 }
 
@@ -323,8 +310,8 @@ fn validate_csi(source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
     for name in CSI_SECRETS {
         let secret = source.child(name);
         if secret.is_set() {
-            validate_required_name(&secret.child("name"), dns_subdomain, errors);
-            validate_required_name(&secret.child("namespace"), dns_label, errors);
+            secret.child("name").required_text(dns_subdomain, errors);
+            secret.child("namespace").required_text(dns_label, errors);
         }
     }
 }

@@ -2,18 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
-use crate::{
-    kinds::{
-        amount,
-        core::persistent_volume_claim::validate_claim_spec,
-        pod_spec::{
-            environment::{FieldSelector, validate_field_selector, validate_resource_selector},
-            volume_sources::{self, Owner, forbid_second_source, source, validate_no_backsteps},
-        },
+use crate::kinds::{
+    amount,
+    core::persistent_volume_claim::validate_claim_spec,
+    pod_spec::{
+        environment::{FieldSelector, validate_field_selector, validate_resource_selector},
+        volume_sources::{self, Owner, forbid_second_source, source, validate_no_backsteps},
     },
-    object::{DuplicateCheck, Errors, Field, Rule, Tree, dns_label, validate_labels},
+    prelude::*,
 };
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";

@@ -3,12 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
-
-use crate::{
-    kinds::quantity::amount,
-    object::{Field, Tree, dns_label},
-};
+use crate::kinds::{prelude::*, quantity::amount};
 
 /// Deprecated node labels: the label, the version of the deprecation, and the replacement.
 const OLD_LABELS: [(&str, &str, &str); 5] = [

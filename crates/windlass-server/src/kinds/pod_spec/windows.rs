@@ -1,11 +1,6 @@
 //! The Windows options of containers.
 
-use serde_json::Value;
-
-use crate::{
-    kinds::pod_spec::ContainerKind,
-    object::{Errors, Field, dns_subdomain},
-};
+use crate::kinds::{pod_spec::ContainerKind, prelude::*};
 
 /// The maximum length of a credential spec, in bytes.
 const MAX_CREDENTIALS: usize = 64 * 1024;

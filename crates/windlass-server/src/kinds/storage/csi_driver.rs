@@ -1,15 +1,6 @@
 //! `CSIDriver`.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::STORAGE;
-use crate::{
-    kinds::Kind,
-    object::{DuplicateCheck, Errors, Field, Tree, default_pointer, metadata_mut, object_mut, same},
-    resource::{MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{prelude::*, storage::STORAGE};
 
 pub(super) const KIND: Kind =
     Kind { name: "CSIDriver", prefix: "/registry/csidrivers/", strategy: |_| Arc::new(CsiDriver), ..STORAGE };

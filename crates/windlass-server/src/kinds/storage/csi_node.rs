@@ -1,15 +1,6 @@
 //! `CSINode`.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::STORAGE;
-use crate::{
-    kinds::{Kind, pod_spec::volume_sources::validate_driver_name},
-    object::{DuplicateCheck, Errors, Field, Path, Tree, first_by, qualified_name, same},
-    resource::{MetadataRule, Rules, Strategy},
-};
+use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*, storage::STORAGE};
 
 pub(super) const KIND: Kind =
     Kind { name: "CSINode", prefix: "/registry/csinodes/", strategy: |_| Arc::new(CsiNode), ..STORAGE };

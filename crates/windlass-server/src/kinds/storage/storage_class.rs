@@ -1,14 +1,10 @@
 //! `StorageClass`, and the validation of parameters that it shares with `VolumeAttributesClass`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use serde_json::Value;
-
-use super::{MAX_PARAMETERS_SIZE, STORAGE};
-use crate::{
-    kinds::Kind,
-    object::{DuplicateCheck, Errors, Field, Tree, as_object, default_pointer, qualified_name},
-    resource::{Rules, Strategy},
+use crate::kinds::{
+    prelude::*,
+    storage::{MAX_PARAMETERS_SIZE, STORAGE},
 };
 
 pub(super) const KIND: Kind =

@@ -1,18 +1,10 @@
 //! `VolumeAttachment`.
 
-use std::sync::Arc;
-
-use serde_json::{Value, json};
-
-use super::{MAX_PARAMETERS_SIZE, STORAGE};
-use crate::{
-    kinds::{
-        Kind,
-        core::persistent_volume::{default_source, validate_inline_volume},
-        pod_spec::volume_sources::validate_driver_name,
-    },
-    object::{Errors, Field, dns_subdomain},
-    resource::{MetadataRule, Resets, Rules, Strategy},
+use crate::kinds::{
+    core::persistent_volume::{default_source, validate_inline_volume},
+    pod_spec::volume_sources::validate_driver_name,
+    prelude::*,
+    storage::{MAX_PARAMETERS_SIZE, STORAGE},
 };
 
 pub(super) const KIND: Kind = Kind {

@@ -1,12 +1,6 @@
 //! Changes of pods through subresources: ephemeral containers and resizing.
 
-use serde_json::{Map, Value};
-
-use crate::{
-    kinds::pod_spec::defaults::quality_of_service,
-    object::{Errors, Field, Tree, as_object, copy_key, first_by, object_mut, same},
-    resource::Part,
-};
+use crate::kinds::{pod_spec::defaults::quality_of_service, prelude::*};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The resources that can be resized.

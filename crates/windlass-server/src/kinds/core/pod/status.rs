@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
-
-use crate::object::{Errors, Field, Path, Rule, Tree, dns_subdomain, first_by, qualified_name, validate_address};
+use crate::kinds::prelude::*;
 
 /// The lists of container statuses, with the lists of the containers. Ephemeral containers are never restarted.
 const CONTAINER_STATUSES: [(&str, &str); 3] = [

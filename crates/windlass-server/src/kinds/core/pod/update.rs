@@ -2,12 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
-
-use crate::{
-    kinds::pod_spec::validate_tolerations,
-    object::{Errors, Field, Tree, as_object, same},
-};
+use crate::kinds::{pod_spec::validate_tolerations, prelude::*};
 
 const IMMUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                          `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions \

@@ -1,15 +1,13 @@
 //! The allocation of service addresses and ports.
 
-use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr};
 
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
 use windlass_api::{Entropy, GroupKind, Status};
 
-use super::{HEADLESS, needs_health_check, rules::validate_addresses};
-use crate::{
-    object::{Errors, Field, Path, Tree, as_object, default_pointer, object_mut},
-    resource::{Allocation, Item},
+use crate::kinds::{
+    core::service::{HEADLESS, needs_health_check, rules::validate_addresses},
+    prelude::*,
 };
 
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;

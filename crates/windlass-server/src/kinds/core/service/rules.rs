@@ -2,15 +2,12 @@
 
 use std::{collections::HashSet, net::IpAddr};
 
-use serde_json::{Value, json};
-
-use super::{HEADLESS, accepts_external_traffic, needs_health_check};
-use crate::{
-    kinds::core::endpoints::validate_reachable,
-    object::{
-        DuplicateCheck, Errors, Field, Tree, dns_label, dns_subdomain, port_name, qualified_name, range_problem,
-        validate_address, validate_labels,
+use crate::kinds::{
+    core::{
+        endpoints::validate_reachable,
+        service::{HEADLESS, accepts_external_traffic, needs_health_check},
     },
+    prelude::*,
 };
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
