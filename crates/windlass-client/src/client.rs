@@ -33,7 +33,7 @@ use crate::{
 /// `without_*` methods return a client that shares the connections and differs in one setting. To change a setting for
 /// one call, call the verb on such a client.
 ///
-/// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`]:
+/// A verb on a kind, `client.get::<Pod>("p")`, is short for the same verb on its [`Resources`](crate::Resources):
 /// `client.resources::<Pod>().get("p")`. Calls on namespaced kinds that name no namespace use the client's default
 /// namespace, except for `list` and `watch`, which then cover all namespaces.
 #[derive(Clone, Debug)]

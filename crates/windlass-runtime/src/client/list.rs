@@ -47,7 +47,8 @@ impl<K: Object> CachedList<K> {
     }
 
     /// Lists only the objects with these field values, for example `spec.nodeName=n1`. A cache supports
-    /// `metadata.name`, `metadata.namespace`, and each index that is named after a field, see [`Cluster::index`].
+    /// `metadata.name`, `metadata.namespace`, and each index that is named after a field. See
+    /// [`Cluster::index`](crate::Cluster::index).
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
