@@ -18,15 +18,15 @@
 //!     .controller(|manager| {
 //!         manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
 //!     })
-//!     .step("somebody wants colours", |client| async move {
+//!     .step("create the ConfigMap", |client| async move {
 //!         client.create(&ConfigMap::named("colours").in_namespace("default")).await?;
 //!         Ok(())
 //!     })
-//!     .step("the secret is lost", |client| async move {
+//!     .step("delete the Secret", |client| async move {
 //!         client.delete::<Secret>("colours").await?;
 //!         Ok(())
 //!     })
-//!     .settled("there is a secret again", |state| state.get::<Secret>("colours").is_some());
+//!     .settled("the Secret exists", |state| state.get::<Secret>("colours").is_some());
 //! explore(scenario).assert();
 //! ```
 //!
@@ -249,7 +249,7 @@ fn take<'p>(next: &AtomicUsize, plans: &'p [Plan]) -> Option<(usize, &'p Plan)> 
     plans.get(index).map(|plan| (index, plan))
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long an exploration takes is told by the clock on the wall")]
+#[allow(clippy::disallowed_methods, reason = "measures the real duration of an exploration")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -28,7 +28,7 @@
 //! # What is not guaranteed
 //!
 //! - The result is not compiled. The generated project needs no tools other than Git and cargo.
-//! - If a file has no suitable project_location for an addition, the command does not guess: the error names what is missing.
+//! - If a file has no suitable place for an addition, the command does not guess: the error names what is missing.
 
 mod api;
 mod cargo;

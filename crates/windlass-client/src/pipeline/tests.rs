@@ -17,7 +17,7 @@ use crate::{
     warnings::CollectWarnings,
 };
 
-/// A server's behaviour in one attempt. The last one applies to all later attempts.
+/// A server's behavior in one attempt. The last one applies to all later attempts.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Answer(u16),

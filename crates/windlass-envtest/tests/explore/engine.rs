@@ -43,7 +43,7 @@ fn scenario(name: &str) -> Scenario {
 
 fn right() -> Scenario {
     scenario("right")
-        .step("the secret is lost", |client| async move {
+        .step("delete the Secret", |client| async move {
             client.delete::<Secret>("web").await?;
             Ok(())
         })

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{MS, Woken};
 use crate::{AddOptions, Get, WorkQueue};
 
-/// The documented behaviour in its simplest form.
+/// The documented behavior in its simplest form.
 #[derive(Debug, Default)]
 struct Model {
     queued: VecDeque<u8>,

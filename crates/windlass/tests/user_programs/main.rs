@@ -1,4 +1,4 @@
-//! Example programs of the public API. They only need to compile; other tests cover their behaviour.
+//! Example programs of the public API. They only need to compile; other tests cover their behavior.
 
 #![allow(dead_code, unused_variables, reason = "nothing here is run")]
 

@@ -15,10 +15,10 @@ struct Command {
 async fn get(client: &Client, arguments: &str) -> Result<(String, String), String> {
     let arguments = std::iter::once("get").chain(arguments.split_whitespace());
     let options = Command::try_parse_from(arguments).map_err(|error| error.to_string())?.options;
-    let (mut out, mut told) = (Vec::new(), Vec::new());
-    let run = Get { options: &options, client: client.clone(), out: &mut out, told: &mut told };
+    let (mut out, mut notices) = (Vec::new(), Vec::new());
+    let run = Get { options: &options, client: client.clone(), out: &mut out, notices: &mut notices };
     run.run(&CachedDiscovery::in_memory(client.clone())).await.map_err(|error| error.to_string())?;
-    Ok((String::from_utf8(out).unwrap(), String::from_utf8(told).unwrap()))
+    Ok((String::from_utf8(out).unwrap(), String::from_utf8(notices).unwrap()))
 }
 
 async fn printed(client: &Client, arguments: &str) -> String {
@@ -220,8 +220,8 @@ async fn watched(arguments: &str, first: &str, then: &str) {
     let options = Command::try_parse_from(std::iter::once("get").chain(arguments.split_whitespace())).unwrap().options;
     let (text, mut seen) = tokio::sync::watch::channel(String::new());
     let discovery = CachedDiscovery::in_memory(client.clone());
-    let (mut out, mut told) = (Shared(text), Vec::new());
-    let run = Get { options: &options, client: client.clone(), out: &mut out, told: &mut told };
+    let (mut out, mut notices) = (Shared(text), Vec::new());
+    let run = Get { options: &options, client: client.clone(), out: &mut out, notices: &mut notices };
     let change = async {
         seen.wait_for(|text| text.contains(first)).await.unwrap();
         let maps = ApiResource::namespaced(GroupVersionKind::new("", "v1", "ConfigMap"), "configmaps");

@@ -69,7 +69,7 @@ fn dependent_without_known_owner_adds_virtual_node() {
     let mut graph = Graph::default();
     assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), attempts(&["s"]));
     assert_eq!(graph.view("s").unwrap().source, NodeSource::Virtual);
-    // Observed under the name in the dependent's reference, the owner is certain.
+    // Once the owner itself is observed, its node is no longer virtual.
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
     let view = graph.view("s").unwrap();
     assert_eq!((view.source, view.dependents.count), (NodeSource::Observed, 1));
