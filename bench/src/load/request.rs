@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_holds_is_refused() {
+    fn oversized_frame_is_rejected() {
         let body = vec![b'x'; FRAME + 1];
         let request = Request { method: "POST", path: "/", content_type: "text/plain", body: &body };
         assert!(Frames::of(&request, "localhost", "T").unwrap_err().to_string().starts_with("POST /: "));

@@ -68,7 +68,7 @@ mod tests {
     use crate::differential::sequence::Step;
 
     #[tokio::test]
-    async fn what_does_not_matter_goes() {
+    async fn irrelevant_requests_are_removed() {
         let step = |body| Step {
             method: "POST",
             path: "/x".to_owned(),

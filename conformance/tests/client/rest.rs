@@ -94,7 +94,7 @@ async fn a_long_list_is_read_in_pages() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_when_the_server_ends_it() {
+async fn watch_resumes_after_the_server_ends_it() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let (list, mut live) = client.watch::<ConfigMap>().within(&ns).with_list().await.unwrap();

@@ -52,7 +52,7 @@ async fn a_trial_is_answered_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_kind_does_not_know_is_refused_by_a_strict_write() {
+async fn strict_write_rejects_unknown_fields() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let odd: DynamicObject = read(json!({"apiVersion": "v1", "kind": "ConfigMap", "nonsense": 1,
@@ -122,7 +122,7 @@ async fn every_kind_of_patch_does_its_own() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_again_on_top_of_what_came_between() {
+async fn conflicting_change_is_reapplied_to_the_new_version() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&counter(&ns)).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_change_is_made_again_on_top_of_what_came_between() {
 }
 
 #[tokio::test]
-async fn the_metadata_of_what_changes_is_watched_without_the_rest() {
+async fn metadata_watch_has_no_other_fields() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&counter(&ns)).await.unwrap();

@@ -133,7 +133,7 @@ async fn a_write_fails_without_an_answer_unless_that_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_who_does_what_to_which_object() {
+async fn webhook_request_has_user_operation_and_object() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("told"));
         let told: Arc<Mutex<Vec<AdmissionRequest>>> = Arc::default();

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_is_decoded_as_it_is() {
+    fn undivided_managed_fields_are_decoded_unchanged() {
         for object in [
             r#"{"metadata": {"name": "p"}}"#,
             r#"{"metadata": {"name": "p", "managedFields": null}}"#,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_extracted_is_what_was_applied() {
+    fn extract_returns_the_applied_fields() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "labels": {"mine": "1", "theirs": "1"}, "finalizers": ["a", "b"],
                 "managedFields": [

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_the_name_is_not_the_one_that_was() {
+    fn recreated_object_is_a_different_object() {
         let mut pod = Pod::default();
         pod.metadata.uid = Some("2".to_owned());
         assert!(is_gone::<Pod>("1", None) && is_gone("1", Some(&pod)) && !is_gone("2", Some(&pod)));

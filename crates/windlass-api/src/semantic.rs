@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_said_in_several_ways() {
+    fn empty_and_missing_values_are_equal() {
         let equal = |a: Value, b: Value| Semantic::untyped().equal(&a, &b).unwrap();
         assert!(equal(json!({"a": null, "c": [], "d": 1}), json!({"d": 1})));
         assert!(!equal(json!({"emptyDir": {}}), json!({})), "an empty member selects the variant of a union");

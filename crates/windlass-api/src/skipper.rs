@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_goes_on_where_it_was_cut() {
+    fn scan_resumes_at_any_cut() {
         let text = format!("{{\"a\":\"{}\",\"b\":[{{\"c\":\"\\\\\"}}]}}", r#"\\\"}]"#.repeat(30));
         for cut in 0..text.len() {
             let mut skipper = Skipper::default();

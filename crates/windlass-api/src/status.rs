@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_decide_by_is_read_back() {
+    fn status_reason_and_details_are_read_back() {
         let status = Status::too_large_resource_version(9, 3);
         let read: Status = serde_json::from_slice(&serde_json::to_vec(&status).unwrap()).unwrap();
         assert_eq!(read, status);

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_once_is_the_callers_own_and_what_is_asked_for_again_is_shared() {
+    fn first_read_is_unshared_and_later_reads_share() {
         let (body, unpacker) = (Body::<u8>::copied([b"7", b""]), Unpacker::new());
         let ask = || body.decode(Retention::NextTime, &unpacker, |_| ());
         let first = ask();

@@ -228,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_initial_population_is_what_was_queued_up_to_the_first_replacement() {
+    fn initial_items_end_with_the_first_replacement() {
         let mut queue = InOrder::<()>::new();
         queue.push(Delta::Bookmark(1.into()));
         assert!(!queue.has_synced());

@@ -146,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_full_reading_can_tell_is_not_interned() {
+    fn ambiguous_metadata_is_not_interned() {
         assert_eq!(traits(&mut Interner::default(), [r#"{"\u0061":"b"}"#, "", ""]), None);
     }
 
     #[test]
-    fn what_nobody_uses_is_swept_out_and_what_is_used_stays() {
+    fn unused_entries_are_swept_and_used_ones_kept() {
         let mut interner = Interner::default();
         let kept = labelled(&mut interner, "kept");
         for number in 0..20 * FIRST_SWEEP {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_full_reading_can_tell_is_rewritten() {
+    fn ambiguous_bodies_are_rewritten() {
         for text in [
             r#"{"kind":"Pod","meta\u0064ata":{"name":"a","managedFields":[1]}}"#,
             r#"{"kind":"Pod","metadata":{"name":"a","managed\u0046ields":[1]}}"#,

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_tells_what_vanished_and_what_is_there() {
+    fn replacement_returns_removed_and_current_objects() {
         let mut writer = writer();
         writer.add_index(by_app()).unwrap();
         writer.insert(pod("n", "a", 1, "x"), None);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_goes_away_is_an_error() {
+    fn dropped_sync_signal_is_an_error() {
         let (signal, synced) = SyncSignal::new();
         drop(signal);
         assert_eq!(synced.clone().now_or_never(), Some(Err(Stopped)));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_breaks_off_gives_what_came_and_then_the_error() {
+    async fn interrupted_log_yields_its_data_then_the_error() {
         let log = log_of(vec!["one\n"], End::Broken).client().logs("p").within("a").await.unwrap();
         let mut lines = std::pin::pin!(log.lines());
         assert_eq!(lines.try_next().await.unwrap().as_deref(), Some("one"));

@@ -97,7 +97,7 @@ mod tests {
     use crate::testing::Fake;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_worth_it_is_tried_as_often_as_said() {
+    async fn retryable_errors_are_retried_up_to_the_limit() {
         let entropy = Entropy::seeded(1);
         let backoff = Backoff::new(Duration::from_secs(1)).factor(2.0).tries(4);
         for (succeeds_at, outcome, tries, seconds) in

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_scale_and_what_is_not_served_are_told_apart() {
+    async fn missing_scale_and_unserved_kind_are_different_errors() {
         let scales = scales(&server());
         let error = scales.of(&GroupResource::new("", "barns")).await.unwrap_err();
         assert_eq!(error.to_string(), "barns.x.io has no scale");

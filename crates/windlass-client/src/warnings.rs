@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_header_counts_and_what_is_no_text_does_not() {
+    fn warning_headers_are_parsed_and_others_ignored() {
         let values: [&[u8]; 3] = [br#"299 - "a""#, b"299 - \"\xff\"", br#"299 - "b""#];
         assert_eq!(texts(&values), ["a", "b"]);
         assert_eq!(texts(&["299 - \"bell \u{85}\"".as_bytes()]), [""; 0]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_is_told_once() {
+    fn repeated_warning_is_reported_once() {
         let collected = CollectWarnings::default();
         told(&UniqueWarnings::new(collected.clone()), &["a", "b", "a"]);
         let texts: Vec<_> = collected.take().into_iter().map(|warning| warning.text).collect();

@@ -18,7 +18,7 @@ use windlass_client::{
 const FOLDER: &str = "tests/kubeconfig";
 
 #[test]
-fn each_file_leads_to_what_is_expected() {
+fn kubeconfig_files_give_the_expected_configs() {
     let mut wrong = Vec::new();
     let files = files();
     assert!(files.len() >= 60, "{} files", files.len());
@@ -99,7 +99,7 @@ fn damaged(whole: &[u8], entropy: &Entropy) -> Vec<u8> {
 }
 
 #[test]
-fn what_can_be_read_can_be_written_and_read_again() {
+fn kubeconfig_round_trips() {
     let mut written = 0;
     for file in files() {
         let Ok(kubeconfig) = Kubeconfig::read(&file) else { continue };

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_waits_for_what_it_did() {
+    async fn owner_waits_for_its_expectations() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs").within("n"));
         assert!(expectations.satisfied(&owner, |_| Seen::Absent));
         expectations.created(&owner, "a");

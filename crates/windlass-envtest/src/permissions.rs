@@ -408,7 +408,7 @@ metadata: {name: somebody}
     }
 
     #[test]
-    fn a_rule_allows_what_it_says_and_no_more() {
+    fn rule_allows_only_its_requests() {
         let grants = grants(ROLES).unwrap();
         let is_allowed = |need: Need| grants.iter().any(|grant| grant.allows(&need));
         for allowed in [
@@ -438,7 +438,7 @@ metadata: {name: somebody}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_called_and_not_asked_for_fails_and_what_is_not_called_is_told() {
+    async fn missing_permissions_fail_and_unused_are_reported() {
         let env = Environment::start().await;
         let permissions = env.permissions(ROLES).unwrap();
         let client = permissions.client();

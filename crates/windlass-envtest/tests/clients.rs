@@ -43,7 +43,7 @@ async fn applied_fields_have_owners_and_conflicts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_client_there_is_works_on_the_same_objects() {
+async fn all_client_kinds_share_the_same_objects() {
     let env = Environment::start().await;
     let client = env.client();
     client.create(&deployment()).await.unwrap();

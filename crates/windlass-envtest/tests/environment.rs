@@ -79,7 +79,7 @@ async fn an_operator_is_tested_in_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_to_come_true_is_told_with_what_was_there() {
+async fn eventually_fails_with_the_last_state() {
     let env = Environment::start().await;
     env.client().create(&ConfigMap::named("colours").in_namespace("default")).await.unwrap();
     let waiting = tokio::spawn({
@@ -128,7 +128,7 @@ async fn runs_of_one_seed_are_alike_and_their_clock_is_tokios() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_than_the_administrator_are_whom_they_say() {
+async fn added_users_have_their_own_identity() {
     let env = Environment::start().await;
     let client = env.client_as(User::new("alice").in_groups(["developers", "system:masters"])).unwrap();
     let recorder = env.record(RequestMatcher::any().verb(Verb::Create));
@@ -187,7 +187,7 @@ async fn nothing<K>(_: Arc<K>, _: Context) -> windlass_runtime::Result<Action> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_fails_is_told_when_the_environment_stops() {
+async fn manager_error_is_reported_at_environment_stop() {
     let env = Environment::start().await;
     let mut manager = env.manager();
     manager.add(Controller::<Secret>::new().named("same").reconcile(nothing));

@@ -16,7 +16,7 @@ fn config(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chosen_requests_fail_as_often_as_is_said() {
+async fn selected_requests_fail_the_given_number_of_times() {
     let env = Environment::start().await;
     let client = env.client();
     let conflict = Status::modified(&GroupResource::new("", "configmaps"), "a");

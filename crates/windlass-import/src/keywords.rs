@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_derive_would_refuse_is_not_said() {
+    fn keywords_that_the_derive_rejects_are_omitted() {
         use serde_json::json;
         for schema in [
             json!({"uniqueItems": true}),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_alike_are_told_apart() {
+    fn equal_type_names_are_made_unique() {
         let mut names = Names::of_types();
         assert_eq!([names.take("Site", ""), names.take("Site", ""), names.take("Vec", "")], ["Site", "Site2", "Vec2"]);
     }

@@ -28,7 +28,7 @@ fn with(field: &Value) -> Document {
 }
 
 #[test]
-fn what_a_definition_says_its_types_say() {
+fn imported_types_generate_the_same_crd() {
     let Imported { modules, differences, .. } = imported();
     assert_eq!(differences, []);
     assert_eq!(modules.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
@@ -42,7 +42,7 @@ fn what_a_definition_says_its_types_say() {
 }
 
 #[test]
-fn what_types_say_otherwise_is_noticed() {
+fn schema_differences_of_types_are_reported() {
     let text = imported().modules.remove(1).text;
     for (said, instead, place) in [
         ("exclusive_maximum = 10", "maximum = 10", "exclusiveMaximum"),
@@ -65,7 +65,7 @@ fn what_types_say_otherwise_is_noticed() {
 }
 
 #[test]
-fn one_version_is_a_definition_of_its_own() {
+fn each_imported_version_becomes_a_crd() {
     let Imported { modules, differences, .. } = sites().import(Some("v1beta1")).unwrap();
     assert_eq!((modules.len(), differences), (1, Vec::new()));
     assert!(!modules[0].text.contains("storage"), "the only version is the stored one");
@@ -133,7 +133,7 @@ fn schemas_without_words_are_kept_as_they_are() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_document_and_path() {
+fn import_errors_name_file_document_and_path() {
     let error = |change: fn(&mut Value)| {
         let mut definition = with(&json!({"type": "string"})).value().clone();
         change(&mut definition);

@@ -177,7 +177,7 @@ struct Page<T> {
 }
 
 #[test]
-fn structs_become_what_serde_writes_of_them() {
+fn struct_schema_matches_serde_output() {
     assert_eq!(of::<Flat>()["required"], json!(["own", "owner"]));
     assert_eq!(of::<Flat>()["properties"]["team"], json!({"type": "string"}));
     assert_eq!(of::<Open>()["x-kubernetes-preserve-unknown-fields"], true);
@@ -199,7 +199,7 @@ struct Pruned {
 }
 
 #[test]
-fn what_contains_itself_says_so_or_is_left_open() {
+fn recursive_type_is_an_error_or_unstructured() {
     let children = property::<Tree>("children");
     assert!(children["items"]["$ref"].as_str().unwrap().contains("Tree contains itself"), "{children}");
     assert_eq!(
@@ -268,7 +268,7 @@ enum TooLoose {
 }
 
 #[test]
-fn enums_become_what_serde_writes_of_them() {
+fn enum_schema_matches_serde_output() {
     assert_eq!(of::<Colour>(), json!({"type": "string", "enum": ["red", "BLUE"]}));
     assert_eq!(
         of::<Source>(),
@@ -379,7 +379,7 @@ mod by_hand {
 }
 
 #[test]
-fn each_attribute_says_what_it_says() {
+fn attributes_set_their_schema_fields() {
     let marked = of::<Marked>();
     let has = |fields: &str| format!("[{fields}].filter(x,x==true).size()");
     assert_eq!(
@@ -590,7 +590,7 @@ fn one_version_alone_is_the_stored_one() {
 }
 
 #[test]
-fn versions_that_do_not_fit_are_told() {
+fn incompatible_versions_are_errors() {
     let name = "sites.example.com".to_owned();
     let storage = CrdBuilder::of::<v1beta1::Site>().and::<v1beta1::Odd>().build();
     assert!(matches!(storage, Err(CrdError::Differ { what: "names", .. })), "{storage:?}");
@@ -628,7 +628,7 @@ mod controller {
 }
 
 #[tokio::test]
-async fn rules_stand_beside_what_needs_them() {
+async fn rules_are_placed_at_their_fields() {
     assert_eq!((controller::reconcile().await, controller::Jobs { one: 1 }.one), (7, 1));
     assert_eq!(
         controller::RULES,

@@ -78,7 +78,7 @@ async fn an_ingress_comes_changes_comes_back_and_goes() -> StepResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_somebody_elses_is_left_and_told() -> StepResult {
+async fn foreign_ingress_is_kept_and_reported() -> StepResult {
     let env = start().await;
     let theirs = env.client().create(&by_hand()).await?;
     let writes = env.record(RequestMatcher::writes().of::<Ingress>());

@@ -11,7 +11,7 @@ fn a_cluster_would_take_the_manifests() {
 }
 
 #[test]
-fn the_files_are_what_the_types_say() {
+fn files_match_the_types() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let files = manifests().files(Part::All).unwrap();
     assert_eq!(files.len(), 3);

@@ -57,7 +57,7 @@ fn quantities_take_the_form_that_go_gives_them() {
 }
 
 #[test]
-fn broken_quantities_say_what_is_wrong() {
+fn invalid_quantities_have_specific_errors() {
     for (text, expected) in [
         ("", QuantityError::Malformed),
         ("abc", QuantityError::Malformed),

@@ -40,7 +40,7 @@ fn requirements_print_by_key_with_sorted_values() {
 }
 
 #[test]
-fn bad_label_selectors_say_what_the_server_says() {
+fn invalid_label_selectors_have_the_servers_errors() {
     for (selector, message) in [
         ("a in", "unable to parse requirement: found '' expected: '('"),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
@@ -77,7 +77,7 @@ fn field_selectors_match_and_print() {
 }
 
 #[test]
-fn bad_field_selectors_say_what_the_server_says() {
+fn invalid_field_selectors_have_the_servers_errors() {
     let message = |text: &str| text.parse::<FieldSelector>().unwrap_err().to_string();
     assert_eq!(message("a"), "invalid selector: 'a'; can't understand 'a'");
     assert!(message(r"a=\x").contains("invalid escape sequence"));

@@ -98,7 +98,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_are_told_of_what_is_there_and_then_of_what_changes() {
+async fn handlers_get_existing_objects_and_then_changes() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -141,7 +141,7 @@ async fn a_quick_handler_deals_with_all_that_waits_for_it_in_one_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_shows_a_change_before_a_handler_is_told() {
+async fn store_shows_a_change_before_its_notification() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -161,7 +161,7 @@ async fn the_store_shows_a_change_before_a_handler_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_told_what_is_there_once_and_misses_nothing() {
+async fn late_handler_gets_each_existing_object_once() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -250,7 +250,7 @@ async fn a_panic_costs_one_notification_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_handler_is_told_nothing_more() {
+async fn removed_handler_gets_no_more_notifications() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let never = informer.add_handler(Diary::default());
@@ -274,7 +274,7 @@ async fn a_removed_handler_is_told_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_is_told_after_a_list_and_what_is_the_same_is_not() {
+async fn relist_delivers_missed_changes_only() {
     let fake = FakeListWatch::new();
     fake.apply(&map("same"));
     fake.apply(&map("changed"));
@@ -296,7 +296,7 @@ async fn what_was_missed_is_told_after_a_list_and_what_is_the_same_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deletion_of_what_is_not_there_is_not_told() {
+async fn deletion_of_an_unknown_object_is_not_delivered() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let diary = Diary::default();
@@ -444,7 +444,7 @@ async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_makes_of_a_cached_object_is_a_copy() {
+async fn changing_a_cached_object_changes_a_copy() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);

@@ -171,7 +171,7 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
+async fn broken_watch_resumes_from_the_last_bookmark() {
     let fake = FakeListWatch::new();
     let mut rig = Rig::new(&fake, by_list().labels("app=web").fields("metadata.name=a"));
     rig.next().await;
@@ -376,7 +376,7 @@ async fn a_list_that_is_cut_off_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+async fn undecodable_object_is_reported_and_skipped() {
     let fake = FakeListWatch::new();
     let mut rig = Rig::new(&fake, InformerOptions::default());
     rig.next().await;
@@ -400,7 +400,7 @@ fn grown(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_too_large_is_named_and_passed_over_and_the_rest_goes_on() {
+async fn oversized_object_is_reported_and_skipped() {
     for options in [by_list(), InformerOptions::default()] {
         let fake = FakeListWatch::new();
         fake.object_limit(1_000);
@@ -499,7 +499,7 @@ async fn a_list_again_reuses_the_entries_that_did_not_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_before_the_present_state_is_complete_is_part_of_it() {
+async fn changes_during_the_initial_events_are_included() {
     let fake = FakeListWatch::new();
     for name in ["a", "b", "c"] {
         fake.apply(&map(name));
@@ -670,7 +670,7 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, (tracing::Dispatch, tracing::subscriber::De
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_that_does_not_come_is_told_every_ten_seconds() {
+async fn missing_bookmark_is_reported_every_ten_seconds() {
     let (log, _guard) = logged();
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));

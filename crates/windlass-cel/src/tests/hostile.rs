@@ -52,7 +52,7 @@ fn bombs_end_with_their_budget() {
 }
 
 #[test]
-fn what_is_too_deep_or_too_long_is_refused_or_ends() {
+fn too_deep_or_long_expression_is_rejected_or_ends() {
     let object = object(300);
     for source in [
         doubled("self.l", 24, ".size()"),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_shown_much_is_told_how_to_have_it_in_files() {
+    fn long_output_suggests_writing_files() {
         let much = "line\n".repeat(READABLE + 1);
         assert!(hint(&much, true).unwrap().starts_with("201 lines: --out DIR"));
         assert_eq!((hint(&much, false), hint("line\n", true)), (None, None));

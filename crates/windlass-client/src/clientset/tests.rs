@@ -51,7 +51,7 @@ async fn a_binding_is_posted_and_answered_by_a_status() {
 }
 
 #[tokio::test]
-async fn what_stands_behind_an_object_is_reached_from_its_accessor() {
+async fn proxy_and_streams_are_reached_from_the_accessor() {
     let fake = Fake::json("{}");
     let core = Clientset::new(fake.client()).core_v1();
     core.pods("a").logs("p").tail(3).await.unwrap();

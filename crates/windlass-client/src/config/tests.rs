@@ -67,7 +67,7 @@ fn a_pod_has_a_service_account() {
 }
 
 #[test]
-fn a_pod_without_a_token_is_told_so() {
+fn pod_without_a_token_is_an_error() {
     let home = Folder::new("infer-no-token");
     let variables = [("KUBERNETES_SERVICE_HOST", "h".to_owned()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
     let error = inferred(&Environment::of_a_test(&variables, home.path())).unwrap_err();

@@ -113,7 +113,7 @@ async fn a_request_that_cannot_be_sent_again_leaves_the_new_token_to_the_next() 
 }
 
 #[tokio::test]
-async fn a_caller_may_act_as_somebody_else() {
+async fn caller_can_impersonate_a_user() {
     let fake = Fake::json("{}");
     let config =
         Config::new("https://h".parse().unwrap()).with_impersonation(Impersonation::user("jane").in_group("g"));
@@ -134,7 +134,7 @@ async fn a_caller_may_act_as_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_token_file_that_was_never_there_is_named() {
+async fn missing_token_file_is_named_in_the_error() {
     let fake = Fake::json("{}");
     let service = authenticated(&fake, Auth::TokenFile("/no/such/token".into()));
     let error = service.oneshot(Request::new(Body::empty())).await.unwrap_err();
@@ -143,7 +143,7 @@ async fn a_token_file_that_was_never_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_gets_tokens_by_itself_when_there_is_none_that_holds() {
+async fn plugin_runs_if_no_valid_token_is_cached() {
     let now: jiff::Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
     let asked = Arc::new(parking_lot::Mutex::new(0_u32));
     let source = TokenSource::new({

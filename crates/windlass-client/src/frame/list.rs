@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_an_error() {
+    fn body_without_a_list_is_an_error() {
         for garbage in [
             "<html></html>",
             "[]",
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_within_what_is_passed_over_is_cut_off() {
+    fn list_ending_in_skipped_data_is_truncated() {
         let list = format!(r#"{{"items":[{{"a":"{}"#, "x".repeat(2_000));
         assert!(matches!(decode(&[list.as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
     }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_an_error() {
+    fn frame_without_an_event_is_an_error() {
         for garbage in [
             "<html>\n",
             "{}\n",
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_ends_within_what_is_passed_over_is_cut_off() {
+    fn watch_ending_in_skipped_data_is_truncated() {
         let large = event_of("ADDED", "b", 2_000);
         assert!(matches!(decode(&[large.trim_end().as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
     }

@@ -84,7 +84,7 @@ fn secrets_are_not_in_debug() {
 }
 
 #[test]
-fn what_is_unknown_survives_writing() {
+fn unknown_fields_survive_writing() {
     let read = Kubeconfig::parse(WHOLE).unwrap();
     let yaml = read.to_yaml();
     assert_eq!(Kubeconfig::parse(&yaml).unwrap(), read, "{yaml}");
@@ -139,7 +139,7 @@ fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
 }
 
 #[test]
-fn of_two_files_the_first_has_the_name() {
+fn first_file_wins_for_duplicate_names() {
     let first = Kubeconfig::parse("users: [{name: a, user: {token: one}}]\ncurrent-context: ''").unwrap();
     let second = Kubeconfig::parse(
         "users: [{name: a, user: {token: two}}, {name: b, user: {token: three}}]\ncurrent-context: x",
@@ -172,7 +172,7 @@ fn paths_are_relative_to_the_file_of_their_entry() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named_with_its_place() {
+fn missing_file_is_named_with_its_reference() {
     let folder = Folder::new("kubeconfig-missing");
     let path = folder.write("config", &minimal("{server: https://h, certificate-authority: no.pem}", "{}"));
     let error = Config::from_file(&path).unwrap_err();
@@ -252,7 +252,7 @@ fn fields_that_are_asked_for_win() {
 }
 
 #[test]
-fn a_selection_of_what_is_not_there_is_told_so() {
+fn selecting_a_missing_entry_is_an_error() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let gone = || Some("gone".to_owned());
     for (selection, expected) in [
@@ -275,7 +275,7 @@ fn a_selection_of_what_is_not_there_is_told_so() {
 }
 
 #[test]
-fn what_is_not_used_can_be_left_out() {
+fn unused_entries_can_be_removed() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let names = |kubeconfig: &Kubeconfig| {
         let users: Vec<_> = kubeconfig.users.iter().map(|user| user.name.clone()).collect();

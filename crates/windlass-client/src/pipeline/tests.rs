@@ -153,7 +153,7 @@ async fn a_body_in_memory_is_sent_again_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_failure_tells_of_the_one_before() {
+async fn last_error_mentions_the_previous_one() {
     use Act::{Later, Lose};
     let stage = Stage::new([Later(503, "0"), Lose(io::ErrorKind::ConnectionRefused)]);
     let error = stage.client().get::<Pod>("p").await.unwrap_err();
@@ -346,7 +346,7 @@ impl ClientMetrics for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_to_a_request_is_counted() {
+async fn request_outcomes_are_counted() {
     let stage = Stage::new([Act::Later(429, "2"), Act::Answer(200)]);
     let counted = Counted::default();
     let client = stage.client().with_metrics(counted.clone()).with_rate_limit(RateLimit::per_second(1, 1));
@@ -422,7 +422,7 @@ async fn answers_come_compressed_and_are_read_as_if_they_had_not() {
 }
 
 #[tokio::test]
-async fn the_limit_of_an_answer_is_of_what_it_becomes() {
+async fn response_limit_applies_after_decompression() {
     let client = as_networked(&compressing()).with_response_limit(100);
     let error = client.get::<Pod>("p").await.unwrap_err();
     assert!(error.chain().ends_with("larger than 100 bytes"), "{}", error.chain());
@@ -469,7 +469,7 @@ async fn closed_gate_admits_no_request_and_no_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_goes_on_while_its_gate_is_open_and_is_dropped_when_it_closes() {
+async fn attempt_runs_until_its_gate_closes() {
     let second = Duration::from_secs(1);
     let start = Instant::now();
     let gate = Until(Arc::new(Mutex::new(Some(start + second * 10))));

@@ -29,7 +29,7 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn input_goes_in_output_comes_out_and_the_end_of_input_ends_the_command() {
+async fn streams_are_connected_and_stdin_end_ends_command() {
     let kubelet = Kubelet::start(V5, echo).await;
     let exec = kubelet.client().exec("p", ["sh", "-c", "a & b"]).within("n").container("c").stdin();
     let mut command = exec.await.unwrap();
@@ -65,7 +65,7 @@ async fn more_output_than_buffers_hold_arrives_whole_while_input_is_written() {
 }
 
 #[tokio::test]
-async fn a_writer_waits_while_nobody_reads_the_output() {
+async fn writer_waits_while_output_is_not_read() {
     let kubelet = Kubelet::start(V5, echo).await;
     let mut command = kubelet.client().exec("p", ["cat"]).stdin().await.unwrap();
     let (mut stdin, mut stdout) = (command.stdin().unwrap(), command.stdout().unwrap());
@@ -84,7 +84,7 @@ async fn a_writer_waits_while_nobody_reads_the_output() {
 }
 
 #[tokio::test]
-async fn exit_codes_and_refusals_are_told_apart() {
+async fn exit_codes_differ_from_rejections() {
     let ended = |status: &'static str| async move {
         let kubelet = Kubelet::start(V5, move |channels| channels.exit(status)).await;
         within(kubelet.client().exec("p", ["x"]).within("n").await.unwrap().wait()).await

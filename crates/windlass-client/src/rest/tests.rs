@@ -86,7 +86,7 @@ async fn the_parts_stand_in_their_order_whatever_the_order_of_the_calls() {
 }
 
 #[tokio::test]
-async fn the_first_mistake_is_told_when_it_is_sent() {
+async fn first_builder_error_is_returned_on_send() {
     for (error, expected) in [
         (path(|core, _| core.get().resource("pods").name("a/b")).await, r#"the name "a/b" may not contain a slash"#),
         (path(|core, _| core.get().resource("pods").name("..")).await, r#"the name ".." may not be that"#),
@@ -116,7 +116,7 @@ async fn the_first_mistake_is_told_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn bodies_say_what_they_are() {
+async fn bodies_have_a_content_type() {
     let fake = Fake::json(POD);
     let core = core(&fake);
     core.post().namespace("n").resource("pods").json(&json!({"a": 1})).send().await.unwrap();
@@ -156,7 +156,7 @@ async fn errors_name_the_verb_and_the_object() {
 }
 
 #[tokio::test]
-async fn a_status_that_tells_of_a_failure_is_one_whatever_its_code() {
+async fn failure_status_is_an_error_with_any_code() {
     let fake = Fake::json(r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#);
     let answer = core(&fake).get().abs_path("/x").send().await.unwrap();
     assert!(answer.into::<Value>().unwrap_err().is_not_found());
@@ -168,7 +168,7 @@ async fn a_status_that_tells_of_a_failure_is_one_whatever_its_code() {
 }
 
 #[tokio::test]
-async fn an_answer_tells_its_code_its_type_and_its_warnings() {
+async fn response_has_code_content_type_and_warnings() {
     let fake = Fake::new(|_| {
         let response = http::Response::builder().status(201).header("content-type", "application/json");
         response.header("warning", r#"299 - "old""#).body(POD.into()).unwrap()

@@ -76,7 +76,7 @@ fn all_that_a_name_may_mean_comes_in_order() {
 }
 
 #[test]
-fn names_that_mean_nothing_or_too_much_are_told() {
+fn unknown_and_ambiguous_names_are_errors() {
     let mapper = mapper();
     let said = |partial| mapper.resource_for(&partial).unwrap_err().to_string();
     assert_eq!(said(gvr("", "", "cats")), r#"no resource matches "cats""#);
@@ -103,7 +103,7 @@ fn kinds_map_to_resources_in_the_versions_that_are_asked_for() {
 }
 
 #[test]
-fn what_people_write_is_understood() {
+fn resource_names_are_parsed_in_all_forms() {
     let mapper = mapper();
     for (text, expected) in [
         ("po", "/v1, Resource=pods"),
@@ -178,7 +178,7 @@ fn server(plurals: &Arc<Mutex<Vec<&'static str>>>) -> Fake {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_server() {
+async fn new_kinds_are_found_without_flooding_discovery() {
     let plurals = Arc::new(Mutex::new(vec!["foos"]));
     let fake = server(&plurals);
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));

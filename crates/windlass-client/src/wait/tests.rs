@@ -32,7 +32,7 @@ const DELETED: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"p","uid
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_already_is_not_waited_for() {
+async fn wait_returns_at_once_if_the_condition_holds() {
     let fake = server(vec![PENDING], vec![]);
     let pod = fake.client().wait_for::<Pod>("p").within("a").until(field(&["status", "phase"], "Pending")).await;
     assert_eq!(pod.unwrap().unwrap().name(), "p");
@@ -43,7 +43,7 @@ async fn what_holds_already_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_seen_in_the_watch_that_goes_on_from_the_list() {
+async fn wait_sees_a_change_after_the_list() {
     let fake = server(vec![PENDING], vec![RUNNING]);
     let pod = fake.client().wait_for::<Pod>("p").until(field(&["status", "phase"], "Running")).await.unwrap().unwrap();
     assert_eq!(pod.resource_version(), Some("6"));

@@ -58,7 +58,7 @@ fn each_node_has_the_pod_that_it_should_have() {
 }
 
 #[test]
-fn what_has_ended_is_told_apart() {
+fn ended_daemon_pods_are_classified() {
     let set = set(json!({"maxUnavailable": 1}));
     let mut ended = pod("a", "a-1", "new", false);
     Arc::make_mut(&mut ended).status.get_or_insert_default().phase = Some("Failed".to_owned());

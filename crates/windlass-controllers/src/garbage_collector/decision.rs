@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_owners_are_gone_goes_as_its_finalizers_say() {
+    fn object_without_owners_is_deleted_by_its_finalizers() {
         let owners = [(owner("gone", true), Standing::Dangling)];
         for (finalizer, propagation) in [
             (ORPHAN, Propagation::Orphan),

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_what_it_says() {
+    fn pod_usage_comes_from_its_annotation() {
         let containers = published(json!({USAGE: "cpu=250m, memory=64Mi,side/cpu=10m"}), 3);
         assert_eq!(
             containers,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_nothing() {
+    fn invalid_usage_is_ignored() {
         let containers = published(json!({USAGE: "cpu,memory=much,=,other/cpu=1,disk=5"}), 1);
         assert_eq!(containers[0]["usage"], json!({"cpu": "0", "memory": "0", "disk": "5"}));
     }

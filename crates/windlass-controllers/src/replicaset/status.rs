@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_pods_and_failures_are_told() {
+    fn status_counts_ready_pods_and_failures() {
         let ready = PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
         let status = PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() };
         let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()].map(Arc::new);

@@ -66,7 +66,7 @@ fn wrong() -> Scenario {
 }
 
 #[test]
-fn what_is_right_survives_two_faults_at_a_time() {
+fn correct_controller_survives_two_faults() {
     let report = explore(right().pairs(30));
     report.assert();
     assert!(report.runs > 60, "{report}");
@@ -106,7 +106,7 @@ fn wrong_when_disturbed() -> Scenario {
 }
 
 #[test]
-fn a_failure_is_told_replayed_and_shown() {
+fn failure_is_reported_replayed_and_written_to_a_page() {
     let report = explore(wrong().pairs(20));
     let first = &report.failures[0];
     assert_eq!(first.plan.to_string(), "crash@1", "{report}");
@@ -129,7 +129,7 @@ fn a_failure_is_told_replayed_and_shown() {
 }
 
 #[test]
-fn what_goes_wrong_by_itself_is_not_explored() {
+fn failing_first_run_is_not_explored() {
     let restless = scenario("restless").controller(|manager| {
         manager.add(Controller::<ConfigMap>::watching(Watch::within("default")).reconcile(
             |app: Arc<ConfigMap>, cx: Context| async move {

@@ -120,7 +120,7 @@ async fn one_timer_task_ends_with_the_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_drops_what_waits_and_ends_the_timer() {
+async fn shutdown_drops_delayed_items_and_ends_the_timer() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let item = Arc::new("a");

@@ -68,7 +68,7 @@ async fn stingy_adds_while_processing_are_one_more_run_after_done() {
 }
 
 #[tokio::test]
-async fn done_of_what_no_worker_has_changes_nothing() {
+async fn done_of_an_unprocessed_key_changes_nothing() {
     let queue = WorkQueue::new();
     queue.done(&"a");
     queue.add("a");
@@ -272,7 +272,7 @@ async fn items_are_dropped_when_they_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_length_is_what_is_ready_and_a_shutdown_is_told_at_once() {
+async fn length_counts_ready_and_shutdown_shows_at_once() {
     let queue = WorkQueue::new();
     assert!(queue.is_empty());
     for item in ["a", "b", "c"] {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_who_asks_for_this_machine_and_nobody_else() {
+    fn console_answers_requests_for_local_hosts_only() {
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "10.1.2.3", "web.localhost:80"] {
             assert_eq!(ask(Method::GET, "/api/state", Some(host)), Ok(Route::State), "{host}");
         }

@@ -285,7 +285,7 @@ async fn configured_timeouts_apply_to_caches_and_reconciles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
+async fn settings_of_an_unknown_controller_are_an_error() {
     let mut manager = configured(Fake::new().manager(), "controllers: {overrides: {paintre: {concurrency: 2}}}\n");
     manager.add(endless("painter", &Arc::default()));
     manager.add(Task::new("radio", async |_: RunnableContext| Ok(())));
@@ -294,7 +294,7 @@ async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_hold_one_namespace_and_show_what_they_hold_again() {
+async fn configured_caches_limit_namespace_and_resync() {
     let (fake, seen) = (Fake::new(), Arc::new(Mutex::new(Vec::new())));
     fake.put(&config("a"));
     let mut elsewhere = config("b");

@@ -703,7 +703,7 @@ async fn predicates_compare_labels_and_annotations() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_priority_what_changes_comes_before_what_was_listed() {
+async fn priority_queue_puts_changes_before_listed_objects() {
     let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
     for name in ["listed-1", "listed-2", "listed-3"] {
         fake.put(&config(name));

@@ -67,7 +67,7 @@ async fn upsert_reports_conflicts_and_rejects_renames() {
 }
 
 #[tokio::test]
-async fn a_patch_sends_what_differs_and_the_status_by_itself() {
+async fn patch_sends_differences_and_status_separately() {
     let server = Objects::default();
     let client = server.client();
     let ready = |deployment: &mut Deployment, ready: i32| {

@@ -178,7 +178,7 @@ fn a_version_is_a_spoke_once() {
 }
 
 #[test]
-fn what_comes_back_as_it_was_passes_and_what_does_not_is_shown() {
+fn round_trip_test_passes_or_shows_the_difference() {
     spoke_round_trips::<V1, V2>().unwrap();
     hub_round_trips::<V2, V1>().unwrap();
     let error = spoke_round_trips::<V1, V3>().unwrap_err();

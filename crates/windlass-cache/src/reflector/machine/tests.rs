@@ -75,7 +75,7 @@ fn rewatch(version: &str) -> Effect {
 }
 
 #[test]
-fn the_first_list_takes_any_version_and_the_watch_goes_on_from_it() {
+fn first_list_uses_version_0_and_watch_resumes() {
     let (machine, effect) = machine(InitialSync::List).step(Input::Elapsed);
     assert_eq!(effect, Effect::List(list(Some("0"), Some(500))));
     let (machine, effect) = machine.step(page(7, None));
@@ -94,7 +94,7 @@ fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
 }
 
 #[test]
-fn a_relist_never_goes_back_and_asks_a_watch_cache_for_everything_at_once() {
+fn relist_keeps_the_version_and_requests_one_page() {
     let inputs = [Input::Event(updated(9)), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(watching(7), inputs);
     assert_eq!(effect, Effect::List(list(Some("9"), None)));
@@ -158,7 +158,7 @@ fn other_failures_of_a_list_wait_as_long_as_the_server_asks() {
 }
 
 #[test]
-fn each_event_advances_the_version_from_which_the_watch_goes_on() {
+fn each_event_advances_the_resume_version() {
     let mut machine = watching(7);
     for (input, expected) in
         [(added(8), added(8)), (updated(9), updated(9)), (deleted(10), deleted(10)), (bookmark(15), bookmark(15))]
@@ -171,7 +171,7 @@ fn each_event_advances_the_version_from_which_the_watch_goes_on() {
 }
 
 #[test]
-fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
+fn unversioned_watch_has_no_progress_before_a_change() {
     let list_without_version = Input::PageEnded(ListMeta::default());
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, list_without_version]);
     assert!(matches!(effect, Effect::Replace { then: Then::Watch(WatchOptions { resource_version: None, .. }), .. }));
@@ -225,7 +225,7 @@ fn probe() -> Effect {
 }
 
 #[test]
-fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
+fn watch_checks_the_server_version_after_an_outage() {
     let after_2s = Some(Duration::from_secs(2));
     let (probing, effect) = watching(7).step(Input::WatchClosed(Length::Cut));
     assert_eq!((&probing.state, effect), (&State::Probing, probe()));
@@ -250,7 +250,7 @@ fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
 }
 
 #[test]
-fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
+fn watch_list_continues_with_the_same_watch() {
     let (machine, effect) = machine(InitialSync::Watch).step(Input::Elapsed);
     assert_eq!(effect, stream(None), "the most recent version, never any version");
     let mut machine = machine;
@@ -316,7 +316,7 @@ fn unservable_version_falls_back_to_most_recent() {
 }
 
 #[test]
-fn what_cannot_come_starts_all_over_after_a_wait() {
+fn permanent_watch_error_relists_after_a_delay() {
     let (machine, effect) = watching(7).step(Input::Elapsed);
     assert_eq!((machine.state, effect), (State::Waiting(Next::Sync), Effect::Wait(None)));
 }

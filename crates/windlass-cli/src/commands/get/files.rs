@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_manifest_is_named_with_its_file() {
+    fn invalid_manifest_is_named_with_its_file() {
         let error = |text: &str| manifests(text, "a.yaml").unwrap_err().to_string();
         assert_eq!(error("kind: Pod"), "a.yaml: object 0 has no apiVersion");
         assert_eq!(error("apiVersion: v1\nkind: Pod"), "a.yaml: object 0 has no name");

@@ -152,7 +152,7 @@ async fn a_part_of_an_object_is_shown_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_files_are_about_is_shown_as_it_is_in_the_cluster() {
+async fn objects_of_files_are_read_from_the_cluster() {
     let client = server().await;
     let path = std::env::temp_dir().join(format!("windlass-get-{}.yaml", std::process::id()));
     let map =
@@ -169,7 +169,7 @@ async fn what_files_are_about_is_shown_as_it_is_in_the_cluster() {
 }
 
 #[tokio::test]
-async fn what_a_template_may_miss_is_said_by_a_flag() {
+async fn missing_template_keys_are_allowed_by_flag() {
     let client = server().await;
     assert_eq!(printed(&client, "cm one -o jsonpath={.data.none}").await, "");
     let strict = "cm one --allow-missing-template-keys=false -o jsonpath=";
@@ -178,7 +178,7 @@ async fn what_a_template_may_miss_is_said_by_a_flag() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told() {
+async fn missing_resources_are_reported() {
     let client = server().await;
     assert_eq!(
         get(&client, "pods").await.unwrap(),
@@ -238,7 +238,7 @@ async fn watched(arguments: &str, first: &str, then: &str) {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_with_what_changes() {
+async fn watch_prints_changes_after_the_list() {
     watched("cm -w", "two", "\nlate   0").await;
     watched("cm -w -o name", "configmap/two\n", "configmap/late\n").await;
 }

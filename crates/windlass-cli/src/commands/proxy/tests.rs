@@ -82,7 +82,7 @@ async fn failures_are_the_servers_own() {
 }
 
 #[tokio::test]
-async fn what_the_filter_does_not_know_is_not_passed_on() {
+async fn requests_rejected_by_the_filter_are_not_forwarded() {
     let (client, _, address) = proxy(&["--reject-methods=^DELETE$,^PUT$"]).await;
     assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/exec?command=x").await.0, 403);
     let delete = Request::delete("/api/v1/namespaces/default/pods/p").body(()).unwrap();

@@ -84,7 +84,7 @@ async fn a_server_that_may_have_begun_is_another_matter() {
 }
 
 #[test]
-fn what_says_most_decides() {
+fn most_specific_reason_decides_the_retry() {
     let lost = || io::Error::from(io::ErrorKind::BrokenPipe);
     assert_eq!(Loss::of(&io::Error::other(lost())), None);
     assert_eq!(

@@ -93,7 +93,7 @@ fn a_virtual_owner_without_dependents_vanishes() {
 }
 
 #[test]
-fn a_reference_into_another_namespace_is_doubted_and_told_of() {
+fn cross_namespace_owner_is_virtual_and_reported() {
     let mut graph = Graph::default();
     graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), misplaced("a", "s"));
@@ -172,7 +172,7 @@ fn orphaning_is_one_job_for_all_dependents() {
 }
 
 #[test]
-fn a_plain_deletion_is_nobodys_work_until_it_is_done() {
+fn plain_deletion_adds_no_work_until_it_ends() {
     let mut graph = set_with_two_pods();
     assert_eq!(graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&[]), &["example.com/mine"])), []);
     assert_eq!(graph.view("s").unwrap().stage, DeletionStage::Deleting);

@@ -38,7 +38,7 @@ fn an_undemanding_pod_fits_on_a_ready_node() {
 }
 
 #[test]
-fn a_cordoned_node_takes_only_what_tolerates_that() {
+fn cordoned_node_takes_only_tolerating_pods() {
     let cordoned = node(&json!({"unschedulable": true}), &json!({}));
     assert_eq!(try_fit(&pod(json!({})), &cordoned), Err(FitError::Unschedulable));
     let daemon = pod(json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}));
@@ -104,7 +104,7 @@ fn a_node_can_be_named_by_its_field() {
 }
 
 #[test]
-fn what_is_taken_already_counts() {
+fn used_capacity_counts() {
     let (pod, node) = (pod(json!({})), node(&json!({}), &json!({})));
     let demand = Demand::of(&pod);
     let usage = |pods: u32| {

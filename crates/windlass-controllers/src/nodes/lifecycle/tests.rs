@@ -193,7 +193,7 @@ fn init_containers_end_before_the_others_run_and_sidecars_go_on() {
 }
 
 #[test]
-fn another_image_is_another_container() {
+fn changed_image_restarts_the_container() {
     let mut pod = running(&json!({}));
     pod.metadata.generation = Some(2);
     pod.spec.as_mut().unwrap().containers[0].image = Some("web:2".to_owned());
@@ -219,7 +219,7 @@ fn pod_is_unready_until_its_readiness_gates_are_true() {
 }
 
 #[test]
-fn a_pod_can_be_told_to_stay_unready() {
+fn pod_annotation_keeps_it_unready() {
     let mut pod = running(&json!({}));
     pod.metadata.annotations = Some([(READY.to_owned(), "false".to_owned())].into());
     let mut unready = reported(pod, 5);
