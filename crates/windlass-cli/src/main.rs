@@ -1,4 +1,16 @@
 //! The `windlass` command.
+//!
+//! ```text
+//! commands       a module for each command
+//! stand_in       this program as etcd, kube-apiserver and kubectl, for Go's envtest
+//! control_plane  the API server, controllers and nodes in this process
+//! authorization  authorization webhooks of that server
+//! recorder       counts the requests to that server
+//! connection     the connection flags, which are kubectl's
+//! descriptions   descriptions of the built-in kinds
+//! serving        HTTP servers on this machine
+//! memory         returns freed memory to the system
+//! ```
 
 mod authorization;
 mod commands;

@@ -1,7 +1,7 @@
 //! Retries of whole operations, and polling.
 //!
-//! The client itself retries requests when this is safe. This module is for operations that a program must repeat as a
-//! whole, such as reading an object, changing it and writing it back.
+//! The client itself retries requests when this is safe (`pipeline/repeat`). This module is for operations that a
+//! program must repeat as a whole, such as reading an object, changing it and writing it back.
 
 use std::{future::Future, time::Duration};
 
