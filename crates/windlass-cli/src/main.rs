@@ -149,8 +149,8 @@ fn log(verbosity: Option<u8>, default: &str) {
         Some(level) => EnvFilter::new(log_of(level)),
         None => EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default)),
     };
-    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+    let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(io::stderr).init();
 }
 
 fn exit(outcome: Result<(), Box<dyn Error>>) -> ExitCode {

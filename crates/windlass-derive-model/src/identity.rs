@@ -253,7 +253,7 @@ mod tests {
             (r#"group = "X", version = "v1""#, "\"X\" is not a valid name"),
             (r#"group = "x", group = "y""#, "given twice"),
             (r#"scope = "Galaxy""#, "the scope is"),
-            (r#"colour = "red""#, "expected group, version"),
+            (r#"color = "red""#, "expected group, version"),
             (r#"short_names("A")"#, "\"A\" is not a valid name"),
             (r#"verbs("fetch")"#, "unknown verb \"fetch\": expected one of get, list"),
             (r#"verbs("get"), verbs("list")"#, "given twice"),

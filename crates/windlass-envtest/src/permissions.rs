@@ -31,7 +31,7 @@ use crate::{
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
 /// let role = "kind: ClusterRole
 /// apiVersion: rbac.authorization.k8s.io/v1
-/// metadata: {name: colours}
+/// metadata: {name: colors}
 /// rules: [{apiGroups: [''], resources: [configmaps], verbs: [create, delete]}]";
 /// let env = Environment::start().await;
 /// let permissions = env.permissions(role)?;

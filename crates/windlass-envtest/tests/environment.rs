@@ -81,16 +81,16 @@ async fn an_operator_is_tested_in_process() {
 #[tokio::test(start_paused = true)]
 async fn eventually_fails_with_the_last_state() {
     let env = Environment::start().await;
-    env.client().create(&ConfigMap::named("colours").in_namespace("default")).await.unwrap();
+    env.client().create(&ConfigMap::named("colors").in_namespace("default")).await.unwrap();
     let waiting = tokio::spawn({
         let expect = env.expect().patience(Duration::from_hours(1));
-        async move { expect.object::<ConfigMap>("colours", |config| config.data.is_some()).await }
+        async move { expect.object::<ConfigMap>("colors", |config| config.data.is_some()).await }
     });
     let told = waiting.await.unwrap_err().into_panic();
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("tests/environment.rs:"), "{told}");
-    assert!(told.contains("ConfigMap colours did not reach the expected state within 3600s"), "{told}");
-    assert!(told.contains("\"name\": \"colours\"") && !told.contains("managedFields"), "{told}");
+    assert!(told.contains("ConfigMap colors did not reach the expected state within 3600s"), "{told}");
+    assert!(told.contains("\"name\": \"colors\"") && !told.contains("managedFields"), "{told}");
 
     let missing = tokio::spawn({
         let expect = env.expect();
@@ -102,13 +102,13 @@ async fn eventually_fails_with_the_last_state() {
     let broken = tokio::spawn({
         let (expect, client) = (env.expect(), env.client());
         async move {
-            let changed = expect.always::<ConfigMap>("colours", |config| config.is_some());
-            let (_, ()) = tokio::join!(async { client.delete::<ConfigMap>("colours").await.unwrap() }, changed);
+            let changed = expect.always::<ConfigMap>("colors", |config| config.is_some());
+            let (_, ()) = tokio::join!(async { client.delete::<ConfigMap>("colors").await.unwrap() }, changed);
         }
     });
     let told = broken.await.unwrap_err().into_panic();
     assert!(told.downcast_ref::<String>().unwrap().contains("the condition stopped holding"));
-    env.expect().patience(Duration::from_mins(1)).always::<ConfigMap>("colours", |config| config.is_none()).await;
+    env.expect().patience(Duration::from_mins(1)).always::<ConfigMap>("colors", |config| config.is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,9 +41,9 @@ async fn webhooks_of_a_project_are_called_by_way_of_its_manifests() {
     const MANIFESTS: &str = "
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
-metadata: {name: colours}
+metadata: {name: colors}
 webhooks:
-- name: colours.example.com
+- name: colors.example.com
   admissionReviewVersions: [v1]
   sideEffects: None
   clientConfig: {service: {namespace: system, name: webhooks, path: /mutate--v1-configmap}}

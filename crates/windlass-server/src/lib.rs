@@ -30,7 +30,7 @@
 //! schemas         the recorded schemas of the built-in kinds
 //! object          the vocabulary of objects: values, field paths, names, addresses
 //! tls             certificates of the server and of clients
-//! storage         revisions, compare-and-put, history: a trait modelled on etcd's MVCC, implemented in memory
+//! storage         revisions, compare-and-put, history: a trait modeled on etcd's MVCC, implemented in memory
 //! codec           JSON, YAML and protobuf, decoded by the rules of the Go types
 //! descriptions    descriptions of fields
 //! identity        users and groups

@@ -214,7 +214,7 @@ fn recursive_type_is_an_error_or_unstructured() {
 
 #[derive(Serialize, Deserialize, Schema)]
 #[serde(rename_all = "lowercase")]
-enum Colour {
+enum Color {
     Red,
     #[serde(rename = "BLUE")]
     Blue,
@@ -269,7 +269,7 @@ enum TooLoose {
 
 #[test]
 fn enum_schema_matches_serde_output() {
-    assert_eq!(of::<Colour>(), json!({"type": "string", "enum": ["red", "BLUE"]}));
+    assert_eq!(of::<Color>(), json!({"type": "string", "enum": ["red", "BLUE"]}));
     assert_eq!(
         of::<Source>(),
         json!({
@@ -481,7 +481,7 @@ mod v1 {
         group = "example.com", version = "v1", singular = "website", short_names("web"), categories("all"), storage, status,
         scale(spec = ".spec.replicas", status = ".status.replicas", selector = ".status.selector"),
         column(name = "Replicas", type = "integer", path = ".spec.replicas", format = "int32", description = "How many", priority = 1),
-        selectable(".spec.colour"), labels("team" = "shop"), annotations("a/b" = "c")
+        selectable(".spec.color"), labels("team" = "shop"), annotations("a/b" = "c")
     )]
     #[schema(rule(rule = "self.metadata.name.size() < 20"))]
     pub(super) struct Site {
@@ -495,7 +495,7 @@ mod v1 {
     #[derive(Clone, Debug, Serialize, Deserialize, Schema)]
     struct Spec {
         replicas: i32,
-        colour: String,
+        color: String,
         template: PodTemplateSpec,
     }
 
@@ -571,7 +571,7 @@ fn versions_become_a_definition() {
                 "name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas", "format": "int32", "description": "How many",
                 "priority": 1,
             }],
-            "selectableFields": [{"jsonPath": ".spec.colour"}],
+            "selectableFields": [{"jsonPath": ".spec.color"}],
         })
     );
     assert_eq!(

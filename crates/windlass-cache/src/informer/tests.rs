@@ -381,9 +381,9 @@ async fn dropping_the_run_ends_everything_as_well() {
 #[tokio::test(start_paused = true)]
 async fn indices_can_be_added_before_and_after_the_start() {
     let fake = FakeListWatch::new();
-    let mut labelled = map("a");
-    labelled["metadata"]["labels"] = json!({"app": "x"});
-    fake.apply(&labelled);
+    let mut labeled = map("a");
+    labeled["metadata"]["labels"] = json!({"app": "x"});
+    fake.apply(&labeled);
     let informer = informer(&fake);
     let by_app = |name: &str| Index::on_meta(name, |meta| meta.label("app").map(str::to_owned));
     soon(informer.add_index(by_app("before"))).await.unwrap();

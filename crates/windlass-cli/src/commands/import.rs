@@ -198,7 +198,7 @@ mod tests {
             done.map_err(|error| error.to_string())
         };
         let lost = "the types are incomplete: a CustomResourceDefinition generated from them differs in one place";
-        assert_eq!(import(definition("{type: string, colour: red}", "")), Err(lost.to_owned()));
+        assert_eq!(import(definition("{type: string, color: red}", "")), Err(lost.to_owned()));
         let webhook = "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}\n";
         assert_eq!(import(definition("{type: string}", webhook)), Ok(()));
         fs::remove_dir_all(folder).unwrap();

@@ -38,8 +38,8 @@ impl Dialer {
         W: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         Self(Arc::new(move |host, port| {
-            let dialled = dial(host, port);
-            async move { Ok(Box::new(dialled.await?) as Box<dyn Wire>) }.boxed()
+            let dialed = dial(host, port);
+            async move { Ok(Box::new(dialed.await?) as Box<dyn Wire>) }.boxed()
         }))
     }
 

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_named_and_labelled_after_their_set() {
+    fn claims_are_named_and_labeled_after_their_set() {
         let claims = of(&set("Retain", "Retain"), 4);
         assert_eq!(claims[0].name(), "data-web-4");
         assert_eq!(claims[0].labels().keys().collect::<Vec<_>>(), ["app", "of"]);

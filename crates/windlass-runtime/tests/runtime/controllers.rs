@@ -327,16 +327,16 @@ async fn mapper_keys_are_reconciled_and_its_panic_is_contained() {
     manager.add(controller().watches(refer).reconcile(seen.reconciler()));
     let run = Run::start(manager);
     eventually("the initial reconciles", || seen.len() == 2).await;
-    let labelled = |name: &str, label: &str| {
+    let labeled = |name: &str, label: &str| {
         let mut object = deployment(name, None);
         object.labels_mut().insert("config".into(), label.into());
         object
     };
     fake.put(&deployment("none", None));
-    fake.put(&labelled("bad", "panic"));
-    fake.put(&labelled("x", "b"));
+    fake.put(&labeled("bad", "panic"));
+    fake.put(&labeled("x", "b"));
     eventually("the mapped key", || seen.len() == 3).await;
-    fake.put(&labelled("x", "a"));
+    fake.put(&labeled("x", "a"));
     eventually("the old and the new key", || seen.len() == 5).await;
     assert_eq!(seen.names()[2..], ["b", "b", "a"]);
     run.stop().await.unwrap();
@@ -679,26 +679,26 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
 
 #[tokio::test(start_paused = true)]
 async fn predicates_compare_labels_and_annotations() {
-    let (fake, labelled, annotated) = (Fake::new(), Seen::default(), Seen::default());
+    let (fake, labeled, annotated) = (Fake::new(), Seen::default(), Seen::default());
     let mut manager = fake.manager().build();
-    let blue = Watch::<ConfigMap>::all().filter(predicate::labelled("colour=blue".parse().unwrap()));
-    manager.add(Controller::watching(blue).named("labelled").reconcile(labelled.reconciler()));
+    let blue = Watch::<ConfigMap>::all().filter(predicate::labeled("color=blue".parse().unwrap()));
+    manager.add(Controller::watching(blue).named("labeled").reconcile(labeled.reconciler()));
     let changed = Watch::<ConfigMap>::all().filter(predicate::annotations_changed());
     manager.add(Controller::watching(changed).named("annotated").reconcile(annotated.reconciler()));
     let run = Run::start(manager);
     let mut object = config("a");
     fake.put(&object);
     eventually("creations pass", || annotated.len() == 1).await;
-    object.labels_mut().insert("colour".into(), "blue".into());
+    object.labels_mut().insert("color".into(), "blue".into());
     fake.put(&object);
-    eventually("the label matches", || labelled.len() == 1).await;
+    eventually("the label matches", || labeled.len() == 1).await;
     object.annotations_mut().insert("a".into(), "b".into());
     fake.put(&object);
-    eventually("the annotation", || annotated.len() == 2 && labelled.len() == 2).await;
-    object.labels_mut().insert("colour".into(), "red".into());
+    eventually("the annotation", || annotated.len() == 2 && labeled.len() == 2).await;
+    object.labels_mut().insert("color".into(), "red".into());
     fake.put(&object);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!((labelled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
+    assert_eq!((labeled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
     run.stop().await.unwrap();
 }
 

@@ -31,7 +31,7 @@ mod theirs {
 
     impl std::fmt::Display for SyncError {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("synchronising the site")
+            f.write_str("synchronizing the site")
         }
     }
 

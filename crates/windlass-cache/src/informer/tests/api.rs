@@ -7,7 +7,7 @@ use windlass_api::EventType;
 use super::*;
 use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, Mirror, WaitError, collections::ThreadSafeMap};
 
-fn labelled(name: &str, app: &str) -> Value {
+fn labeled(name: &str, app: &str) -> Value {
     let mut object = map(name);
     object["metadata"]["labels"] = json!({ "app": app });
     object
@@ -16,8 +16,8 @@ fn labelled(name: &str, app: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn filtered_handler_gets_adds_and_deletes_at_the_filter() {
     let fake = FakeListWatch::new();
-    fake.apply(&labelled("in", "x"));
-    fake.apply(&labelled("out", "y"));
+    fake.apply(&labeled("in", "x"));
+    fake.apply(&labeled("out", "y"));
     let informer = informer(&fake);
     let diary = Diary::default();
     let passes = |object: &Cached<ConfigMap>| object.meta().label("app") == Some("x");
@@ -26,7 +26,7 @@ async fn filtered_handler_gets_adds_and_deletes_at_the_filter() {
     soon(registration.has_synced()).await.unwrap();
     assert_eq!(diary.take(), ["initial n/in@2"]);
     for (name, app) in [("in", "x"), ("in", "y"), ("in", "y"), ("in", "x"), ("out", "y"), ("new", "x")] {
-        fake.apply(&labelled(name, app));
+        fake.apply(&labeled(name, app));
     }
     fake.delete(&key("in"));
     fake.delete(&key("out"));

@@ -44,8 +44,8 @@ async fn each_cipher_suite_is_spoken_when_chosen_and_no_other() {
     ];
     for (index, suite) in CipherSuite::ALL.into_iter().take(known.len()).enumerate() {
         assert!(answered(&pki, &known[index..=index], |tls| tls.with_cipher_suites([suite])).await, "{suite:?}");
-        let neighbour = (index / 3 * 3) + (index + 1) % 3;
-        let other = &known[neighbour..=neighbour];
+        let neighbor = (index / 3 * 3) + (index + 1) % 3;
+        let other = &known[neighbor..=neighbor];
         assert!(!answered(&pki, other, |tls| tls.with_cipher_suites([suite])).await, "{suite:?}");
     }
     for suite in CipherSuite::ALL {

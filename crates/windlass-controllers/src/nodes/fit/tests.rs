@@ -71,9 +71,9 @@ fn each_repelling_taint_needs_a_toleration() {
 
 #[test]
 fn the_node_must_have_the_labels_that_the_pod_selects() {
-    let labelled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
-    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labelled), Ok(()));
-    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labelled), Err(FitError::Unselected));
+    let labeled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
+    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labeled), Ok(()));
+    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labeled), Err(FitError::Unselected));
     for (operator, key, values, fits) in [
         ("In", "zone", json!(["a", "b"]), true),
         ("In", "none", json!(["a"]), false),
@@ -86,9 +86,9 @@ fn the_node_must_have_the_labels_that_the_pod_selects() {
         ("Gt", "zone", json!(["1"]), false),
     ] {
         let pod = affinity(&json!([{"key": key, "operator": operator, "values": values}]));
-        assert_eq!(try_fit(&pod, &labelled).is_ok(), fits, "{operator} {key}");
+        assert_eq!(try_fit(&pod, &labeled).is_ok(), fits, "{operator} {key}");
     }
-    assert_eq!(try_fit(&affinity(&json!([])), &labelled), Err(FitError::Unselected), "an empty term matches nothing");
+    assert_eq!(try_fit(&affinity(&json!([])), &labeled), Err(FitError::Unselected), "an empty term matches nothing");
 }
 
 #[test]
