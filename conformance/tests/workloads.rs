@@ -101,7 +101,7 @@ async fn autoscalers_end_as_the_real_ones_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn autoscalers_that_know_nothing_tell_it_as_the_real_ones_do() {
+async fn autoscalers_without_metrics_match_the_recording() {
     assert_recorded("unmeasured").await;
 }
 

@@ -138,7 +138,7 @@ async fn watch_resumes_after_the_server_ends_it() {
 }
 
 #[tokio::test]
-async fn something_is_waited_for() {
+async fn wait_returns_when_the_condition_holds() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let wait = || client.wait_for::<ConfigMap>("a").within(&ns).timeout(PATIENCE);

@@ -142,7 +142,7 @@ async fn watch_delivers_added_modified_and_deleted() {
 }
 
 #[tokio::test]
-async fn the_seam_and_the_untyped_clients_see_the_same() {
+async fn list_watch_and_dynamic_clients_agree() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&config_map(&ns, "a")).await.unwrap();

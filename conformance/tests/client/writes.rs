@@ -32,7 +32,7 @@ fn counter(namespace: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn a_trial_is_answered_and_leaves_nothing() {
+async fn dry_run_is_answered_and_not_stored() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let tried = client.create(&counter(&ns)).dry_run().await.unwrap();

@@ -90,7 +90,7 @@ async fn webhooks_match_by_rules_and_are_reinvoked_after_change() {
 }
 
 #[tokio::test]
-async fn a_write_fails_without_an_answer_unless_that_does_not_matter() {
+async fn failure_policy_decides_writes_without_a_response() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("failing"));
         let webhooks = Webhooks::builder().handler(path("/a"), signing("a")).handler(path("/silent"), Silent);

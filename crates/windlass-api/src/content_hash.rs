@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_the_same_for_ever() {
+    fn hashes_are_stable() {
         // SHA-256 of `{"a":[1,],"b":"x",}`
         let known = hash(json!({"b": "x", "a": [1]}));
         assert_eq!(known.to_string(), "5c86aa870775eb164d8dc8eb597cdc5e9aa497ea2e62b2beb7e6b5f14f5ba40c");

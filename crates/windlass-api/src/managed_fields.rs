@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn undivided_managed_fields_are_decoded_unchanged() {
+    fn objects_that_cannot_be_cut_are_fully_decoded() {
         for object in [
             r#"{"metadata": {"name": "p"}}"#,
             r#"{"metadata": {"name": "p", "managedFields": null}}"#,

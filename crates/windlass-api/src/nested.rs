@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_makes_the_objects_on_the_way_and_breaks_nothing() {
+    fn nested_write_creates_intermediate_objects() {
         let mut pod = pod();
         pod.set_nested(&["spec", "gone", "deep"], 1).unwrap();
         assert_eq!(pod.nested_i64(&["spec", "gone", "deep"]), Ok(Some(1)));

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_is_not_held_to_the_rate_of_controllers() {
+    async fn commands_are_not_rate_limited() {
         let client = client(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let began = tokio::time::Instant::now();
         for _ in 0..300 {

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_of_all_commands_go_together() {
+    fn flags_of_all_commands_are_compatible() {
         Arguments::definition().debug_assert();
     }
 

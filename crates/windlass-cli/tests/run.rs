@@ -223,7 +223,7 @@ async fn ended_manager_is_reported_and_restarted_on_change() {
 }
 
 #[test]
-fn outside_of_a_project_it_says_so() {
+fn command_outside_a_project_is_an_error() {
     let output = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir("/").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_conflict_is_worth_five_tries_and_nothing_else_is() {
+    async fn only_conflicts_are_retried_five_times() {
         for (code, tries) in [(409, 5), (403, 1), (500, 1)] {
             let fake = Fake::failure(code, r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#);
             let client = fake.client();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_asked_at_once_and_after_each_delay() {
+    async fn poll_runs_at_once_and_after_each_delay() {
         let began = Instant::now();
         let asked = Cell::new(0);
         let ask = |enough: u32| {

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_has_a_scale_is_scaled_in_the_version_that_is_served() {
+    async fn scale_uses_the_served_version() {
         let server = server();
         let farms = scales(&server).of(&GroupResource::new("x.io", "farms")).await.unwrap();
         let mut scale = farms.clone().within("a").get_scale("f").await.unwrap();

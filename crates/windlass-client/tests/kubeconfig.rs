@@ -38,7 +38,7 @@ fn kubeconfig_files_give_the_expected_configs() {
 
 /// In these files, every secret contains `s3cret`.
 #[test]
-fn no_secret_is_shown() {
+fn secrets_are_not_shown() {
     for file in files() {
         let shown = match Kubeconfig::read(&file) {
             Err(error) => format!("{error} {error:?}"),
@@ -55,7 +55,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn however_a_file_is_damaged_it_is_read_or_refused_and_no_secret_shown() {
+fn damaged_kubeconfig_errors_show_no_secrets() {
     const DAMAGES: usize = 20;
     let entropy = Entropy::seeded(4);
     let (mut read, mut refused) = (0, 0);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_expectation_does_not_hold_for_ever() {
+    async fn expectation_expires() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs"));
         expectations.created(&owner, "a");
         tokio::time::advance(TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap()).await;

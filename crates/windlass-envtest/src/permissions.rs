@@ -499,7 +499,7 @@ rules:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_manager_is_held_against_the_roles_of_its_controller() {
+    async fn manager_is_checked_against_the_controllers_roles() {
         let env = Environment::start().await;
         let permissions = env.permissions(CONTROLLER).unwrap();
         let mut manager = env.manager_of(permissions.client());

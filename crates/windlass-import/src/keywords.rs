@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_literals_however_they_are_written() {
+    fn string_literals_are_escaped() {
         for (string, literal) in
             [("a", "\"a\""), (r"^\d$", "r\"^\\d$\""), ("\"#", "r##\"\"#\"##"), ("a\n\"", r#""a\n\"""#)]
         {

@@ -65,7 +65,7 @@ fn schema_differences_of_types_are_reported() {
 }
 
 #[test]
-fn each_imported_version_becomes_a_crd() {
+fn import_of_one_version_makes_a_crd() {
     let Imported { modules, differences, .. } = sites().import(Some("v1beta1")).unwrap();
     assert_eq!((modules.len(), differences), (1, Vec::new()));
     assert!(!modules[0].text.contains("storage"), "the only version is the stored one");
@@ -107,7 +107,7 @@ fn values_that_differ_in_case_only_are_variants_without_a_warning() {
 }
 
 #[test]
-fn schemas_without_words_are_kept_as_they_are() {
+fn unsupported_schemas_are_kept_unchanged() {
     for field in [
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
         json!({"type": "object", "additionalProperties": true}),

@@ -277,7 +277,7 @@ fn written_files_match_the_dry_run() {
 }
 
 #[test]
-fn doing_it_again_changes_nothing() {
+fn repeated_command_changes_nothing() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     let again = website().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
@@ -362,7 +362,7 @@ fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) ->
 }
 
 #[test]
-fn existing_api_is_not_created_again() {
+fn existing_project_and_api_are_not_recreated() {
     let folder = project();
     let words = refused(folder.path(), |folder| init().plan(folder));
     let expected = "PROJECT: the project website-operator is already initialized; --force overwrites its files";

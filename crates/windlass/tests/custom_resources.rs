@@ -60,7 +60,7 @@ struct Plain {
 }
 
 #[test]
-fn names_and_presence_are_serdes() {
+fn names_and_presence_follow_serde() {
     assert_eq!(
         of::<Plain>(),
         json!({
@@ -599,7 +599,7 @@ fn incompatible_versions_are_errors() {
 }
 
 #[test]
-fn made_up_objects_are_of_their_type_and_the_same_each_time() {
+fn generated_objects_are_valid_and_reproducible() {
     let objects = || GeneratedObjects::<v1::Site>::seeded(7).take(50).collect::<Vec<_>>();
     assert_eq!(objects(), objects());
     assert_ne!(objects(), GeneratedObjects::<v1::Site>::seeded(8).take(50).collect::<Vec<_>>());

@@ -55,7 +55,7 @@ async fn start() -> Environment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_comes_changes_comes_back_and_goes() -> StepResult {
+async fn deleted_or_edited_ingress_is_restored() -> StepResult {
     let env = start().await;
     let web = env.client().create(&service("shop.example.com")).await?;
     let first = env.eventually::<Ingress>("web", |ingress| host(ingress) == Some("shop.example.com")).await;
@@ -99,7 +99,7 @@ async fn foreign_ingress_is_kept_and_reported() -> StepResult {
 }
 
 #[test]
-fn it_survives_crashes_lost_answers_and_late_caches() {
+fn ingress_manager_survives_explored_faults() {
     let scenario = Scenario::new("ingress-manager")
         .controller(|manager| {
             manager.add(controller());

@@ -113,7 +113,7 @@ async fn unreadable_value_in_etcd_is_rewritten() {
 
 /// None of these responses may count as an empty registry, or as a successful write.
 #[tokio::test]
-async fn nonsense_is_never_taken_for_an_answer() {
+async fn malformed_responses_are_errors() {
     for (status, nonsense) in [
         (200, ""),
         (200, "moo"),

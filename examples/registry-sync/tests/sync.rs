@@ -58,7 +58,7 @@ fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_seen_changed_and_deleted() -> Outcome {
+async fn entries_follow_new_changed_and_deleted_services() -> Outcome {
     let fixture = Fixture::open().await;
     let client = fixture.env.client();
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
@@ -130,17 +130,17 @@ async fn survives(behavior: Behavior) -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_is_away_is_caught_up_with() -> Outcome {
+async fn unavailable_registry_is_synced_after_recovery() -> Outcome {
     survives(Behavior::Unreachable).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_never_answers_holds_nothing_up_for_good() -> Outcome {
+async fn hanging_registry_does_not_block_forever() -> Outcome {
     survives(Behavior::Hanging).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_make_no_sense_are_not_believed() -> Outcome {
+async fn invalid_registry_responses_are_rejected() -> Outcome {
     survives(Behavior::Garbled).await
 }
 

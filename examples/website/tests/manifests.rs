@@ -6,7 +6,7 @@ use website_operator::manifests;
 use windlass::manifests::Part;
 
 #[test]
-fn a_cluster_would_take_the_manifests() {
+fn manifests_are_accepted_by_the_server() {
     manifests().check().unwrap();
 }
 

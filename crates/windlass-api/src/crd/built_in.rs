@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn type_descriptions_are_included() {
+    fn kubernetes_type_markers_are_in_the_schema() {
         assert_eq!(of::<IntOrString>()["x-kubernetes-int-or-string"], true);
         assert_eq!(of::<Condition>()["properties"]["status"]["enum"], json!(["True", "False", "Unknown"]));
         assert_eq!(of::<LabelSelector>()["x-kubernetes-map-type"], "atomic");

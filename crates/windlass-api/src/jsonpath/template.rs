@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn strictly_every_path_of_a_template_leads_to_something() {
+    fn strict_template_rejects_missing_paths() {
         let value = json!({"items": [{"name": "a"}, {}]});
         let strictly = |text: &str| JsonPathTemplate::parse(text).unwrap().render_strictly(&value);
         assert_eq!(strictly("{.items[*].name}").unwrap(), "a");

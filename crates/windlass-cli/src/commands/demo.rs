@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_speed_that_makes_no_sense_is_refused() {
+    fn invalid_speed_is_rejected() {
         assert_eq!(speed("2.5"), Ok(2.5));
         for odd in ["0", "-1", "NaN", "fast", "1e9"] {
             assert!(speed(odd).is_err(), "{odd}");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_at_a_port_alone_is_for_this_machine() {
+    fn console_port_alone_listens_on_loopback() {
         let at = |text: &str| console(text).unwrap().to_string();
         assert_eq!([at("9090"), at(":9090"), at("0.0.0.0:80")], ["127.0.0.1:9090", "127.0.0.1:9090", "0.0.0.0:80"]);
     }

@@ -78,7 +78,7 @@ fn a_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn an_authority_that_was_kept_signs_as_before() {
+fn stored_ca_signs_after_reload() {
     let authority = CertificateAuthority::self_signed("kept", day()).unwrap();
     let text = authority.keyed().to_pem();
     let again = CertificateAuthority::new(KeyedCertificate::from_pem(text.expose()).unwrap()).unwrap();

@@ -424,7 +424,7 @@ async fn raw_requests_give_raw_answers() {
 }
 
 #[tokio::test]
-async fn the_seam_gives_encoded_objects() {
+async fn list_watch_returns_encoded_objects() {
     let fake = Fake::json(POD_LIST);
     let list_watch = fake.client().list_watch(&Pod::api_resource(), Some("a"));
     let items: Vec<_> = list_watch

@@ -108,7 +108,7 @@ fn the_scheme_knows_every_built_in_kind_as_its_type() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_approved_once_and_by_whoever_was_not_too_late() {
+async fn certificate_is_approved_once_under_concurrency() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let writes = AtomicUsize::new(0);
     let fake = Fake::new(move |request| {

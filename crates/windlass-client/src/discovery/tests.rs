@@ -96,7 +96,7 @@ async fn older_servers_are_asked_version_by_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requests() {
+async fn discovery_of_old_servers_is_not_rate_limited() {
     let fake = Fake::new(|request| {
         let group = |n| format!(r#"{{"name":"g{n}.io","versions":[{{"groupVersion":"g{n}.io/v1","version":"v1"}}]}}"#);
         let groups: Vec<_> = (0..100).map(group).collect();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_early_never_ends_in_silence() {
+    fn truncated_list_is_always_an_error() {
         for list in lists() {
             for end in 0..list.trim_end().len() {
                 let error = decode(&[&list.as_bytes()[..end]]).unwrap_err();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_beyond_the_limit_is_passed_over_and_named_wherever_it_is_cut() {
+    fn oversized_item_is_skipped_and_named_at_any_cut() {
         let long =
             format!(r#"{{"metadata":{{"name":"b","uid":"u","resourceVersion":"7"}},"a":"}}{}"}}"#, "x".repeat(2_000));
         let list = format!(r#"{{"items":[{ITEM},{long}, {ITEM}],"metadata":{{"resourceVersion":"9"}}}}"#);

@@ -94,7 +94,7 @@ fn unknown_fields_survive_writing() {
 }
 
 #[test]
-fn texts_that_look_like_something_else_survive_writing() {
+fn ambiguous_strings_survive_writing() {
     for odd in [
         "true",
         "123",
@@ -119,7 +119,7 @@ fn texts_that_look_like_something_else_survive_writing() {
 }
 
 #[test]
-fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
+fn written_kubeconfig_is_readable_only_by_its_owner() {
     let folder = Folder::new("kubeconfig-write");
     let path = folder.path().join("deep/kubeconfig");
     let pem = b"-----BEGIN CERTIFICATE-----\n";
@@ -289,7 +289,7 @@ fn unused_entries_can_be_removed() {
 }
 
 #[test]
-fn files_can_be_taken_in() {
+fn referenced_files_can_be_inlined() {
     let folder = Folder::new("kubeconfig-flatten");
     folder.write("ca.pem", "CA");
     folder.write("cert.pem", "CERT");

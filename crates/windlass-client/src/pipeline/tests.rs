@@ -123,7 +123,7 @@ async fn a_read_is_sent_again_when_its_connection_is_lost_and_a_write_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_not_sent_again_on_loss_and_a_watch_is() {
+async fn lost_stream_is_not_retried_and_lost_watch_is() {
     for (reading, attempts) in [(Reading::Stream, 1), (Reading::Watch, 2)] {
         let stage = Stage::new([Act::Lose(io::ErrorKind::ConnectionReset), Act::Answer(200)]);
         let outcome = stage.client().send(request(Method::GET), &Operation::request("/x"), reading).await;
@@ -220,7 +220,7 @@ async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_at_its_timeout_whatever_it_waits_for() {
+async fn call_times_out_in_every_state() {
     let second = Duration::from_secs(1);
     let began = Instant::now();
     let silent = Stage::new([Act::Hang]).client().with_timeout(second);
@@ -259,7 +259,7 @@ async fn a_watch_outlives_the_timeout_of_its_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_turn_does_not_count_as_time_of_the_call() {
+async fn rate_limit_wait_does_not_count_against_the_timeout() {
     let client = Stage::new([Act::Answer(200)]).client();
     let client = client.with_rate_limit(RateLimit::new(Duration::from_mins(1), 1)).with_timeout(Duration::from_secs(1));
     for _ in 0..3 {
@@ -268,7 +268,7 @@ async fn waiting_for_the_turn_does_not_count_as_time_of_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_stand_back_from_an_overloaded_server() {
+async fn requests_back_off_from_an_overloaded_server() {
     let stage = Stage::new([Act::Answer(503), Act::Answer(503), Act::Answer(200)]);
     let backoff = Backoff::new(Duration::from_secs(10)).factor(2.0);
     let overload = OverloadBackoff::new(backoff, Duration::from_mins(5), &Entropy::seeded(1));
@@ -296,7 +296,7 @@ async fn an_answer_beyond_the_limit_is_not_held() {
 }
 
 #[tokio::test]
-async fn warnings_reach_the_handler_of_the_call_once_whatever_the_answer() {
+async fn warnings_reach_the_handler_once_for_any_response() {
     for code in [200, 404] {
         let fake = Fake::new(move |_| {
             let response = Response::builder().status(code).header("warning", r#"299 - "old""#);
@@ -404,7 +404,7 @@ fn as_networked(fake: &Fake) -> Client {
 }
 
 #[tokio::test]
-async fn answers_come_compressed_and_are_read_as_if_they_had_not() {
+async fn compressed_responses_are_decoded() {
     let fake = compressing();
     let client = as_networked(&fake);
     assert_eq!(client.get::<Pod>("p").await.unwrap().metadata.name, Some("p".repeat(200)));

@@ -125,7 +125,7 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_silent_after_the_local_side_is_done_is_let_go() {
+async fn silent_pod_is_closed_after_the_local_end() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
         begin(&mut channels).await;
         while channels.next().await.is_some() {}

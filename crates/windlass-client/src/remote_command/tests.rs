@@ -103,7 +103,7 @@ async fn exit_codes_differ_from_rejections() {
 }
 
 #[tokio::test]
-async fn older_servers_are_spoken_to_in_the_fourth_version_which_has_no_end_of_input() {
+async fn v4_protocol_is_used_for_older_servers() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
         // With version 4, no message on channel 255 may be sent to end the input.
         while let Some((channel, data)) = channels.next().await {
@@ -149,7 +149,7 @@ async fn a_connection_that_ends_early_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_without_these_protocols_refuses_and_so_does_one_that_does_not_switch() {
+async fn server_without_streaming_protocols_is_an_error() {
     let kubelet = Kubelet::start(&["v9.channel.k8s.io"], echo).await;
     let error = kubelet.client().exec("p", ["x"]).await.unwrap_err();
     assert!(error.is_forbidden(), "{error}");
@@ -160,7 +160,7 @@ async fn a_server_without_these_protocols_refuses_and_so_does_one_that_does_not_
 }
 
 #[tokio::test]
-async fn a_message_without_measure_is_refused() {
+async fn oversized_message_is_rejected() {
     let kubelet = Kubelet::start(V5, |mut channels| async move {
         channels.send(1, &vec![0; 5 << 20]).await;
         channels.exit(SUCCESS).await;
@@ -203,7 +203,7 @@ async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_other_side_has_fallen_silent_is_given_up() {
+async fn silent_connection_is_closed() {
     let kubelet = Kubelet::start(V5, |channels| async move {
         std::future::pending::<()>().await;
         drop(channels);

@@ -193,7 +193,7 @@ fn delete_collection_selects_in_the_query() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn names_with_path_segments_are_rejected() {
     for (name, rule) in [
         (".", "be that"),
         ("..", "be that"),

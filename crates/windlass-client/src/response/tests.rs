@@ -39,7 +39,7 @@ async fn a_status_that_leaves_out_its_code_has_that_of_the_response() {
 }
 
 #[tokio::test]
-async fn a_failure_that_is_no_status_becomes_one() {
+async fn plain_error_response_becomes_a_status() {
     for (code, method, reason) in [
         (400, Method::GET, reason::BAD_REQUEST),
         (401, Method::GET, reason::UNAUTHORIZED),

@@ -43,7 +43,7 @@ async fn a_pod_is_read_part_by_part() {
 }
 
 #[tokio::test]
-async fn the_parts_stand_in_their_order_whatever_the_order_of_the_calls() {
+async fn path_parts_are_ordered_independently_of_calls() {
     for (seen, expected) in [
         (path(|core, _| core.get().resource("Pods")).await, "GET /api/v1/pods"),
         (
@@ -182,7 +182,7 @@ async fn response_has_code_content_type_and_warnings() {
 }
 
 #[tokio::test]
-async fn a_stream_is_given_as_it_comes() {
+async fn stream_response_is_not_buffered() {
     let fake = Fake::new(|_| http::Response::new(chunks(vec!["one ", "two"], End::Broken)));
     let mut stream = core(&fake).get().resource("pods").name("p").sub_resource("log").stream().await.unwrap();
     for expected in ["one ", "two"] {
@@ -206,7 +206,7 @@ async fn a_watch_is_asked_for_once_and_its_events_are_decoded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_can_be_sent_otherwise_than_the_client_would() {
+async fn request_options_override_the_clients() {
     let fake =
         Fake::new(|_| http::Response::builder().status(429).header("retry-after", "1").body(Body::empty()).unwrap());
     let request = || core(&fake).get().abs_path("/x");

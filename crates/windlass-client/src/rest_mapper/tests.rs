@@ -43,7 +43,7 @@ fn gvr(group: &'static str, version: &'static str, name: &'static str) -> GroupV
 }
 
 #[test]
-fn partial_names_mean_the_most_preferred() {
+fn partial_name_maps_to_the_preferred_resource() {
     let mapper = mapper();
     for (partial, expected) in [
         (gvr("", "", "pods"), "/v1, Resource=pods"),
@@ -66,7 +66,7 @@ fn partial_names_mean_the_most_preferred() {
 }
 
 #[test]
-fn all_that_a_name_may_mean_comes_in_order() {
+fn all_matches_of_a_name_are_listed_in_order() {
     let mapper = mapper();
     let kinds = mapper.kinds_for(&gvr("", "", "deployments")).unwrap();
     assert_eq!(kinds.iter().map(|kind| &*kind.group).collect::<Vec<_>>(), ["apps", "apps.example.com"]);
@@ -223,7 +223,7 @@ async fn unknown_kind_is_rediscovered_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_is_no_unknown_name() {
+async fn failed_discovery_is_not_an_unknown_name() {
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(Fake::failure(503, "").client()));
     assert!(matches!(mapper.resolve("foos").await, Err(MappingError::Discovery(_))));
 }

@@ -87,7 +87,7 @@ fn text_is_laid_out_as_kubectl_does_it() {
 }
 
 #[test]
-fn a_terminal_takes_no_orders_from_a_cell() {
+fn control_characters_in_cells_are_escaped() {
     let mut table = table();
     table.rows.truncate(1);
     table.rows[0].cells[0] = "\u{1b}[31mred".into();

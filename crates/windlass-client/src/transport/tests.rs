@@ -297,7 +297,7 @@ async fn a_client_certificate_is_shown() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_of_our_own_leads_to_the_server() {
+async fn written_kubeconfig_connects_to_the_server() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let folder = Folder::new("transport-kubeconfig");
@@ -341,7 +341,7 @@ async fn unreachable_server_error_names_operation_and_address() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_is_given_up() {
+async fn unanswered_tls_handshake_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::new(format!("https://{}", silent.local_addr().unwrap()).parse().unwrap());
     config.connect_timeout = Duration::from_millis(20);
@@ -361,7 +361,7 @@ async fn plain_http_keeps_its_connection() {
 }
 
 #[tokio::test]
-async fn no_connection_outlives_its_client() {
+async fn connections_end_with_their_client() {
     let pki = Pki::new();
     for alpn in ["h2", "http/1.1"] {
         let mut server = Server::start(Some(pki.server("127.0.0.1", &[alpn], Clients::Any))).await;
@@ -380,7 +380,7 @@ async fn no_connection_outlives_its_client() {
 }
 
 #[tokio::test]
-async fn more_watches_than_a_connection_carries_take_another() {
+async fn watches_over_the_stream_limit_open_a_connection() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
@@ -416,7 +416,7 @@ async fn cancelled_requests_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_connection_can_leave_http_where_others_speak_http2() {
+async fn upgrade_works_beside_http2_connections() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2", "http/1.1"], Clients::Any))).await;
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));

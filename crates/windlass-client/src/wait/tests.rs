@@ -60,7 +60,7 @@ async fn a_version_that_is_too_old_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_has_an_end() {
+async fn wait_fails_after_its_timeout() {
     let fake = server(vec![PENDING], vec![]);
     let wait = fake.client().wait_for::<Pod>("p").timeout(Duration::from_secs(7));
     let error = wait.until(is_gone()).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn patience_has_an_end() {
 }
 
 #[tokio::test]
-async fn one_thing_after_another_is_read_from_the_same_events() {
+async fn successive_waits_share_the_same_events() {
     let text = format!("{}\n{RUNNING}\n{DELETED}\n", r#"{"type":"ADDED","object":{"metadata":{"name":"p"}}}"#);
     let fake = Fake::new(move |_| Response::new(text.clone().into()));
     let mut events = fake.client().watch::<Pod>().await.unwrap();

@@ -63,7 +63,7 @@ fn rollout_progresses_from_created_to_available() {
 }
 
 #[test]
-fn a_rollout_that_stands_still_exceeds_its_deadline() {
+fn stalled_rollout_exceeds_its_deadline() {
     let mut d = deployment(8);
     d.status = Some(compute(&d, &sets(0), Some(&Progress::Created("d-x".to_owned())), at(0)));
     d.status = Some(compute(&d, &sets(3), None, at(10)));

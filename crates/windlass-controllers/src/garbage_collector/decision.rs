@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_possible_circle_an_object_stops_blocking() {
+    fn possible_owner_cycle_does_not_block_deletion() {
         let dependents = Dependents { count: 1, may_be_circular: true, ..Dependents::default() };
         let verdict = decide(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
         let unblock = Some(vec![owner("going", false)]);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_shared_and_comes_on_top() {
+    fn shared_load_is_divided_and_added_to_usage() {
         let containers = published(json!({USAGE: "cpu=50m", LOAD: "cpu=1,memory=3Gi"}), 4);
         assert_eq!(containers[0]["usage"], json!({"cpu": "300m", "memory": "768Mi"}));
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_that_say_something_are_known() {
+    fn only_annotated_pods_have_metrics() {
         let (pod_metrics, key) = (PodMetrics::default(), ObjectKey::new("p"));
         pod_metrics.record(&key, &pod(json!({})));
         assert!(pod_metrics.0.lock().is_empty());

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_stage_lasts_from_the_first_question() {
+    async fn stage_starts_at_its_first_query() {
         let (mut pod_states, entropy) = (PodStates::default(), Entropy::seeded(1));
         let pace = Pace::new(Duration::from_secs(2), Duration::from_secs(3)).jitter(0.0);
         let (key, host) = (ObjectKey::new("a").within("n"), Host::first(1).next().unwrap());

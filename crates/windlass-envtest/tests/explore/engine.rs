@@ -74,7 +74,7 @@ fn correct_controller_survives_two_faults() {
 }
 
 #[test]
-fn every_fault_comes_to_pass() {
+fn every_fault_kind_is_injected() {
     let plans = [
         ("crash@1", "the program crashes after it"),
         ("lose@1", "the response is lost"),
@@ -144,7 +144,7 @@ fn failing_first_run_is_not_explored() {
 }
 
 #[test]
-fn renewals_of_a_lease_are_not_taken_for_a_loop() {
+fn lease_renewals_are_not_reported_as_a_loop() {
     // The lease is renewed every few seconds. In total, that is more than the maximum number of requests of a program
     // that does not settle.
     let patient = right().patience(Duration::from_hours(3)).step("time passes", |_| async {

@@ -159,7 +159,7 @@ fn deterministic_names_with_preconditions_survive() {
 }
 
 #[test]
-fn names_that_the_server_makes_are_made_twice() {
+fn generated_names_create_a_second_object() {
     is_found(scenario(Bug::CacheIsCounted), "freeze");
     is_found(scenario(Bug::NameLater), "crash");
 }

@@ -202,7 +202,7 @@ fn rules_a_policy_cannot_express_are_reported() {
 }
 
 #[test]
-fn rules_of_one_s_own_are_checked_and_enforced_as_one_says() {
+fn custom_rules_are_checked_and_enforced() {
     let policy = Policy::of::<Gate>().rule("object.spec.low != 7", "not seven").enforcement(Enforcement::Audit);
     let policies = manifests().policy(policy.clone()).policies().unwrap();
     let [(made, binding)] = policies.as_slice() else { panic!("{policies:?}") };

@@ -104,7 +104,7 @@ async fn cancelled_waiter_keeps_the_order_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_moment_counts_with_the_highest_priority() {
+async fn earliest_time_and_highest_priority_win() {
     let queue = by_priority();
     queue.add_with("a", at(1).after(MS * 30));
     queue.add_with("a", at(8).after(MS * 60));

@@ -163,7 +163,7 @@ fn one_item_wakes_one_waiting_worker() {
 }
 
 #[test]
-fn a_woken_worker_that_does_not_come_passes_the_item_on() {
+fn dropped_woken_worker_passes_the_item_on() {
     let queue = WorkQueue::new();
     let (lost, heir) = (Arc::<Woken>::default(), Arc::<Woken>::default());
     let (lost_waker, heir_waker) = (Waker::from(lost.clone()), Waker::from(heir.clone()));

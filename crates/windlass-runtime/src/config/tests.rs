@@ -403,7 +403,7 @@ mod flags {
     }
 
     #[test]
-    fn a_flag_that_cannot_be_understood_says_why() {
+    fn invalid_flag_error_has_the_reason() {
         for (flag, expected) in [
             (
                 "--graceful-shutdown-timeout=5",

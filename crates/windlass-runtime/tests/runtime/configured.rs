@@ -126,7 +126,7 @@ fn endless_of<K: Resource>(name: &str, running: &Arc<AtomicUsize>) -> impl Runna
 }
 
 #[tokio::test]
-async fn metrics_and_probes_are_where_the_file_says() {
+async fn metrics_and_probes_use_configured_addresses() {
     let (metrics, health) = (free_address().await, free_address().await);
     let body = format!("metrics: {{bindAddress: '{metrics}', secure: false}}\nhealth: {{bindAddress: '{health}'}}\n");
     let mut manager = configured(Fake::new().manager(), &body);
@@ -352,7 +352,7 @@ async fn answer(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn webhooks_are_where_the_file_says_with_its_certificate() {
+async fn webhooks_use_configured_address_and_certificate() {
     let (certified, address) = (Certified::new("webhook"), free_address().await);
     let port = address.rsplit_once(':').unwrap().1;
     let path = certified.directory.display().to_string();

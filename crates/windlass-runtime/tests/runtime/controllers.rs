@@ -103,7 +103,7 @@ async fn workers_start_after_all_caches_have_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_does_not_come_is_an_error_that_names_it() {
+async fn cache_sync_timeout_error_names_the_cache() {
     let fake = Fake::new();
     fake.hold("configmaps");
     let mut manager = fake.manager().build();
@@ -237,7 +237,7 @@ async fn failures_come_back_with_back_off_and_a_success_forgets_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_is_not_to_be_retried_is_not() {
+async fn non_retryable_error_is_not_retried() {
     let (pauses, outcomes) = play(vec![Step::Fail], Retry::Never).await;
     assert!(pauses.is_empty(), "{pauses:?}");
     assert_eq!(outcomes, [Outcome::Failed { message: "scripted".into(), retry: Retry::Never }]);
@@ -422,7 +422,7 @@ async fn controllers_share_watches_with_equal_selection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_brings_its_index_and_a_taken_name_is_an_error() {
+async fn watch_adds_its_index_and_duplicate_name_is_an_error() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     fake.put(&deployment("d", Some(config("a").controller_ref())));
@@ -454,7 +454,7 @@ fn owner_index() -> Index<Deployment> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dynamic_objects_are_reconciled_like_any_other() {
+async fn dynamic_objects_are_reconciled() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     let resource: ApiResource = ConfigMap::api_resource();
@@ -738,7 +738,7 @@ async fn priority_queue_puts_changes_before_listed_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_comes_back_with_the_priority_that_its_action_gives_it() {
+async fn requeued_key_has_the_priority_of_its_action() {
     let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
     for name in ["a", "b", "c"] {
         fake.put(&config(name));

@@ -412,7 +412,7 @@ async fn unsharded_controller_needs_election_with_sharding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
+async fn invalid_sharding_fails_before_start() {
     let stage = Stage::new();
     let cases = [
         (Sharding::new("painter").retry_period(Duration::ZERO), "retryPeriod must be greater than zero"),

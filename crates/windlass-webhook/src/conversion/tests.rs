@@ -171,7 +171,7 @@ async fn a_converter_of_one_s_own_needs_no_types() {
 }
 
 #[test]
-fn a_version_is_a_spoke_once() {
+fn duplicate_spoke_version_is_rejected() {
     let twice = Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V1>()).build().unwrap_err();
     let text = "shop.example.com/v1, Kind=Website cannot be another version of Website.shop.example.com";
     assert_eq!(twice.to_string(), text);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn colors_can_be_had() {
+    fn colors_can_be_enabled() {
         let line = Line::Seen("x".to_owned());
         assert!(shown(Mode::Plain, Color::Yes, |view| view.line(Duration::ZERO, &line).unwrap()).contains("\x1b[32m"));
     }

@@ -175,7 +175,7 @@ async fn in_use(live: &LiveIdentity, known: Option<&Arc<Identity>>) -> Arc<Ident
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_is_asked_for_once_approved_kept_and_put_in_use() {
+async fn certificate_is_requested_once_stored_and_used() {
     for fate in [Fate::Signed, Fate::SignedLater] {
         let cluster = Cluster::new([fate]);
         let store = Arc::new(MemoryStore::default());
@@ -197,7 +197,7 @@ async fn a_certificate_is_asked_for_once_approved_kept_and_put_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_one_is_asked_for_when_70_to_90_percent_of_the_time_are_over() {
+async fn certificate_is_renewed_at_70_to_90_percent_of_its_time() {
     let cluster = Cluster::new([Fate::Signed]);
     run_for(cluster.manager(MemoryStore::default()), 20 * LIFETIME).await;
     let times = cluster.times();
@@ -210,7 +210,7 @@ async fn the_next_one_is_asked_for_when_70_to_90_percent_of_the_time_are_over() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_was_kept_is_used_until_its_time() {
+async fn stored_certificate_is_used_until_renewal() {
     let cluster = Cluster::new([Fate::Signed]);
     let store = Arc::new(MemoryStore::default());
     run_for(cluster.manager(Shared(Arc::clone(&store))), Duration::from_hours(1)).await;

@@ -98,7 +98,7 @@ async fn header(config: OidcConfig, clock: Clock) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_token_that_holds_is_used_and_the_provider_not_asked() {
+async fn valid_token_is_used_without_refresh() {
     let config = OidcConfig { id_token: Some(token(1000).into()), ..config("http://127.0.0.1:1") };
     assert_eq!(header(config.clone(), at(989)).await.unwrap(), format!("Bearer {}", token(1000)));
     // Ten seconds before its expiry, the token is not used any more.

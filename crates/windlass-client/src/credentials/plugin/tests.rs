@@ -69,7 +69,7 @@ async fn a_token_is_used_until_it_expires() {
 }
 
 #[tokio::test]
-async fn however_many_wait_it_runs_once() {
+async fn concurrent_requests_run_the_plugin_once() {
     let folder = Folder::new("exec-once");
     let credentials =
         Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &MetricsRecorder::default())
@@ -123,7 +123,7 @@ async fn plugin_gets_the_exec_info() {
 }
 
 #[tokio::test]
-async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_shown() {
+async fn failing_plugin_is_named_without_its_output() {
     let answering = |answer: &str| script(&format!("echo '{answer}'"));
     let version = r#""kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
     let status = |fields: &str| answering(&format!(r#"{{{version},"status":{{{fields}}}}}"#));

@@ -97,7 +97,7 @@ async fn discovery_cache_is_shared_between_processes() {
 }
 
 #[tokio::test]
-async fn old_files_are_not_read_and_broken_ones_are_as_good_as_none() {
+async fn expired_and_broken_cache_files_are_ignored() {
     let (fake, folder) = (server(), Folder::new("discovery-broken"));
     let cached = |clock| CachedDiscovery::on_disk(fake.client(), folder.path(), HOUR, clock);
     cached(Clock::system()).get().await.unwrap();
@@ -115,7 +115,7 @@ async fn old_files_are_not_read_and_broken_ones_are_as_good_as_none() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_no_failure() {
+async fn unwritable_cache_folder_is_no_error() {
     let folder = Folder::new("discovery-readonly");
     let file = folder.write("file", "");
     let cached = CachedDiscovery::on_disk(server().client(), file.join("below"), HOUR, Clock::system());

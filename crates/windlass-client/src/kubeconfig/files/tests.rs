@@ -88,7 +88,7 @@ fn unchanged_entries_keep_their_file_and_place() {
 }
 
 #[test]
-fn the_current_context_is_set_where_it_counts_and_cleared_everywhere() {
+fn current_context_is_set_in_one_file_and_cleared_in_all() {
     let two = Two::new("files-current");
     two.files
         .edit(|kubeconfig| {
@@ -168,7 +168,7 @@ fn the_first_entry_makes_the_last_file() {
 }
 
 #[test]
-fn a_lock_holds_off_others() {
+fn lock_excludes_other_writers() {
     let two = Two::new("files-lock");
     let lock = two.folder.write("second.lock", "");
     let error = two.files.edit(|kubeconfig| kubeconfig.delete_user("zoe")).unwrap_err();

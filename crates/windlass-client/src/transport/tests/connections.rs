@@ -231,7 +231,7 @@ async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandl
 }
 
 #[tokio::test]
-async fn a_server_that_has_gone_silent_is_found_out_by_pings() {
+async fn silent_server_is_detected_by_pings() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let (address, cut, task) = wire(server.address).await;

@@ -101,7 +101,7 @@ async fn a_connection_ends_when_it_has_carried_nothing_for_a_while() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_sent_as_the_server_has_room_for_them() {
+async fn large_bodies_respect_flow_control() {
     const SIZE: usize = 3 << 20;
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;

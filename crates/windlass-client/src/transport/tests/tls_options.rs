@@ -55,7 +55,7 @@ async fn each_cipher_suite_is_spoken_when_chosen_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_choice_that_leaves_nothing_to_speak_is_refused_at_once() {
+async fn empty_tls_selection_is_rejected_at_once() {
     for tls in [
         TlsOptions::default().with_cipher_suites([]),
         TlsOptions::default()

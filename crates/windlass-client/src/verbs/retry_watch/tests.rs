@@ -157,7 +157,7 @@ async fn retry_watch_resumes_once_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_when_is_asked_then() {
+async fn retry_after_header_delays_the_retry() {
     let later = r#"{"type":"ERROR","object":{"kind":"Status","code":500,"details":{"retryAfterSeconds":20}}}"#;
     let (fake, client) = answering(vec![(200, later), (200, EVENT)]);
     let began = Instant::now();
@@ -187,7 +187,7 @@ async fn permanent_errors_end_the_retry_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_nowhere_is_refused() {
+async fn retry_watch_without_version_is_rejected() {
     for version in [None, Some(""), Some("0")] {
         let (fake, client) = answering(vec![]);
         let watch = client.watch::<ConfigMap>();

@@ -110,7 +110,7 @@ fn a_share_that_is_less_than_one_pod_adds_one() {
 }
 
 #[test]
-fn a_direction_that_is_disabled_is_not_gone() {
+fn disabled_direction_does_not_scale() {
     let up = rules(Some(0), Some("Disabled"), &[]);
     let down = rules(Some(0), Some("Disabled"), &[]);
     let limits = Limits { rules: Some(Rules { up: &up, down: &down }), ..plain(1, 50) };

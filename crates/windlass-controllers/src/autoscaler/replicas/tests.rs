@@ -70,7 +70,7 @@ fn utilization_is_relative_to_requests() {
 }
 
 #[test]
-fn pods_of_which_nothing_is_known_hold_it_back() {
+fn pods_without_metrics_limit_scaling() {
     let of = |amounts: [Option<i64>; 4], target| utilization(&running(4), &amounts, target).replicas;
     // When scaling up, pods without metrics count as idle …
     assert_eq!(of([Some(200), Some(200), Some(200), Some(200)], 50), 16);

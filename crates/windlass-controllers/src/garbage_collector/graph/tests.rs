@@ -56,7 +56,7 @@ fn set_with_two_pods() -> Graph {
 }
 
 #[test]
-fn when_an_owner_is_gone_its_dependents_are_judged() {
+fn deleted_owner_queues_its_dependents() {
     let mut graph = set_with_two_pods();
     assert_eq!(graph.remove("s"), attempts(&["a", "b"]));
     assert!(graph.is_absent(&identity("Set", "n", "s")));
@@ -93,7 +93,7 @@ fn a_virtual_owner_without_dependents_vanishes() {
 }
 
 #[test]
-fn cross_namespace_owner_is_virtual_and_reported() {
+fn cross_namespace_owner_is_reported_as_misplaced() {
     let mut graph = Graph::default();
     graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), misplaced("a", "s"));

@@ -58,7 +58,7 @@ fn state(pod: &Pod) -> Value {
 }
 
 #[test]
-fn a_pod_is_created_then_runs_then_rests() {
+fn pod_is_pending_then_running_then_idle() {
     let creating = reported(pod(&json!({})), 1);
     let status = creating.status.as_ref().unwrap();
     assert_eq!(status.phase.as_deref(), Some("Pending"));
