@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_its_stream_and_its_numbers_wherever_they_stand() {
+    fn placeholders_in_requests_are_replaced_everywhere() {
         let path = format!("/maps/map-{OBJECT}");
         let body = format!(r#"{{"name":"map-{OBJECT}","value":"{REQUEST}"}}"#);
         let request = Request { method: "PUT", path: &path, content_type: "application/json", body: body.as_bytes() };

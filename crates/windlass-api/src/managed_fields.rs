@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_decoded_without_its_managed_fields_and_with_all_else() {
+    fn managed_fields_are_dropped_and_all_else_decoded() {
         let object = r#"{"metadata": {"annotations": {"a": "{\"managedFields\":[7]}"}, "managedFields": [{"manager": "m"}],
             "name": "p"}, "spec": {"containers": [{"name": "c", "env": [{"name": "managedFields", "value": "metadata"}]}]}}"#;
         let kept: Pod = ManagedFieldsMode::Keep.decode(object.as_bytes()).unwrap();

@@ -207,7 +207,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn changes_come_out_in_the_order_in_which_they_came_none_merged() {
+    fn ordered_queue_keeps_all_changes_in_order() {
         let mut queue = InOrder::<()>::new();
         queue.push(Delta::Added(entry("a", 1)));
         queue.push(Delta::Added(entry("b", 2)));

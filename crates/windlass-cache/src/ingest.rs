@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_decode_names_kind_key_and_field_however_it_is_asked_for() {
+    fn decode_error_names_kind_key_and_field() {
         let odd = br#"{"metadata":{"name":"a","namespace":"n"},"spec":{"containers":"none"}}"#;
         let cached = ingest::<Pod>(ManagedFieldsMode::Drop).read(odd).unwrap();
         #[derive(serde::Deserialize, Debug)]

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_careful_search_knows_escapes_and_that_the_last_of_two_counts() {
+    fn full_search_handles_escapes_and_duplicate_members() {
         let text = br#"{"spec":{"a":1},"sp\u0065c":{"b":[2],"b":3}}"#;
         let at = |path: &[&str]| find_fallback(text, path).unwrap();
         assert_eq!((at(&["spec", "b"]), at(&["spec", "a"])), (Some(b"3".to_vec()), None));

@@ -76,7 +76,7 @@ metadata: {name: not-installed}
 
 #[cfg(feature = "webhook")]
 #[tokio::test]
-async fn kinds_of_a_project_are_converted_by_way_of_their_definitions() {
+async fn project_kinds_are_converted_through_their_crds() {
     use serde_json::{Value, json};
     use windlass_api::{ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind};
     use windlass_webhook::{Webhooks, conversion::Converter};

@@ -97,7 +97,7 @@ fn modules_become_files_or_one_file() {
 }
 
 #[test]
-fn values_that_differ_in_case_only_are_variants_without_a_warning() {
+fn case_variants_of_enum_values_cause_no_warning() {
     let Imported { modules, differences, .. } =
         with(&json!({"type": "string", "enum": ["HEAD", "Head", "head"]})).import(None).unwrap();
     assert_eq!(differences, []);

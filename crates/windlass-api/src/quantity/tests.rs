@@ -87,7 +87,7 @@ fn the_canonical_form_is_a_fixed_point_and_keeps_the_value() {
 }
 
 #[test]
-fn sums_are_exact_and_take_the_form_of_the_first_that_is_something() {
+fn sums_are_exact_in_the_form_of_the_first_nonzero() {
     for (a, b, sum, difference) in [
         ("1", "1", "2", "0"),
         ("500m", "1", "1500m", "-500m"),

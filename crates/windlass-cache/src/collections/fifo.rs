@@ -136,7 +136,7 @@ mod tests {
     type Items = Fifo<Item>;
 
     #[test]
-    fn it_holds_the_newest_state_of_each_object_in_the_order_of_the_first() {
+    fn fifo_keeps_newest_states_in_order_of_first_insert() {
         let mut fifo = Items::new();
         for item in [Item("a", 1), Item("b", 1), Item("a", 2), Item("c", 1)] {
             fifo.insert(item);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_own_write_is_shown_until_the_informer_shows_it_or_a_later_one() {
+    async fn own_write_is_shown_until_the_informer_catches_up() {
         let Rig { seen, cache } = rig();
         seen.insert(map("a", "9"));
         cache.wrote(map("a", "10"));

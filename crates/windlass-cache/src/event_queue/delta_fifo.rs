@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_out_in_the_order_of_their_first_change_each_with_all_its_changes() {
+    fn delta_fifo_pops_all_deltas_in_order_of_first_change() {
         let (mut queue, _) = queue(&[]);
         queue.push_delta(Delta::Added(entry("a", 1)));
         queue.push_delta(Delta::Added(entry("b", 2)));

@@ -116,7 +116,7 @@ async fn handlers_get_existing_objects_and_then_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quick_handler_deals_with_all_that_waits_for_it_in_one_turn() {
+async fn fast_handler_processes_all_pending_in_one_turn() {
     const OBJECTS: usize = 1_000;
     let fake = FakeListWatch::new();
     for number in 0..OBJECTS {
@@ -180,7 +180,7 @@ async fn late_handler_gets_each_existing_object_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_has_synced_when_it_has_dealt_with_the_initial_list() {
+async fn handler_has_synced_after_the_initial_list() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     fake.apply(&map("b"));
@@ -206,7 +206,7 @@ async fn an_empty_list_is_synced_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_handler_holds_up_neither_the_store_nor_another_handler() {
+async fn slow_handler_blocks_neither_store_nor_other_handlers() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let (release, gate) = std::sync::mpsc::channel::<()>();
@@ -334,7 +334,7 @@ async fn each_handler_is_resynced_in_its_own_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_it_stops_no_task_is_left_and_the_store_can_still_be_read() {
+async fn stopped_informer_has_no_task_and_a_readable_store() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -428,7 +428,7 @@ async fn listers_read_by_key_namespace_and_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() {
+async fn undecodable_object_is_cached_and_fails_on_use() {
     let fake = FakeListWatch::new();
     let mut odd = map("odd");
     odd["data"] = json!("no map");
@@ -480,7 +480,7 @@ async fn reads_go_on_while_the_server_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_of_bookmarks_costs_one_list_and_a_watch_every_few_minutes() {
+async fn day_of_bookmarks_needs_one_list_and_few_watches() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let run = Run::synced(&informer).await;
@@ -579,7 +579,7 @@ async fn the_queue_of_a_running_informer_cannot_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_has_synced_shows_the_whole_list_and_none_of_it_before() {
+async fn store_shows_the_initial_list_only_when_synced() {
     let fake = FakeListWatch::new();
     fake.page_size(2);
     (0..7).for_each(|index| _ = fake.apply(&map(&format!("m{index}"))));

@@ -206,7 +206,7 @@ async fn api_version_and_kind_are_sent_once() {
 }
 
 #[tokio::test]
-async fn a_resource_is_reached_by_its_url_alone_and_keeps_unknown_fields() {
+async fn resource_by_url_keeps_unknown_fields() {
     let fake = Fake::json(r#"{"apiVersion":"x.io/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"odd":[1]}}"#);
     let foos = fake.client().dynamic_at(&GroupVersionResource::new("x.io", "v1", "foos"));
     let foo = foos.clone().within("a").get("f").await.unwrap();

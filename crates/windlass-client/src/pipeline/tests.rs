@@ -104,7 +104,7 @@ async fn it_is_sent_ten_times_more_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_sent_again_when_its_connection_is_lost_and_a_write_is_not() {
+async fn lost_read_is_retried_and_lost_write_is_not() {
     use Act::{Answer, Lose};
     for kind in [
         io::ErrorKind::ConnectionReset,
@@ -189,7 +189,7 @@ async fn every_attempt_takes_a_token_but_the_first_of_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
+async fn network_client_is_rate_limited_and_in_process_is_not() {
     let config = crate::Config::new("http://127.0.0.1:1".parse().unwrap());
     let networked = Client::new(config).unwrap();
     let began = Instant::now();

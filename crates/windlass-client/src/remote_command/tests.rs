@@ -50,7 +50,7 @@ async fn streams_are_connected_and_stdin_end_ends_command() {
 }
 
 #[tokio::test]
-async fn more_output_than_buffers_hold_arrives_whole_while_input_is_written() {
+async fn large_output_is_complete_while_input_is_written() {
     let kubelet = Kubelet::start(V5, echo).await;
     let mut command = kubelet.client().exec("p", ["cat"]).stdin().await.unwrap();
     let mut stdin = command.stdin().unwrap();

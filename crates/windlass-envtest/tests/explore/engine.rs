@@ -173,7 +173,7 @@ spec:
 ";
 
 #[test]
-fn definitions_in_a_folder_are_established_before_the_program_starts() {
+fn crds_in_a_folder_are_established_before_start() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("widgets.yaml"), WIDGETS).unwrap();
     let refused = Arc::new(AtomicUsize::new(0));
@@ -201,7 +201,7 @@ fn definitions_in_a_folder_are_established_before_the_program_starts() {
 }
 
 #[test]
-fn definitions_that_cannot_be_read_are_a_finding_of_the_first_run() {
+fn unreadable_crds_fail_the_first_run() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("widgets.yaml"), "kind: [").unwrap();
     let report = explore(right().crds(folder.path()));

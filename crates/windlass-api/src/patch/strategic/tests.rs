@@ -78,7 +78,7 @@ fn three_way_patch_keeps_foreign_fields() {
 }
 
 #[test]
-fn a_field_that_two_have_changed_is_a_conflict_or_is_overwritten() {
+fn field_changed_by_both_conflicts_or_is_overwritten() {
     let image = |image: &str| json!({"spec": {"containers": [{"name": "a", "image": image}]}});
     let three = |on_conflict| strategic_three_way(&image("1"), &image("2"), &image("3"), pod(), on_conflict);
     let error = three(OnConflict::Fail).unwrap_err();

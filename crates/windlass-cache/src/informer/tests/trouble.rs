@@ -77,7 +77,7 @@ async fn transform_runs_once_per_object_with_either_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_fails_leaves_the_object_out_and_never_hides_its_deletion() {
+async fn failing_transform_omits_object_but_not_its_deletion() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default().transform(picky()));
@@ -115,7 +115,7 @@ async fn a_transform_may_not_make_another_object_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone() {
+async fn failing_index_omits_the_object_from_it_only() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default());

@@ -101,7 +101,7 @@ fn relist_keeps_the_version_and_requests_one_page() {
 }
 
 #[test]
-fn a_server_that_pages_a_list_of_any_version_is_asked_for_pages_ever_after() {
+fn server_that_pages_version_0_keeps_getting_page_limits() {
     let inputs =
         [Input::Elapsed, page(7, Some("more")), page(7, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(machine(InitialSync::List), inputs);
@@ -122,7 +122,7 @@ fn a_page_size_of_the_user_holds_for_every_list() {
 }
 
 #[test]
-fn a_version_that_cannot_be_served_is_given_up_for_the_most_recent_once() {
+fn expired_version_falls_back_to_most_recent_once() {
     for failure in [Failure::Expired, Failure::TooLarge] {
         let inputs = [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed];
         let (machine, effect) = after(watching(7), inputs);
@@ -182,7 +182,7 @@ fn unversioned_watch_has_no_progress_before_a_change() {
 }
 
 #[test]
-fn a_watch_that_cannot_be_opened_now_is_opened_later_without_a_list() {
+fn failed_watch_start_is_retried_without_a_list() {
     let after_3s = Some(Duration::from_secs(3));
     for (failure, delay) in [(Failure::Refused, None), (Failure::TooManyRequests(after_3s), after_3s)] {
         let (machine, effect) = watching(7).step(Input::WatchFailed(Stage::Opening, failure));
@@ -213,7 +213,7 @@ fn a_watch_that_fails_otherwise_leads_to_a_list() {
 }
 
 #[test]
-fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
+fn server_with_other_history_is_relisted_at_most_recent() {
     let (_, effect) = after(watching(7), [Input::Event(bookmark(3)), Input::Elapsed]);
     assert_eq!(effect, Effect::List(list(None, Some(500))));
     let (_, effect) = watching(7).step(Input::Event(added(7)));
@@ -271,7 +271,7 @@ fn watch_list_continues_with_the_same_watch() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() {
+fn unsupported_watch_list_falls_back_to_a_list() {
     for input in [
         Input::WatchFailed(Stage::Opening, Failure::Other),
         Input::WatchFailed(Stage::Open, Failure::Other),
@@ -285,7 +285,7 @@ fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() 
 }
 
 #[test]
-fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
+fn incomplete_initial_events_are_requested_again() {
     let (streaming, _) = machine(InitialSync::Watch).step(Input::Elapsed);
     let after_2s = Some(Duration::from_secs(2));
     for (input, delay) in [

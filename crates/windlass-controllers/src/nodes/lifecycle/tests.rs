@@ -177,7 +177,7 @@ fn a_pod_that_never_ran_is_removed_at_once() {
 }
 
 #[test]
-fn init_containers_end_before_the_others_run_and_sidecars_go_on() {
+fn init_containers_run_first_and_sidecars_continue() {
     let init = json!({"initContainers": [
         {"name": "setup", "image": "a"},
         {"name": "proxy", "image": "b", "restartPolicy": "Always"},
