@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_the_words_of_the_kind_in_the_plural() {
+    fn accessor_methods_are_plural_kind_names() {
         for (kind, plural, method) in [
             ("Pod", "pods", "pods"),
             ("Endpoints", "endpoints", "endpoints"),

@@ -93,7 +93,7 @@ async fn an_object_is_applied_and_its_fields_have_owners() {
 }
 
 #[tokio::test]
-async fn status_and_scale_are_parts_of_their_own() {
+async fn status_and_scale_are_separate_subresources() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let deployment: Deployment = read(json!({

@@ -90,7 +90,7 @@ async fn an_invalid_object_is_refused_field_by_field() {
 }
 
 #[tokio::test]
-async fn every_kind_of_patch_does_its_own() {
+async fn each_patch_type_is_applied() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let pod: Pod = read(json!({"metadata": {"name": "p", "namespace": ns, "labels": {"a": "1"}},
@@ -197,7 +197,7 @@ async fn running_pod_gets_ephemeral_container_and_is_resized() {
 }
 
 #[tokio::test]
-async fn a_rule_of_a_custom_kind_refuses_in_its_own_words() {
+async fn custom_rule_rejects_with_its_message() {
     on_each_target(|target| async {
         let client = &target.client;
         let definition: CustomResourceDefinition = read(json!({

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_read_wherever_it_stands() {
+    fn metadata_is_found_at_any_position() {
         let meta = Meta::parse(
             br#"{"spec":{"metadata":{"name":"inner"}},"meta\u0064ata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",
             "generation":2,"labels":{"app":"x","tier":null},"annotations":{"big":"text"},"finalizers":["f"],"managedFields":[{}],

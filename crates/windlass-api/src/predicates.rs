@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_claims_and_definitions_say_so_themselves() {
+    fn jobs_claims_and_crds_report_their_conditions() {
         let job = |condition: &str, status: &str| -> Job {
             let mut job = conditions(condition, status);
             job["spec"] = json!({"template": {}});

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_decoded_once_however_many_ask() {
+    fn body_is_decoded_once_for_concurrent_readers() {
         let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_informer_can_be_removed_and_asked_for_anew() {
+    async fn removed_informer_can_be_created_again() {
         let (factory, fake, _) = factory();
         fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
         let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
+    fn early_decoded_objects_ignore_the_budget() {
         let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
         let memory = Memory::new(Arc::new(Pod::api_resource()), &options);
         let mut ingest = Ingest::<DynamicObject>::new(Arc::new(memory), ManagedFieldsMode::Drop);

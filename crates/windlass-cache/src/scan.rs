@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_go_wherever_they_stand() {
+    fn managed_fields_are_removed_at_any_position() {
         let kept = json!({"kind": "Pod", "metadata": {"name": "a", "uid": "u"}, "spec": {"x": 1}});
         for text in [
             r#"{"kind":"Pod","metadata":{"name":"a","uid":"u","managedFields":[{"f:x":{"}":"]\"{"}}]},"spec":{"x":1}}"#,

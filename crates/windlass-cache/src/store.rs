@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_by_path_reads_a_text_however_it_is_written() {
+    fn index_by_path_reads_strings_in_any_encoding() {
         let mut writer = writer();
         writer.add_index(Index::on_path("node", ["spec", "nodeName"])).unwrap();
         let put = |writer: &mut StoreWriter<Pod>, name: &str, node: &str| {

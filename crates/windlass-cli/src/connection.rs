@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_above_the_kubeconfig() {
+    fn flags_override_the_kubeconfig() {
         let path = env::temp_dir().join(format!("windlass-cli-connection-{}", std::process::id()));
         let cluster = Cluster::new("https://one.example:6443");
         Kubeconfig::single("one", cluster, User::with_token("t")).write(&path).unwrap();

@@ -60,7 +60,7 @@ async fn all_client_kinds_share_the_same_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_have_versions_finalizers_and_statuses_of_their_own() {
+async fn test_server_handles_versions_finalizers_and_status() {
     let env = Environment::start().await;
     let client = env.client();
     let named = client.create(&ConfigMap::with_generated_name("some-").in_namespace("default")).await.unwrap();

@@ -112,7 +112,7 @@ async fn eventually_fails_with_the_last_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_of_one_seed_are_alike_and_their_clock_is_tokios() {
+async fn runs_with_one_seed_are_equal_and_use_tokios_clock() {
     let run = async |seed| {
         let env = Environment::builder().seed(seed).start().await.unwrap();
         let first = env.client().create(&ConfigMap::named("a")).await.unwrap();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_resolved_however_deep() {
+    fn nested_references_are_resolved() {
         let pod = of::<PodTemplateSpec>();
         assert!(!has(&pod, "$ref") && !has(&pod, "allOf") && !has(&pod, "x-kubernetes-patch-strategy"));
         let container = &pod["properties"]["spec"]["properties"]["containers"]["items"];

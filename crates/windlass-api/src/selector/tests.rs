@@ -5,7 +5,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn each_operator_matches_as_it_says() {
+fn each_selector_operator_matches() {
     let pod = labels(&[("app", "web"), ("tier", "2"), ("empty", "")]);
     for (selector, expected) in [
         ("", true),
@@ -84,7 +84,7 @@ fn invalid_field_selectors_have_the_servers_errors() {
 }
 
 #[test]
-fn requirements_are_checked_with_the_words_of_go() {
+fn requirements_are_checked_with_gos_errors() {
     let error = |key: &str, operator, values: &[&str]| {
         Requirement::checked(key, operator, values.iter().copied()).unwrap_err().to_string()
     };

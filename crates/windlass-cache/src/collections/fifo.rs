@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_synced_when_the_first_replacement_has_been_popped() {
+    fn fifo_has_synced_after_first_replacement_is_popped() {
         let mut fifo = Items::new();
         assert!(!fifo.has_synced());
         fifo.replace(vec![Item("a", 1), Item("b", 1)]);

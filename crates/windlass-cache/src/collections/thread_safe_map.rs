@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_one_step_for_objects_indices_and_version() {
+    fn replacement_of_objects_indices_and_version_is_atomic() {
         let map = Arc::new(tagged());
         ThreadSafeMap::replace(&map, vec![entry("a", &["x"])], 7.into());
         assert_eq!(map.version().as_u64(), Some(7));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_delta_comes_out_by_itself_in_the_order_of_arrival() {
+    fn deltas_are_popped_one_by_one_in_order() {
         let mut queue = queue(&[]);
         queue.push(Delta::Added(entry("a", 1)));
         queue.push(Delta::Added(entry("b", 2)));

@@ -339,7 +339,7 @@ async fn pages_are_joined_and_expired_ones_become_a_full_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_cut_off_is_asked_for_again() {
+async fn truncated_list_is_requested_again() {
     #[derive(Debug)]
     struct Cut(FakeListWatch);
     type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
@@ -569,7 +569,7 @@ async fn future_version_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_bookmark_that_says_so_ends_the_present_state() {
+async fn only_the_annotated_bookmark_ends_initial_events() {
     let fake = FakeListWatch::new();
     fake.hold_initial_end();
     let mut rig = Rig::new(&fake, InformerOptions::default());
@@ -589,7 +589,7 @@ async fn only_the_bookmark_that_says_so_ends_the_present_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_event_ends_its_watch_whatever_it_says() {
+async fn any_error_event_ends_the_watch() {
     for status in [Status::internal("no"), Status::bad_request("no"), Status::expired("old")] {
         let fake = FakeListWatch::new();
         let mut rig = Rig::new(&fake, by_list());
@@ -603,7 +603,7 @@ async fn an_error_event_ends_its_watch_whatever_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
+async fn standalone_reflector_syncs_any_store() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let store = Arc::new(crate::collections::ThreadSafeMap::<ConfigMap>::new());

@@ -266,7 +266,7 @@ async fn namespaced_client_writes_no_other_namespace() {
 }
 
 #[tokio::test]
-async fn a_patch_says_its_kind_and_part() {
+async fn patch_has_its_content_type_and_subresource() {
     let fake = Fake::json(POD);
     let patch = Patch::Json(json!([{"op": "remove", "path": "/spec"}]));
     fake.client().patch::<Pod>("p", patch).within("a").subresource("status").await.unwrap();

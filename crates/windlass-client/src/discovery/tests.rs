@@ -63,7 +63,7 @@ async fn the_aggregated_form_takes_two_requests() {
 }
 
 #[tokio::test]
-async fn older_servers_are_asked_version_by_version() {
+async fn older_servers_are_discovered_version_by_version() {
     let fake = Fake::new(|request| {
         let body = match request.uri().path() {
             "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#,
@@ -145,7 +145,7 @@ async fn peer_resources_can_be_excluded() {
 }
 
 #[tokio::test]
-async fn one_resource_can_be_asked_for_with_one_request() {
+async fn one_resource_is_discovered_with_one_request() {
     let fake = Fake::new(|request| match request.uri().path() {
         "/apis/x.io/v1" => Response::new(r#"{"resources":[{"name":"foos","kind":"Foo"}]}"#.into()),
         "/apis/down.io/v1" => Response::builder().status(503).body(Body::empty()).unwrap(),

@@ -223,7 +223,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn fields_that_are_asked_for_win() {
+fn explicit_fields_override_the_kubeconfig() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let selection = Selection {
         namespace: Some("asked".to_owned()),

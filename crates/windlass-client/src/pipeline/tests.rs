@@ -81,7 +81,7 @@ async fn play(method: Method, acts: impl IntoIterator<Item = Act>) -> (Option<u1
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_sent_again_when_the_server_says_when() {
+async fn request_is_retried_after_the_servers_delay() {
     use Act::{Answer, Later};
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
         assert_eq!(play(method.clone(), [Later(429, "3"), Later(503, "2"), Answer(200)]).await, (Some(200), 3, 5));
@@ -95,7 +95,7 @@ async fn a_request_is_sent_again_when_the_server_says_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_sent_ten_times_more_at_most() {
+async fn request_is_retried_at_most_ten_times() {
     assert_eq!(play(Method::POST, [Act::Later(429, "1")]).await, (Some(429), 11, 10));
     let stage = Stage::new([Act::Later(429, "1")]);
     let error = stage.client().with_retries(0).get::<Pod>("p").await.unwrap_err();

@@ -184,7 +184,7 @@ async fn dropping_the_command_ends_its_connection() {
 // The clock is paused and jumps to the next timer when all tasks are idle, so the tests below take no time.
 
 #[tokio::test]
-async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
+async fn idle_connection_is_kept_alive_by_pings() {
     let (seen, mut pings) = tokio::sync::watch::channel(0);
     let kubelet = Kubelet::start(V5, move |mut channels| {
         let seen = seen.clone();

@@ -79,7 +79,7 @@ fn list_options_are_encoded_in_the_query() {
 }
 
 #[test]
-fn metadata_is_asked_for_by_the_accept_header() {
+fn metadata_is_requested_with_the_accept_header() {
     let list = pods().list(&ListOptions::default(), Content::Metadata).unwrap();
     assert_eq!(
         header(&list, "accept"),

@@ -194,7 +194,7 @@ async fn stream_response_is_not_buffered() {
 }
 
 #[tokio::test]
-async fn a_watch_is_asked_for_once_and_its_events_are_decoded() {
+async fn watch_is_requested_once_and_events_are_decoded() {
     let fake = Fake::json("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
     let mut watch = core(&fake).get().resource("pods").watch::<Pod>().await.unwrap();
     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(pod))) if pod.name() == "p"));

@@ -90,7 +90,7 @@ fn unknown_and_ambiguous_names_are_errors() {
 }
 
 #[test]
-fn kinds_map_to_resources_in_the_versions_that_are_asked_for() {
+fn kinds_map_to_resources_in_requested_versions() {
     let mapper = mapper();
     let class = GroupKind::new("storage.k8s.io", "StorageClass");
     let version = |versions: &[&str]| mapper.mapping(&class, versions).map(|found| found.resource.version.to_string());

@@ -24,7 +24,7 @@ fn table() -> Table {
 }
 
 #[tokio::test]
-async fn a_table_is_asked_for_as_such() {
+async fn table_is_requested_with_the_accept_header() {
     let fake = Fake::json(PODS);
     let client = fake.client();
     let table = client.table(&pods()).await.unwrap();
@@ -95,7 +95,7 @@ fn control_characters_in_cells_are_escaped() {
 }
 
 #[tokio::test]
-async fn rows_of_a_watch_stand_below_each_other_and_below_one_header() {
+async fn watched_rows_are_aligned_below_one_header() {
     let event = |cells: &str, columns: &str| {
         let text = format!(
             r#"{{"type":"ADDED","object":{{"kind":"Table","columnDefinitions":{columns},"rows":[{{"cells":{cells},"object":{{"metadata":{{}}}}}}]}}}}"#

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_and_labels_say_where_pods_belong() {
+    fn taints_and_labels_decide_eligible_nodes() {
         let wanted = |spec: Value| Requirements::of(&set(spec));
         let plain = wanted(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fill_slices_and_a_change_of_one_changes_one_slice() {
+    fn pods_fill_slices_and_one_change_updates_one_slice() {
         let created = planned(&backends(250), Vec::new());
         let sizes: Vec<_> = created.create.iter().map(|slice| endpoints_of(slice).len()).collect();
         assert_eq!((sizes, created.update, created.delete), (vec![100, 100, 50], vec![], vec![]));

@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_owners_or_with_solid_ones_stays() {
+    fn object_without_owners_or_with_solid_ones_is_kept() {
         assert_eq!(decide(&some(0), &[], &[]), Verdict::Keep);
         assert_eq!(decide(&some(3), &[], &[(owner("a", true), Standing::Solid)]), Verdict::Keep);
     }
 
     #[test]
-    fn one_solid_owner_is_enough_and_the_others_are_taken_away() {
+    fn solid_owner_keeps_object_and_others_are_removed() {
         let owners = [
             (owner("gone", true), Standing::Dangling),
             (owner("here", false), Standing::Solid),

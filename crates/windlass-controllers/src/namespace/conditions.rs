@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay() {
+    fn foreign_conditions_are_kept() {
         let theirs = NamespaceCondition { type_: "Other".to_owned(), ..NamespaceCondition::default() };
         let conditions = Progress::default().conditions(std::slice::from_ref(&theirs), at(1));
         assert_eq!((conditions.len(), &conditions[0]), (6, &theirs));

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_taint_of_new_nodes_is_taken_off_and_others_stay() {
+    fn new_node_taint_is_removed_and_others_are_kept() {
         let taint = |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
         let mut node = first();
         node.spec.get_or_insert_default().taints = Some(vec![taint(NOT_READY), taint("example.com/gpu")]);

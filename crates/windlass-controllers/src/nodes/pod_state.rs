@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_gone_gives_its_address_back() {
+    fn removed_pod_frees_its_address() {
         let mut pod_states = PodStates::default();
         let (key, host) = (ObjectKey::new("a"), Host::first(1).next().unwrap());
         pod_states.settle(&key, "1", host);

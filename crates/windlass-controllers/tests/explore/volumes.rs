@@ -97,7 +97,7 @@ fn claims_are_bound_and_volumes_released() {
 }
 
 #[test]
-fn claims_of_a_class_ask_its_provisioner() {
+fn claims_of_a_class_request_its_provisioner() {
     let scenario = of(BuiltIn::PersistentVolume)
         .step("a claim, and its class", |client| async move {
             let mut classed = claim("data");

@@ -384,7 +384,7 @@ mod flags {
     }
 
     #[test]
-    fn flags_stand_above_the_file_and_the_file_above_the_program() {
+    fn flags_override_the_file_and_the_file_the_program() {
         let path = std::env::temp_dir().join(format!("windlass-flags-{}.yaml", std::process::id()));
         std::fs::write(&path, format!("{HEAD}health: {{bindAddress: ':1'}}\nmetrics: {{bindAddress: ':2'}}\n"))
             .unwrap();

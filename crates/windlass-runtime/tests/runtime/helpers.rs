@@ -34,7 +34,7 @@ fn paint(map: &mut ConfigMap, color: &str) {
 }
 
 #[tokio::test]
-async fn an_object_is_created_changed_or_left_alone() {
+async fn upsert_creates_changes_or_keeps_the_object() {
     let server = Objects::default();
     let client = server.client();
     let made = create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();

@@ -149,7 +149,7 @@ async fn malformed_conversion_review_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn a_converter_of_one_s_own_needs_no_types() {
+async fn custom_converter_needs_no_types() {
     struct Relabel;
     impl Converter for Relabel {
         async fn convert(&self, mut object: Value, to: &GroupVersion) -> Result<Value, BoxError> {

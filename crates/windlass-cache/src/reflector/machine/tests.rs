@@ -85,7 +85,7 @@ fn first_list_uses_version_0_and_watch_resumes() {
 }
 
 #[test]
-fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
+fn pages_have_the_version_of_the_first_page() {
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, page(7, Some("more"))]);
     let next = ListOptions { continue_token: Some("more".to_owned()), ..list(None, Some(500)) };
     assert_eq!(effect, Effect::List(next));
@@ -198,7 +198,7 @@ fn failed_watch_start_is_retried_without_a_list() {
 }
 
 #[test]
-fn a_watch_that_fails_otherwise_leads_to_a_list() {
+fn other_watch_errors_cause_a_relist() {
     for input in [
         Input::WatchFailed(Stage::Opening, Failure::Other),
         Input::WatchFailed(Stage::Opening, Failure::Expired),
@@ -322,7 +322,7 @@ fn permanent_watch_error_relists_after_a_delay() {
 }
 
 #[test]
-fn no_more_is_asked_for_than_the_type_holds() {
+fn requests_have_the_content_of_the_machine() {
     for content in [Content::Object, Content::Metadata] {
         for initial_sync in [InitialSync::List, InitialSync::Watch] {
             let machine = Machine::new(ListWatchParams { content, initial_sync, ..ListWatchParams::default() });

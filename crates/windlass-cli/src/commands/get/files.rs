@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stands_for_the_manifests_in_it() {
+    fn folder_argument_reads_its_manifests() {
         let folder = std::env::temp_dir().join(format!("windlass-get-files-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let manifest = |name: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n");

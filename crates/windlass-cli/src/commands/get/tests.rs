@@ -76,7 +76,7 @@ async fn a_table_has_the_columns_of_the_server() {
 }
 
 #[tokio::test]
-async fn several_types_stand_apart_with_their_kinds() {
+async fn several_types_are_printed_as_separate_tables() {
     let client = server().await;
     let text = printed(&client, "cm,svc").await;
     let (maps, services) = text.split_once("\n\n").unwrap();
@@ -194,7 +194,7 @@ async fn missing_resources_are_reported() {
 }
 
 #[tokio::test]
-async fn a_path_can_be_asked_for_as_it_is() {
+async fn raw_path_is_requested_unchanged() {
     let client = server().await;
     assert!(printed(&client, "--raw /version").await.contains("gitVersion"));
     assert!(get(&client, "--raw /nothing").await.unwrap_err().contains("404"));

@@ -182,7 +182,7 @@ fn lock_excludes_other_writers() {
 
 #[cfg(unix)]
 #[test]
-fn links_and_permissions_stay() {
+fn symlinks_and_permissions_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = Folder::new("files-link");

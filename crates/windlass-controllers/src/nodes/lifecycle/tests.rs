@@ -98,7 +98,7 @@ fn a_pod_in_the_network_of_its_node_has_its_address() {
 }
 
 #[test]
-fn a_pod_that_is_meant_to_end_succeeds_when_its_work_is_done() {
+fn pod_without_restarts_succeeds_after_its_work() {
     for policy in ["Never", "OnFailure"] {
         let running = running(&json!({"restartPolicy": policy}));
         assert_eq!(next_step(&running, PLACE, |_| false, at(3)), Step::Wait(Stage::Work));
@@ -117,7 +117,7 @@ fn commanded(policy: &str, command: &[&str]) -> Value {
 }
 
 #[test]
-fn a_command_says_how_a_pod_ends_and_when() {
+fn command_decides_when_and_how_a_pod_ends() {
     let failing = running(&commanded("Never", &["sh", "-c", "sleep 5; exit 3"]));
     let sleep = Stage::Sleep(Duration::from_secs(5));
     assert_eq!(next_step(&failing, PLACE, |_| false, at(3)), Step::Wait(sleep));
@@ -283,7 +283,7 @@ fn ephemeral_containers_start_in_a_running_pod() {
 }
 
 #[test]
-fn a_command_that_handles_sigterm_ends_as_it_says() {
+fn sigterm_handler_decides_the_commands_exit() {
     let script = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
     let going = deleted(running(&commanded("Never", &["sh", "-c", script])), 30);
     assert_eq!(next_step(&going, PLACE, |_| false, at(5)), Step::Wait(Stage::Term(Duration::from_secs(5))));
